@@ -17,7 +17,7 @@ from wsdsl.cli.target import import_file
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 LARGE = {"M": 4096, "N": 4096, "K": 4096, "L": 1024}
 FEW_ROWS = {"M": 16}
-PLAIN = {"B": 2, "D": 64, "H": 3, "M": 520, "N": 264, "K": 392, "S": 136, "T": 200}
+PLAIN = {"B": 2, "D": 64, "H": 3, "M": 520, "N": 264, "K": 392, "S": 136, "T": 200, "V": 300}
 
 
 def entries() -> Iterator[Entry]:

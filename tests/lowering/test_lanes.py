@@ -81,8 +81,10 @@ def test_what_has_another_order_is_held_as_products_have_it(name: str) -> None:
     assert lanes(scheduled(name, "bf16", "bf16")) == {ACCUMULATOR}
 
 
-def test_rows_that_are_not_aligned_go_through_shared_memory() -> None:
-    assert lanes(scheduled("moved", "bf16", "bf16", ("X", "Y"))) == {ACCUMULATOR}
+def test_neighbouring_threads_have_neighbours_of_rows_that_are_not_aligned() -> None:
+    made = scheduled("moved", "bf16", "bf16", ("X", "Y"))
+    assert lanes(made) == {Lanes(2, 32, striped=True)}
+    assert {op.vector for op in made.ops if isinstance(op, (LoadGlobal, StoreGlobal))} == {1}
 
 
 def test_tiles_are_as_narrow_as_fills_the_card() -> None:

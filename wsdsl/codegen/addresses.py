@@ -37,12 +37,14 @@ class Entry:
         """Scalars first, then rows, then columns, then what depends on both."""
         return 2 * (self.held.columns > 1) + (self.held.rows > 1)
 
-    def is_below(self, size: int) -> bool:
-        """Whether all of its elements surely are of a dimension of this size."""
+    def is_below(self, size: int, source: int) -> bool:
+        """Whether an element surely is of a dimension of this size."""
         if self.known is not None:
             return 0 <= self.known < size
-        most = self.held.affine and self.held.affine.most
-        return self.sure and most is not None and most < size
+        affine = self.held.affine
+        if affine is None or affine.most is None:
+            return False
+        return self.sure and affine.most + affine.offsets[source] < size
 
 
 def _entry(dim: int, held: Held) -> Entry:
@@ -174,8 +176,8 @@ class Addresses:
             size = self.kind.dims[entry.dim]
             if isinstance(size, str):
                 size = self.c.sizes[size].known
-            if not (isinstance(size, int) and entry.is_below(size)):
-                source = source_element(element, self.shape, entry.held.shape)
+            source = source_element(element, self.shape, entry.held.shape)
+            if not (isinstance(size, int) and entry.is_below(size, source)):
                 keys.append((entry.dim, "bound", source))
         if self.only is not None:
             asked = self.c.registers(self.only).shape

@@ -136,6 +136,9 @@ def _below(c: Context, op: Map, shape: Shape) -> Registers | None:
         return None
     unit = math.gcd(a.affine.unit, multiple_of(b)) or 1
     left, made = c.w.binary("sub", "i32", b.text, a.affine.base), dict[int, str]()
+    if type(b.known) is int and (most := a.affine.most) is not None:
+        sure = (x for x in a.affine.offsets if most + x // unit * unit < b.known)
+        made = {offset // unit: "true" for offset in sure}
     for offset in a.affine.offsets:
         if offset // unit not in made:
             made[offset // unit] = c.w.compare("sgt", left, offset // unit * unit)

@@ -42,7 +42,7 @@ def column_offset(element: int, shape: Shape) -> int:
         return 0
     lanes = shape.lanes
     each = lanes.vector * (lanes.held(shape.rows) if shape.rows > 1 else 1)
-    return lanes.columns * (element // each) + element % lanes.vector
+    return lanes.columns * (element // each) + element % lanes.vector * lanes.apart
 
 
 def source_element(element: int, shape: Shape, source: Shape) -> int:
@@ -54,7 +54,7 @@ def source_element(element: int, shape: Shape, source: Shape) -> int:
     if source.columns == 1:
         return row_offset(element, shape) // shape.lanes.rows
     again, column = divmod(column_offset(element, shape), shape.lanes.columns)
-    return again * shape.lanes.vector + column
+    return again * shape.lanes.vector + column // shape.lanes.apart
 
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
@@ -86,7 +86,7 @@ def first_column(c: Context, lanes: Lanes) -> str:
     else:
         warp = c.w.binary("and", "i32", c.threads.warp, lanes.warps - 1)
         own = c.w.add(c.w.multiply(warp, 32), c.threads.lane)
-    return c.w.multiply(own, lanes.vector)
+    return own if lanes.striped else c.w.multiply(own, lanes.vector)
 
 
 def iota(c: Context, start: Scalar, shape: Shape, apart: int = 16) -> Registers:
@@ -101,8 +101,10 @@ def iota(c: Context, start: Scalar, shape: Shape, apart: int = 16) -> Registers:
     offset = row_offset if rows else column_offset
     offsets = tuple(offset(e, shape) + start.offset for e in range(num_elements(*shape)))
     sure = origin.nonnegative and start.offset >= 0
-    most = start.known + max(shape[:2]) - 1 if isinstance(start.known, int) else None
-    unit = 1 if rows or shape.lanes == ACCUMULATOR else shape.lanes.vector
+    unit = 1 if rows or shape.lanes == ACCUMULATOR or shape.lanes.striped else shape.lanes.vector
+    lanes, most = shape.lanes, None
+    if type(origin.known) is int and not rows:
+        most = origin.known + (lanes.across - 1) * (1 if lanes.striped else lanes.vector)
     affine = Affine(base, offsets, sure, most, math.gcd(unit, multiple_of(origin)))
     return Registers(I32, *shape, affine=affine)
 

@@ -27,7 +27,7 @@ class Scalar:
 class Affine:
     """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
     fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
-    No element is larger than `most`, where that is known; the base is a multiple of `unit`.
+    The base is no larger than `most`, where that is known, and a multiple of `unit`.
     """
 
     base: str

@@ -115,10 +115,12 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
                 if kind != (x if op.size else one) or (op.size and x.columns % op.size):
                     yield op, f"over the columns of {x}: {kind}"
+                elif x.lanes.striped and op.size:
+                    yield op, f"threads have no neighbours of blocks of {x}"
                 elif x.lanes.warps > 1 and (op.size or x.columns) > 32 * x.lanes.vector:
                     yield op, f"warps share the columns of {x}: store_partials, reduce_partials"
             case f.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
-                if kind != x or x.lanes.warps > 1:
+                if kind != x or x.lanes.warps > 1 or x.lanes.striped:
                     yield op, f"over the columns of {x}, in the lanes of a warp: {kind}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
@@ -142,7 +144,7 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
         if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
             yield op, "its fragments are shared out among lanes in several ways"
         for lanes in held - {ACCUMULATOR}:
-            vector, across = lanes
+            vector, across, _ = lanes
             if not isinstance(op, BY_ANY_LANES):
                 yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
             elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
@@ -183,7 +185,7 @@ def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, m.LoadGlobal | m.StoreGlobal) and op.vector > 1:
             last = op.index[-1].type if op.index else None
             columns = last.columns if isinstance(last, Fragment) else 0
-            held = last.lanes.vector if isinstance(last, Fragment) else 1
+            held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
             if not columns or held % op.vector:
                 yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
@@ -17,11 +17,24 @@ class Lanes(NamedTuple):
     """How the threads of a warpgroup share the rows of a fragment: `across` of them hold one row,
     each `vector` neighbouring columns, and again as many further on. Of up to 32 they are lanes of
     one warp, and each warp has a quarter of the rows; of 64 or 128 they are those of two or four
-    warps, which share columns.
+    warps, which share columns. If they are `striped`, it is threads that have neighbours, and what
+    a thread has lies `across` columns apart.
     """
 
     vector: int = 2
     across: int = 4
+    striped: bool = False
+
+    @property
+    def apart(self) -> int:
+        """Columns from one element of a thread to its next one."""
+        return self.across if self.striped else 1
+
+    def warp_of(self, columns: Any) -> Any:
+        """Which of the warps that share rows has these columns (a number, or an array of them)."""
+        within = columns % self.columns
+        thread = within % self.across if self.striped else within // self.vector
+        return thread // 32 % self.warps
 
     @property
     def rows(self) -> int:
@@ -217,6 +230,7 @@ class Fragment:
         layout = "" if self.layout == "accumulator" else f" {self.layout}"
         if self.lanes != ACCUMULATOR:
             layout = f" lanes {self.lanes.vector}x{self.lanes.across}"
+            layout += " striped" if self.lanes.striped else ""
         return f"frag<{self.dtype}[{self.rows}x{self.columns}]{layout}>"
 
     @property

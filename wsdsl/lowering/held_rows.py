@@ -26,6 +26,8 @@ HELD_BYTES = 256
 CTAS_BY_ELEMENTS = ((32, 6), (64, 4), (128, 3))
 """CTAs on an SM, where each of their threads has so many elements at the most: beside them it has
 as many of four bytes, so that 80, 128 or 168 registers do."""
+LEAST = 8
+"""Columns of a tile."""
 MOST_HELD, MOST_SHARING = 128, 4 * 8
 """Elements of a thread; and warpgroups that share rows, in a cluster that any card launches."""
 USUAL_HELD = 64
@@ -116,7 +118,7 @@ def covering_columns(kernel: Kernel, size: int, height: int) -> int:
     """The tile's columns that hold a row of so many: whole vectors of all threads that share it."""
     vector = thread_vector(kernel)
     lanes = 1 << max(0, (-(-size // vector) - 1).bit_length())
-    unit = vector * max(THREADS // height, min(32, lanes))
+    unit = max(LEAST, vector * max(THREADS // height, min(32, lanes)))
     return -(-size // unit) * unit
 
 

@@ -5,7 +5,8 @@ A lane holds so many neighbours that the widest element's vector has 16 bytes, a
 follow each other along a row as make a tile's columns, up to 128: then a warp's access takes 256
 bytes of a row at the least, and a piece of 64 rows 64 registers at the most. Tiles of fewer rows
 have more columns, which warps share where there are fewer than four rows; one row is what all
-threads have. Rows that are not aligned go through SMEM, an element at a time, in wgmma's order.
+threads have. Of rows that are not aligned neighbouring threads have neighbours, and access one at a
+time.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def holds_vectors(kernel: Kernel) -> bool:
         and along
         and not any(isinstance(op, Contract) for op in kernel.ops)
         and all(op.dtype.bits >= 8 for op in accesses)
-        and not any(op.tensor.name in kernel.unaligned for op in tiles)
+        and not (is_striped(kernel) and (kernel.of(ReduceBlocks) or kernel.of(Scan)))
         and not any(isinstance(op, Store) and op.accumulate for op in accesses)
     )
 
@@ -72,8 +73,18 @@ def _tiles(kernel: Kernel) -> list[Load | Store]:
 
 
 @once
+def is_striped(kernel: Kernel) -> bool:
+    """Whether rows begin anywhere, so that threads access an element at a time."""
+    accesses = _accesses(kernel)
+    both = [op for op in accesses if len(op.axes) > 1] or [op for op in accesses if op.axes]
+    return any(op.tensor.name in kernel.unaligned for op in both)
+
+
+@once
 def thread_vector(kernel: Kernel) -> int:
-    """Neighbours that a thread has: 16 bytes of the widest elements."""
+    """Neighbours that a thread has: 16 bytes of the widest elements, or a pair that is apart."""
+    if is_striped(kernel):
+        return 2
     tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
     return TMA_ALIGN // max((op.dtype.bytes for op in tiles), default=TMA_ALIGN)
 
@@ -99,12 +110,14 @@ def lanes_of(kernel: Kernel) -> Lanes:
     else:
         columns = math.gcd(*(a.size for a in axes.values() if a.role == "columns"))
     vector = thread_vector(kernel)
+    if flat and is_striped(kernel):
+        vector = max(vector, columns // WARP)
     across = min(WARP, MOST_COLUMNS // vector)
     while across * vector > 1 and columns % (across * vector):
         across //= 2
     # Each lane has a row at the least, of the 16 that its warp has.
     across = across if flat is None or across * vector == columns else 0
-    return Lanes(vector, across) if across >= 2 else ACCUMULATOR
+    return Lanes(vector, across, is_striped(kernel)) if across >= 2 else ACCUMULATOR
 
 
 @once
@@ -137,7 +150,7 @@ def _wide_lanes(kernel: Kernel) -> Lanes:
     across = max(least, WARP)
     while across > least and columns % (across * vector):
         across //= 2
-    return Lanes(vector, across)
+    return Lanes(vector, across, is_striped(kernel) and vector > 1)
 
 
 def fewest_across(kernel: Kernel) -> int:

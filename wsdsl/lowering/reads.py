@@ -137,6 +137,8 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
         return 1
     if bits == 4:
         return gcd(2, by)
+    if context.shapes.lanes.striped:
+        return 1
     if context.tiles[last.name].shifted or tensor.name in context.kernel.unaligned:
         return 1
     return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)

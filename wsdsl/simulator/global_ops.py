@@ -118,7 +118,7 @@ def _parts(wg: Warpgroup, op: Op, inside: Array) -> Iterator[tuple[Array, slice]
     rows, columns = (np.arange(n) for n in inside.shape)
     for i in range(4):
         own = rows // lanes.of_warp(len(rows)) == i // lanes.warps
-        along = columns // (lanes.columns // lanes.warps) % lanes.warps == i % lanes.warps
+        along = lanes.warp_of(columns) == i % lanes.warps
         if len(columns) > 1:
             yield own[:, None] & along, wg.warp(i)
         elif not i % lanes.warps or isinstance(op, m.LoadGlobal):

@@ -25,7 +25,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     assert isinstance(kind, Fragment)
     shared: SharedItems = wg.values[op.shared.name]
     lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
-    parts = np.arange(kind.columns) // (lanes.columns // lanes.warps) % lanes.warps
+    parts = lanes.warp_of(np.arange(kind.columns))
     rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
     for i in range(4):
         group, own = divmod(i, lanes.warps)
