@@ -11,7 +11,6 @@ from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.tensor_sums import slot_columns
 from wsdsl.schedule import Schedule
 
@@ -48,15 +47,8 @@ def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         f"consumers={chosen.consumers}": (chosen.consumers or 1) > 1,
         "registers": chosen.registers is not None,
         'decode="shared"': chosen.decode is not None,
-        "constant": chosen.constant is not None,
     }
     for name, is_asked in asked.items():
         if is_asked:
             told = f"Schedule: {name} is not lowered for {kernel.target} yet"
             yield Finding(told, hint="leave it out")
-    for name in copied_operands(kernel):
-        yield Finding(
-            f"`{name}` is not aligned as TMA asks for, and copies by threads are not lowered for "
-            f"products on {kernel.target} yet",
-            hint="rows, and where they begin, are multiples of 16 bytes",
-        )

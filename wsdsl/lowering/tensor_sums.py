@@ -33,7 +33,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.edge import Edge
-from wsdsl.lowering.product_operands import computed_operands
+from wsdsl.lowering.product_operands import computed_operands, copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.zeros import tiles_of_zeros
 
@@ -70,6 +70,13 @@ def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
     ]
     places = [i for i, op in enumerate(body) if op in makers]
     return (SlotGroup(body, places[0], places[-1], edges),)
+
+
+def multiplying_warps(kernel: Kernel) -> int:
+    """Of the partition of the thread that multiplies: the next warp of a load warpgroup, unless all
+    of that copy.
+    """
+    return 4 if copied_operands(kernel) else 1
 
 
 def multiplies(op: Op) -> bool:

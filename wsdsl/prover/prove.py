@@ -19,7 +19,7 @@ PROVED = (
     "no reachable deadlock",
     "no SMEM slot read before it is written, or written while it may be read",
     "every mbarrier phase completes once, with its arrivals and bytes, and no wait can miss one",
-    "wgmma retired before its operands are released and its accumulator is read",
+    "products over before their operands are released and their sums are read",
     "a proxy fence wherever the async proxy reads what threads wrote",
     "in each CTA, accesses to what the kernel writes in order, or elsewhere",
     "no copy or arrival in flight when a CTA ends",

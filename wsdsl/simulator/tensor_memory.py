@@ -109,13 +109,13 @@ class Commit:
     op: TensorCommit
     number: int
     barrier: Barrier
-    phases: Clock
+    known: Clock
     check: Callable[[str], None]
     phase: int | None = None
 
     def run(self) -> None:
         self.phase = self.barrier.phase
-        self.check(self.barrier.arrive(1, self.phases))
+        self.check(self.barrier.arrive(1, self.known))
 
 
 @dataclass(eq=False)

@@ -106,9 +106,10 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
 
 def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name])
-    phases = wg.cta.clocks.phases_seen(wg.one)
+    # What the thread has seen is over when it arrives.
+    known = wg.cta.clocks.seen[wg.one].max(axis=0)
     pipe = wg.tensor_pipe
-    commit = Commit(op, pipe.count, barrier, phases, lambda told: wg.check(op, told))
+    commit = Commit(op, pipe.count, barrier, known, lambda told: wg.check(op, told))
     pipe.commits.append(commit)
     _issue(wg, op, commit)
 

@@ -137,7 +137,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         if isinstance(op, Partition):
             op = dataclasses.replace(op, body=_meeting(op.body)) if late else op
             own: list[Op] = [WaitPredecessor()] if early and op not in early else []
-            if own and op.role != "load" and all(p.role == "load" for p in partitions):
+            first_to_read = all(p.role in ("load", "mma") for p in partitions)
+            if own and op.role not in ("load", "mma") and first_to_read:
                 own += after
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *freed))

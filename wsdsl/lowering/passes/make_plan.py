@@ -41,7 +41,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
-from wsdsl.lowering.tensor_sums import slot_columns, sum_depth, sum_slots
+from wsdsl.lowering.tensor_sums import multiplying_warps, slot_columns, sum_depth, sum_slots
 from wsdsl.schedule import Schedule
 
 LEAST_COPYING = 56
@@ -103,7 +103,7 @@ def _partitions(
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
     if sum_slots(kernel):
-        yield PlannedPartition("mma", 1)
+        yield PlannedPartition("mma", multiplying_warps(kernel))
     for _ in range(num_pingpong_consumers(schedule)):
         own = registers.get("compute", 0)
         yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)

@@ -81,7 +81,7 @@ from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.product_slices import compute_slice, product_slice
 from wsdsl.lowering.slices import ConsumerSlice, DecodeSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
-from wsdsl.lowering.tensor_sums import sum_slots
+from wsdsl.lowering.tensor_sums import multiplying_warps, sum_slots
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
@@ -129,7 +129,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
         for group in sums:
             own = product_slice(side, group, rings[group.ring], namer)
-            partitions.append(partition("mma", _work(kernel, own), num_warps=1))
+            partitions.append(partition("mma", _work(kernel, own), multiplying_warps(kernel)))
             side = compute_slice(side, group, rings[group.ring], namer, dict(kernel.sizes))
         work = _work(kernel, without_unused(side))
         if num_pingpong > 1:
