@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 
 from tests.case_data import check, expected, inputs, right_and_proved
+from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 
@@ -55,6 +57,28 @@ def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
     assert chosen.tile["m"] == 128 and chosen.tile["n"] >= 128
 
 
+@pytest.mark.parametrize("name", ["both", "normalised"])
+def test_operands_that_are_made_in_shared_memory(name: str) -> None:
+    right_and_proved(DECODED[name], Schedule(arch="sm_100a", decode="shared"))
+
+
+def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:
+    right_and_proved(CASES["gemm"], Schedule(arch="sm_100a", constant=("B",)))
+
+
+def test_operands_that_threads_copy() -> None:
+    """Then no warp of the load warpgroup is left for the thread that multiplies."""
+    case = CASES["gemm"]
+    arrays = inputs(case, M=65, N=67, K=71)
+    call = case.kernel.resolve(tuple(arrays.values()))
+    compiled = case.kernel.compiled_for(call, Schedule(arch="sm_100a"))
+    compiled.simulate_call(call)
+    check(case, arrays, expected(case, arrays))
+    assert compiled.certificate is not None
+    sizes = {p.role: p.num_warps for p in compiled.scheduled.of(Partition)}
+    assert sizes == {"load": 4, "mma": 4, "compute": 4}
+
+
 @pytest.mark.parametrize(("n", "depth"), [(64, 2), (256, 2)])
 def test_sums_have_two_slots_where_columns_allow(n: int, depth: int) -> None:
     assert columns_of(scheduled("gemm", n=n)) == {"sums": Columns(n, depth)}
@@ -78,7 +102,7 @@ def refused(name: str, arch: str = "sm_100a") -> str:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("widened", "a computed operand of `@` is not lowered"),
+        ("widened", "a computed operand of `@` in registers is not lowered"),
         ("block_scaled", "what a loop computes of its products"),
         ("each_inside", "what a loop computes of its products"),
         ("nested", "a loop that carries more than sums from zeros"),

@@ -46,7 +46,6 @@ def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         'mode="pingpong"': chosen.mode == "pingpong",
         f"consumers={chosen.consumers}": (chosen.consumers or 1) > 1,
         "registers": chosen.registers is not None,
-        'decode="shared"': chosen.decode is not None,
     }
     for name, is_asked in asked.items():
         if is_asked:

@@ -107,6 +107,7 @@ class PartitionContext:
         """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""
         height = height_of(kernel)
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
+        in_tensors = in_tensors and partition.role == "compute"
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None

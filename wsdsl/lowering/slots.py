@@ -133,7 +133,8 @@ def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
     rings = {key: n for n, key in enumerate(sorted({group.key for group in found}))}
     read = [id(group.block) for group in found if group.consumer != "decode"]
     for group in found:
-        finder.settle(group, rings[group.key], read.count(id(group.block)) == 1)
+        alone = read.count(id(group.block)) == 1 and not kernel.target.has_tensor_memory
+        finder.settle(group, rings[group.key], alone)
     return tuple(found)
 
 
@@ -152,6 +153,8 @@ class _Finder:
 
     def __init__(self, kernel: Kernel, body: Region) -> None:
         self.multiplied, self.decoded = multiplied(kernel), decoded(kernel)
+        self.by_thread = kernel.target.has_tensor_memory
+        """Whether who multiplies reads nothing but operands."""
         self.out = kept_out(kernel)
         self.made, self.axes = definers(body), axes_of(kernel)
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
@@ -173,7 +176,8 @@ class _Finder:
                 if not s.goes_on_beside(group)
             )
             group.nesting = max(held, default=-1) + 1
-            if len(merged) == 1 and not group.nesting and group.producer != "decode":
+            alone = len(merged) == 1 and not group.nesting and not self.by_thread
+            if alone and group.producer != "decode":
                 sides = (scale_load(op, block, self.made, self.out) for op in block)
                 beside = [self.edge(block, s.load, "load", "scale", s) for s in sides if s]
                 group.first = min(group.first, *(block.index(e.made) for e in beside), group.last)

@@ -32,6 +32,7 @@ from wsdsl.ir.tile_ops import (
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_operands import computed_operands, copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -114,11 +115,14 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
         if op.dtype.is_integer and not target.multiplies_integers:
             what = f"`@` of {op.dtype}: the tensor cores of {target} take no integers"
             yield Finding(what, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
-        if computed_operands(kernel, op):
-            yield Finding(f"a computed operand of `@` {told}", op.loc, elsewhere)
+        in_registers = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
+        if in_registers:
+            what = f"a computed operand of `@` in registers {told}"
+            yield Finding(what, op.loc, f'{elsewhere}; or make it in SMEM, decode="shared"')
     ready = tiles_of_zeros(kernel.body)
     body = output_nest(kernel)[1]
     counts = Counter(uses(body))
+    ready |= decoded(kernel).inside
     for op in body:
         if multiplies(op):
             yield from _unfit_maker(op, ready, counts, told, elsewhere)
@@ -167,6 +171,8 @@ def _unfit_inside(
     """Of a loop with products."""
     if multiplies(op):
         yield from _unfit_maker(op, ready, counts, told, elsewhere)
+    elif ready & {*results_of(op)}:
+        pass  # Others make an operand of it.
     elif isinstance(op, Load):
         operand = any(isinstance(o, Contract) and op.result in (o.a, o.b) for o in walk(loop.body))
         if _is_tile(op.result) and not operand:

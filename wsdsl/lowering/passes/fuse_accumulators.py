@@ -23,7 +23,7 @@ from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Tile, Type
 from wsdsl.ir.walk import Namer, uses, with_regions, yielded
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.precision import promotes
@@ -32,12 +32,13 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
-    fused = _fuse(kernel.body, Counter(uses(kernel.body)), promotes(kernel.schedule))
+    fused = _fuse(kernel, kernel.body, Counter(uses(kernel.body)))
     body = _from_zeros(fused, Namer.of(kernel), tiles_of_zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
 
-def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
+def _fuse(kernel: Kernel, region: Region, counts: Counter[Value]) -> Region:
+    precise = promotes(kernel.schedule)
     products = {
         op.result: op
         for op in region
@@ -50,7 +51,8 @@ def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
             continue
         for product, acc in (op.args[::-1], op.args):
             made = products.get(product)
-            if made and counts[product] == 1 and acc.type == product.type == op.result.type:
+            kinds = acc.type, product.type, op.result.type
+            if made and counts[product] == 1 and _are_alike(kernel, *kinds):
                 fused[op.result] = dataclasses.replace(made, result=op.result, acc=acc)
                 moved.add(products.pop(product).result)
                 break
@@ -59,8 +61,15 @@ def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
         if isinstance(op, Map) and op.result in fused:
             kept.append(fused[op.result])
         elif not (isinstance(op, Contract) and op.result in moved):
-            kept.append(with_regions(op, lambda inner: _fuse(inner, counts, precise)))
+            kept.append(with_regions(op, lambda inner: _fuse(kernel, inner, counts)))
     return tuple(kept)
+
+
+def _are_alike(kernel: Kernel, acc: Type, product: Type, result: Type) -> bool:
+    """In tensor memory a sum has rows and columns, whichever axis is named first."""
+    if kernel.target.has_tensor_memory and isinstance(product, Tile) and isinstance(acc, Tile):
+        return acc == result and acc.dtype == product.dtype and {*acc.axes} == {*product.axes}
+    return acc == product == result
 
 
 def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:

@@ -100,10 +100,10 @@ def _partitions(
         yield PlannedPartition("load", 4, registers.get("load", 0), tensors)
     if in_parts:
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
-    if num_decoders(kernel):
-        yield PlannedPartition("decode", 4, registers.get("decode", 0))
     if sum_slots(kernel):
         yield PlannedPartition("mma", multiplying_warps(kernel))
+    if num_decoders(kernel):
+        yield PlannedPartition("decode", 4, registers.get("decode", 0))
     for _ in range(num_pingpong_consumers(schedule)):
         own = registers.get("compute", 0)
         yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)

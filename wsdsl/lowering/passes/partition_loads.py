@@ -129,7 +129,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
         for group in sums:
             own = product_slice(side, group, rings[group.ring], namer)
-            partitions.append(partition("mma", _work(kernel, own), multiplying_warps(kernel)))
+            multiplying = partition("mma", _work(kernel, own), multiplying_warps(kernel))
+            # Beside the thread that loads.
+            partitions.insert(len(plan.loads), multiplying)
             side = compute_slice(side, group, rings[group.ring], namer, dict(kernel.sizes))
         work = _work(kernel, without_unused(side))
         if num_pingpong > 1:
