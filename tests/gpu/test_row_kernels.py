@@ -60,4 +60,5 @@ def test_quantize_blocks(scales: str) -> None:
     own = found.double().repeat_interleave(128, 1)[:, :4100]
     most = 448 * (1 + 1e-6) * own
     assert (x.double().abs() <= most).all()
-    assert ((codes.double() * own - x.double()).abs() <= 2.0**-5 * most).all()
+    # Codes of 256 to 448 are 32 apart.
+    assert ((codes.double() * own - x.double()).abs() <= 16.001 * own).all()

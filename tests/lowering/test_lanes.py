@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.kernels import CASES
+from tests.lowering.row_kernels import KERNELS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, TmaStore
@@ -82,9 +83,13 @@ def test_what_has_another_order_is_held_as_products_have_it(name: str) -> None:
 
 
 def test_neighbouring_threads_have_neighbours_of_rows_that_are_not_aligned() -> None:
-    made = scheduled("moved", "bf16", "bf16", ("X", "Y"))
-    assert lanes(made) == {Lanes(2, 32, striped=True)}
+    made = KERNELS.rmsnorm._compile(None, dict(M=64, N=1001), ("X", "Y")).scheduled
+    assert all(held.striped for held in lanes(made))
     assert {op.vector for op in made.ops if isinstance(op, (LoadGlobal, StoreGlobal))} == {1}
+
+
+def test_other_rows_that_are_not_aligned_go_through_shared_memory() -> None:
+    assert lanes(scheduled("moved", "bf16", "bf16", ("X", "Y"))) == {ACCUMULATOR}
 
 
 def test_tiles_are_as_narrow_as_fills_the_card() -> None:
