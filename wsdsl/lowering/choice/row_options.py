@@ -41,7 +41,7 @@ def row_option(
     None if rows are not to be held.
     """
     held = held_axes(kernel)
-    if not held or given.mode == "pingpong":
+    if not held or given.mode == "pingpong" or given.cuts_tiles:
         return None
     team = _team(kernel, given, max(held.values()))
     if team is None:

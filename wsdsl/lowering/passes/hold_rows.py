@@ -41,6 +41,8 @@ def hold_rows(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     held, axes = held_axes(kernel), axes_of(kernel)
     ctas = {name: cluster_along(kernel.schedule, name) for name in held}
+    if kernel.schedule.cuts_tiles:  # the CTAs share the loop that would be gone
+        return kernel
     if not held or any(axes[n].size * ctas[n] < size for n, size in held.items()):
         return kernel
     first: dict[str, Value] = {}
