@@ -90,6 +90,18 @@ def test_each_row_is_read_once(team: str) -> None:
     np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("N", [5, 24, 96])
+@pytest.mark.parametrize("consumers", [2, 4])
+def test_narrow_tiles_are_shared(consumers: int, N: int) -> None:
+    """The last consumers may have no columns that are within."""
+    kernel, given = KERNELS.rmsnorm, inputs("rmsnorm", 70, N)
+    tile = dict(m=64, n=max(32, N) // 32 * 32 * (consumers // 2))
+    schedule = Schedule(tile=tile, consumers=consumers, share="n")
+    got = kernel.compile(M=70, N=N, schedule=schedule).simulate(**given)
+    want = np.asarray(kernel.reference(**given), np.float64)
+    np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=2e-2, atol=1e-3)
+
+
 def without(kernel: Kernel, kind: type[Op], number: int = 0) -> Kernel:
     """The kernel without one op of a kind."""
     every = [op for op in kernel.ops if isinstance(op, kind)]

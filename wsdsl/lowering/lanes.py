@@ -118,7 +118,7 @@ def lanes_of(kernel: Kernel) -> Lanes:
     if flat:
         columns = axes[flat].size // ROWS if axes[flat].size % ROWS == 0 else 1
     else:
-        columns = math.gcd(*(a.size for a in axes.values() if a.role == "columns"))
+        columns = own_columns(kernel)
     vector = thread_vector(kernel)
     if flat and is_striped(kernel):
         vector = max(vector, columns // WARP)
@@ -139,15 +139,20 @@ def within_warps(kernel: Kernel) -> bool:
     return bool(kernel.of(Scan)) or (longest > WARP and longest > WARP * thread_vector(kernel))
 
 
+def own_columns(kernel: Kernel) -> int:
+    """Columns of a consumer's tiles: of several axes what divides each."""
+    shares = num_shares(kernel, kernel.schedule or Schedule())["columns"]
+    sizes = (a.size for a in axes_of(kernel).values() if a.role == "columns")
+    return math.gcd(*sizes) // shares
+
+
 @once
 def wide_columns(kernel: Kernel) -> int:
     """Columns of tiles that are wider than an access, or lower than 64 rows; else 0."""
     if not holds_vectors(kernel) or flat_axis(kernel) is not None:
         return 0
-    axes = axes_of(kernel).values()
-    shares = num_shares(kernel, kernel.schedule or Schedule())["columns"]
-    columns = math.gcd(*(a.size for a in axes if a.role == "columns")) // shares
-    rows = any(a.role == "rows" for a in axes)
+    columns = own_columns(kernel)
+    rows = any(a.role == "rows" for a in axes_of(kernel).values())
     if not rows and (columns % (2 * THREADS) or within_warps(kernel)):
         return 0  # Several threads have the same columns.
     return columns if columns > MOST_COLUMNS or height_of(kernel) < ROWS or not rows else 0

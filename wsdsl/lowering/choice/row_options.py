@@ -60,9 +60,6 @@ def row_option(
             tile[loop_variable(name)] = consumers * covering_columns(kernel, size, height)
     tile |= {name: MOST_COLUMNS for name in columns if name not in tile}
     variable = loop_variable(next(iter(held)))
-    longest = max(held.values())
-    if consumers > 1 and longest <= tile.get(variable, 0) // consumers * (consumers - 1):
-        return None  # a consumer would have no columns
     return changed(
         given,
         mode="cooperative",
