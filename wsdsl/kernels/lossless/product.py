@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe
-from wsdsl.runtime.views import contiguous_strides
 from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss
 
@@ -122,24 +121,8 @@ def arranged(
         raise LaunchError(Finding(message))
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
-    dtype = _output(out, out_dtype, whole)
+    dtype = type_of_output(out, out_dtype, whole, "bf16", OUTPUTS)
     matrix = padded(x, weights.width - k).reshape(rows, weights.width)
     given = (getattr(weights, name) for name in WEIGHTS)
     result = None if out is None else out.reshape(rows, n)
     return (matrix, *given, result), kernel_of(weights.palette.kind, dtype), whole
-
-
-def _output(out: Any, out_dtype: Any, shape: tuple[int, ...]) -> str:
-    wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
-    if out is not None:
-        view = describe(out)
-        if view.shape != shape or view.strides != contiguous_strides(shape):
-            message = f"out has shape {view.shape} and strides {view.strides}"
-            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
-        if wanted not in (None, view.dtype.name):
-            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
-        wanted = view.dtype.name
-    if wanted not in (None, *OUTPUTS):
-        message = f"the result is to be {wanted}, expected {', '.join(OUTPUTS)}"
-        raise LaunchError(Finding(message))
-    return wanted or "bf16"

@@ -82,6 +82,12 @@ def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
     return Rows(array, matrix, view.shape, dtype)
 
 
+def rows_and_gradient(name: str, array: Any, grad: Any) -> tuple[Rows, Rows]:
+    """Of an array, and of the gradient of what was made of it, whose shape is the same."""
+    rows = rows_of(name, array)
+    return rows, rows_of("grad", grad, rows)
+
+
 @lru_cache(maxsize=1024)
 def kernel_of(template: str, **parts: Any) -> Kernel:
     """The one kernel of a text with these parts."""

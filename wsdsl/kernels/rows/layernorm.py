@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_and_gradient, rows_of
 from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
 
 FORWARD = """
@@ -167,7 +167,7 @@ def layernorm_backward(
     mean, rstd: f32 [...], what came out then.
     out, options: as for `layernorm`.
     """
-    rows, grads = _both(grad, x)
+    rows, grads = rows_and_gradient("x", x, grad)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
     kernel = kernel_of(
@@ -189,7 +189,7 @@ def layernorm_weight_backward(
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `layernorm_backward`.
     """
-    rows, grads = _both(grad, x)
+    rows, grads = rows_and_gradient("x", x, grad)
     kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
     return kernel(grads.matrix, rows.matrix, *statistics, **options)
@@ -202,8 +202,3 @@ def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) ->
     """
     grads = rows_of("grad", grad)
     return kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(grads.matrix, **options)
-
-
-def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:
-    rows = rows_of("x", x)
-    return rows, rows_of("grad", grad, rows)

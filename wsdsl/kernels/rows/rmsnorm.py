@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_and_gradient, rows_of
 from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
 
 FORWARD = """
@@ -125,7 +125,7 @@ def rmsnorm_backward(
     rstd: f32 [...], what came out then.
     out, options: as for `rmsnorm`.
     """
-    rows, grads = _both(grad, x)
+    rows, grads = rows_and_gradient("x", x, grad)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
     kernel = kernel_of(
@@ -146,11 +146,6 @@ def rmsnorm_weight_backward(
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `rmsnorm_backward`.
     """
-    rows, grads = _both(grad, x)
+    rows, grads = rows_and_gradient("x", x, grad)
     kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
     return kernel(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
-
-
-def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:
-    rows = rows_of("x", x)
-    return rows, rows_of("grad", grad, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_of
+from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_and_gradient, rows_of
 from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
 
 Kind = Literal["softmax", "log_softmax"]
@@ -120,8 +120,7 @@ def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> 
 
 
 def _backward(kind: Kind, grad: Any, y: Any, out_dtype: Any, out: Any, options: Options) -> Any:
-    rows = rows_of("y", y)
-    grads = rows_of("grad", grad, rows)
+    rows, grads = rows_and_gradient("y", y, grad)
     target, x = rows.output(out, out_dtype)
     kernel = kernel_of(BACKWARD[kind], g=grads.dtype, y=rows.dtype, x=x)
     made = kernel(grads.matrix, rows.matrix, target, **options)
