@@ -33,7 +33,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.held_rows import held_axes
+from wsdsl.lowering.held_rows import are_held, held_axes
 from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
@@ -73,7 +73,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_share(kernel, chosen),
         *tile_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
-        *(() if _holds_rows(kernel, chosen) else walked_blocks(kernel)),
+        *(() if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
@@ -81,14 +81,6 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     if products and not found:
         found = [*_resources(kernel, chosen)]
     return located(found, kernel)
-
-
-def _holds_rows(kernel: Kernel, chosen: Schedule) -> bool:
-    """Whether tiles have whole rows, and no loop walks these."""
-    held, sizes = held_axes(kernel), axis_sizes(kernel, chosen)
-    return bool(held) and all(
-        sizes[name] * cluster_along(chosen, name) >= size for name, size in held.items()
-    )
 
 
 def located(findings: list[Finding], kernel: Kernel) -> list[Finding]:

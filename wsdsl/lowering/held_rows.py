@@ -128,14 +128,24 @@ def height_in(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return math.gcd(ROWS, *rows) if rows else 1
 
 
+def are_held(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> bool:
+    """Whether there are rows to hold, and tiles of these sizes have whole ones. Where CTAs share
+    the iterations of a loop along rows, it stays.
+    """
+    held = held_axes(kernel)
+    return (
+        bool(held)
+        and not schedule.cuts_tiles
+        and all(sizes[name] * cluster_along(schedule, name) >= n for name, n in held.items())
+    )
+
+
 def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> int | None:
     """That have registers for tiles of these sizes, if they have whole rows."""
-    held = held_axes(kernel)
-    cluster = {name: cluster_along(schedule, name) for name in held}
-    if not held or any(sizes[name] * cluster[name] < size for name, size in held.items()):
+    if not are_held(kernel, schedule, sizes):
         return None
     consumers = num_shares(kernel, schedule)["columns"]
-    columns = max(sizes[name] for name in held) // consumers
+    columns = max(sizes[name] for name in held_axes(kernel)) // consumers
     return ctas_with(height_in(kernel, sizes) * columns // THREADS, consumers)
 
 

@@ -34,17 +34,15 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, replace_operands, retype, walk, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.cooperation import cluster_along
-from wsdsl.lowering.held_rows import held_axes
+from wsdsl.lowering.held_rows import are_held, held_axes
 
 
 def hold_rows(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     held, axes = held_axes(kernel), axes_of(kernel)
+    if not are_held(kernel, kernel.schedule, {name: axes[name].size for name in held}):
+        return kernel
     ctas = {name: cluster_along(kernel.schedule, name) for name in held}
-    if kernel.schedule.cuts_tiles:  # the CTAs share the loop that would be gone
-        return kernel
-    if not held or any(axes[n].size * ctas[n] < size for n, size in held.items()):
-        return kernel
     first: dict[str, Value] = {}
     for op in kernel.ops:
         if (index := _taken(op)) is not None and index.as_axis.name in held:
