@@ -17,6 +17,7 @@ from wsdsl.ir.printer import print_head
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
+from wsdsl.schedule import Arch
 
 DELETED = (
     t.AllocateTensorMemory,
@@ -32,10 +33,10 @@ DELETED = (
 
 @cache
 def scheduled(
-    name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: str = "sm_100a", **tile: int
+    name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: Arch = "sm_100a", **tile: int
 ) -> Kernel:
     """A case, lowered by tiles of so many rows and n columns."""
-    asked = Schedule(arch=arch, tile=dict(m=rows, n=n, **tile), stages=stages)  # type: ignore[arg-type]
+    asked = Schedule(arch=arch, tile=dict(m=rows, n=n, **tile), stages=stages)
     return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
 
 

@@ -13,6 +13,7 @@ Mode = Literal["cooperative", "pingpong"]
 Place = Literal["registers", "shared"]
 Reduction = Literal["serial", "parallel", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
+Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 
 
@@ -89,7 +90,7 @@ class Schedule:
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
-    arch: Literal["sm_90a", "sm_100a", "sm_103a"] = "sm_90a"
+    arch: Arch = "sm_90a"
 
     if not TYPE_CHECKING:  # a checker of types knows the fields
 

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gpu.arrays import to_device, to_host
+from tests.word_kernels import WORD_KERNELS
+from wsdsl import Schedule, parse
+from wsdsl.simulator.arithmetic import numpy_dtype
+
 torch: Any = pytest.importorskip("torch")
-
-from tests.gpu.test_cases import to_device, to_host  # noqa: E402
-from tests.word_kernels import WORD_KERNELS  # noqa: E402
-from wsdsl import Schedule, parse  # noqa: E402
-from wsdsl.simulator.arithmetic import numpy_dtype  # noqa: E402
-
 pytestmark = pytest.mark.gpu
 CASES = [(name, tile) for name, made in WORD_KERNELS.items() for tile in made.tiles]
 

@@ -46,7 +46,10 @@ def test_rows_that_are_chosen_are_few() -> None:
     """Of a tensor that has as many elements as R rows, for N rows of K."""
     runs, loads = runs_of()
     assert runs.seldom == {loads["V"].result}
-    size = lambda dim: dim if isinstance(dim, int) else SIZES[dim]  # noqa: E731
+
+    def size(dim: int | str) -> int:
+        return dim if isinstance(dim, int) else SIZES[dim]
+
     assert runs.bytes_of(loads["V"], size) == 2 * 8 * 64 / (128 * 256)
     assert runs.bytes_of(loads["at"], size) == 4 / 64
     runs, loads = runs_of(TEXT.replace("place >= 0", "place >= index(k)"))

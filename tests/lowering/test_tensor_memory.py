@@ -15,6 +15,7 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.schedule import Arch
 
 LOWERED = (
     "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",
@@ -40,7 +41,7 @@ def test_both_architectures_give_the_same_values() -> None:
     for arch in ("sm_90a", "sm_100a"):
         arrays = inputs(case)
         tile = dict(m=128, n=64, k=64)
-        case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, tile=tile))  # type: ignore[arg-type]
+        case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, tile=tile))
         found.append(arrays["C"].tobytes())
     assert found[0] == found[1]
 
@@ -92,8 +93,8 @@ def test_two_sums_of_a_tile_share_a_slot() -> None:
     assert str(taken.result.type) == "tensor_memory<512>"
 
 
-def refused(name: str, arch: str = "sm_100a") -> str:
-    asked = dataclasses.replace(CASES[name].kernel.tile, schedule=Schedule(arch=arch))  # type: ignore[arg-type]
+def refused(name: str, arch: Arch = "sm_100a") -> str:
+    asked = dataclasses.replace(CASES[name].kernel.tile, schedule=Schedule(arch=arch))
     with pytest.raises(CompileError) as caught:
         lower(asked)
     return str(caught.value)
