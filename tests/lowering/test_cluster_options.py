@@ -9,7 +9,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import H200, TARGETS
-from wsdsl.lowering.choice.cluster_options import cluster_options, sharing_options
+from wsdsl.lowering.choice.cluster_options import cluster_options, fits_sharing, sharing_options
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
@@ -64,8 +64,9 @@ def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[d
     work = Work(kernel, sizes)
     sizes_of = axis_sizes(kernel, schedule)
     option = schedule, predict(work, schedule, sizes_of)
-    offered = (sharing_options, cluster_options)
-    made = [o for each in offered for o in each(kernel, Schedule(), work, option)]
+    asked, columns = (kernel, Schedule(), work, option), option[1].tile.columns
+    made = [o for o in sharing_options(*asked) if fits_sharing(kernel, o, columns)]
+    made += cluster_options(*asked)
     found: list[dict[str, Any]] = []
     for each in made:
         cluster = dict(each.cluster or {})

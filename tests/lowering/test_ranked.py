@@ -1,12 +1,20 @@
 """The search gives out what predicting everything would, and predicts little."""
 
 import math
+import random
+import statistics
 
 import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.lowering.choice import ranked
+from wsdsl.lowering.choice.schedule_options import schedule_options
+from wsdsl.lowering.choice.split_k_options import split_k_options
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.least_cut import LeastCut
+from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 
 
@@ -15,6 +23,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
     [
         ("gemm", dict(M=4096, N=4096, K=4096)),
         ("gemm", dict(M=256, N=1152, K=4304)),
+        ("gemm", dict(M=200, N=256, K=40000)),
         ("gemm", dict(M=16, N=28672, K=8192)),
         ("scaled", dict(M=512, N=1024, K=4096)),
         ("scale", dict(M=300, N=1000)),
@@ -32,8 +41,31 @@ def test_as_if_everything_were_predicted(
     all_of_them = found()
     limit = all_of_them[len(all_of_them) // 3][1]
     assert found(limit) == [option for option in all_of_them if option[1] < limit]
-    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(LeastCut, "_with", lambda *_: 0.0)
     assert all_of_them == found()
+
+
+def test_no_schedule_that_cuts_tiles_is_below_its_floor() -> None:
+    draw, found = random.Random(0), list[float]()
+    for name in ("gemm", "scaled"):
+        for _ in range(4):
+            m, n, k = (draw.randint(1, most) for most in (700, 700, 60000))
+            sizes = dict(M=m, N=16 * n, K=64 + k // 64 * 64)
+            kernel = scheduled_tile(CASES[name].kernel.tile, sizes)
+            assert kernel.schedule is not None
+            given, work = Schedule(mma=kernel.schedule.mma), Work.of(kernel, sizes)
+            tried = (t.fitted(kernel, work) for t in schedule_options(kernel, given, work))
+            for whole in [t for t in tried if t][::5]:
+                own = predict(work, whole, axis_sizes(kernel, whole))
+                least = LeastCut(own)
+                for cut in split_k_options(kernel, given, work, (whole, own)):
+                    predicted = predict(work, cut, axis_sizes(kernel, cut))
+                    if predicted.work.cut:
+                        assert least.any_cycles(whole) <= predicted.cycles
+                        assert least.cycles(cut) <= predicted.cycles
+                        found.append(least.cycles(cut) / predicted.cycles)
+    assert statistics.median(found) > 0.85
 
 
 def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +74,6 @@ def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranked, "predict", lambda *a: asked.append(a[1]) or predict(*a))
     tile, sizes = CASES["gemm"].kernel.tile, dict(M=8192, N=8192, K=8192)
     chosen, few = scheduled_tile(tile, sizes), len(asked)
-    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
     assert scheduled_tile(tile, sizes).schedule == chosen.schedule
     assert 0 < 8 * few < len(asked)

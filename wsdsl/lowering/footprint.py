@@ -151,13 +151,18 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
     mbarriers, rounded up.
     """
     sharing = cluster_splits(kernel, schedule)
-    loop = cut_loop(output_nest(kernel)[1]) if sharing > 1 else None
+    loop = _cut_loop(kernel) if sharing > 1 else None
     if loop is None:
         return 0
     sizes = axis_sizes(kernel, schedule)
     sums = [v.type for v in loop.result if isinstance(v.type, Tile)]
     whole = sum(tile_bytes(tile, sizes) for tile in sums)
     return whole // sharing * (sharing - 1) + SMEM_ALIGN
+
+
+@once
+def _cut_loop(kernel: Kernel) -> ForTiles | None:
+    return cut_loop(output_nest(kernel)[1])
 
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:

@@ -15,9 +15,10 @@ from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
+from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
-from wsdsl.lowering.model.predict import Prediction, is_narrow_wave
+from wsdsl.lowering.model.predict import SHARING, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Loop, Work
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
@@ -28,8 +29,6 @@ AT_ONCE = ((2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 FOURS = ((4, 1), (1, 4))
 """Those that also load for each other: each a part of what they have in common."""
 PAIRS = ((2, 1), (1, 2))
-SHARING = (2, 4, 8)
-"""CTAs that share a contraction."""
 LEAST_STEPS = 2
 """Of it, for each of them."""
 LEAST_SLOTS = 4
@@ -103,26 +102,29 @@ def sharing_options(
     kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
 ) -> Iterator[Schedule]:
     """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs. Who
-    asks for "persistent" asks for sums that are rounded alike at all sizes.
+    asks for "persistent" asks for sums that are rounded alike at all sizes. `fits_sharing` says
+    which are any.
     """
     if not _may_be_in_clusters(given, work) or given.scheduler == "persistent":
         return
     whole, asked = option[0], option[1].tile
     if kernel.unaligned or whole.mode == "pingpong" or work.cut is None:
         return
-    if asked.tiles > work.target.cluster_room(SHARING[0]):
+    if asked.tiles > work.target.cluster_room(SHARING[-1]):
         return
     if not _can_share(kernel):
         return
-    for size in SHARING:
-        shared = changed(whole, cluster={_variable(work.cut): size})
-        if (
-            asked.tiles <= work.target.cluster_room(size)
-            and asked.depth >= LEAST_STEPS * size
-            and asked.columns % (slice_step(kernel, shared) * size) == 0
-            and fits_smem(kernel, shared, LEAST_SLOTS)
-        ):
-            yield shared
+    for size in reversed(SHARING):
+        if asked.tiles <= work.target.cluster_room(size) and asked.depth >= LEAST_STEPS * size:
+            yield changed(whole, cluster={_variable(work.cut): size})
+
+
+def fits_sharing(kernel: Kernel, shared: Schedule, columns: int) -> bool:
+    """Whether a tile's columns come out for so many CTAs, and what they send has room: it takes
+    longer to find out than what is predicted of them.
+    """
+    whole_slices = columns % (slice_step(kernel, shared) * cluster_size(shared)) == 0
+    return whole_slices and fits_smem(kernel, shared, LEAST_SLOTS)
 
 
 @once

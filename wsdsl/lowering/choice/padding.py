@@ -40,9 +40,11 @@ def padded_operands(
     chosen = tuple(name for name in kernel.unaligned if name in found and name in names)
     if not chosen:
         return ()
+    copying = sum(_copy_microseconds(found[name], sizes) for name in chosen)
+    if copying + _least_microseconds(made, sizes) >= by_threads:
+        return ()  # Whatever would be chosen.
     rest = tuple(name for name in kernel.unaligned if name not in chosen)
     _, by_tma = _chosen(dataclasses.replace(kernel, unaligned=rest, padded=chosen), sizes, singly)
-    copying = sum(_copy_microseconds(found[name], sizes) for name in chosen)
     return chosen if by_tma + copying < by_threads else ()
 
 
@@ -59,6 +61,12 @@ def _chosen(
     assert made.schedule is not None
     tile = axis_sizes(made, made.schedule)
     return made, predict(Work(made, sizes, singly), made.schedule, tile).microseconds
+
+
+def _least_microseconds(made: Kernel, sizes: Mapping[str, int]) -> float:
+    """In which memory has read and written all tensors."""
+    work = Work.of(made, sizes)
+    return work.least_memory_cycles / work.rates.tensor_smem_clock / 1000
 
 
 def _copy_microseconds(kind: object, sizes: Mapping[str, int]) -> float:

@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.cluster_options import SHARING, cluster_options, sharing_options
+from wsdsl.lowering.choice.cluster_options import (
+    cluster_options,
+    fits_sharing,
+    sharing_options,
+)
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.choice.schedule_options import Tried, schedule_options
 from wsdsl.lowering.choice.split_k_options import (
@@ -25,7 +29,8 @@ from wsdsl.lowering.choice.split_k_options import (
     split_k_options,
 )
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import Prediction, floors, least_cycles, predict
+from wsdsl.lowering.model.least_cut import LeastCut
+from wsdsl.lowering.model.predict import SHARING, Prediction, floors, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -69,14 +74,14 @@ class _Search:
         tried = list(schedule_options(kernel, given, self.work))
         # The smallest are last.
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
-        few = self.work.target.cluster_room(SHARING[0])
+        few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
             tile = axis_sizes(kernel, one.schedule)
-            whole, shared = floors(self.work, one.schedule, tile)
+            whole, cut, shared = floors(self.work, one.schedule, tile)
             yield whole, False, (0, n), partial(self.look, n, one)
-            in_cluster = self.work.least(tile)[0] <= few
-            if self.splits or in_cluster:
-                shared += 0.0 if in_cluster else self.work.rates.hand_over_cycles
+            if self.splits:
+                yield cut, False, (2, n), partial(self.cut, n, one)
+            if self.work.least(tile)[0] <= few:
                 yield shared, False, (1, n), partial(self.share, n, one)
 
     def own(self, n: int, tried: Tried) -> Option | None:
@@ -93,21 +98,41 @@ class _Search:
     def look(self, n: int, tried: Tried) -> Iterator[Node]:
         if own := self.own(n, tried):
             yield weight(own[1]), True, (0, n), own
-            yield from self.made((1, n), cluster_options, own)
+            for i, option in enumerate(cluster_options(self.kernel, self.given, self.work, own)):
+                predicted = self.predict(option)
+                yield weight(predicted), True, (1, n, i), (option, predicted)
 
     def share(self, n: int, tried: Tried) -> Iterator[Node]:
-        may = may_share_sums(self.kernel, self.given, tried.schedule)
-        if not may or not (own := self.own(n, tried)):
-            return
-        yield from self.made((1, n, 1), sharing_options, own)
-        if self.splits and own[0].cluster == self.given.cluster:
-            least = least_cycles(own[1]) * MARGIN
-            yield least, False, (2, n), partial(self.made, (2, n), split_k_options, own)
+        if own := self.may_share(n, tried):
+            for i, option in enumerate(sharing_options(self.kernel, self.given, self.work, own)):
+                predicted, place = self.predict(option), (1, n, 1, i)
+                look = partial(self.look_at_shared, place, (option, predicted))
+                yield weight(predicted), False, place, look
 
-    def made(
-        self, place: tuple[int, ...], options: Callable[..., Iterator[Schedule]], own: Option
+    def look_at_shared(self, place: tuple[int, ...], option: Option) -> Iterator[Node]:
+        schedule, predicted = option
+        if fits_sharing(self.kernel, schedule, predicted.tile.columns):
+            yield weight(predicted), True, place, option
+
+    def cut(self, n: int, tried: Tried) -> Iterator[Node]:
+        own = self.may_share(n, tried)
+        if own and own[0].cluster == self.given.cluster:
+            least = LeastCut(own[1])
+            any_way = least.any_cycles(own[0]) * MARGIN
+            yield any_way, False, (2, n), partial(self.cut_in_all_ways, (2, n), own, least)
+
+    def cut_in_all_ways(
+        self, place: tuple[int, ...], own: Option, least: LeastCut
     ) -> Iterator[Node]:
-        for i, option in enumerate(options(self.kernel, self.given, self.work, own)):
-            predicted = self.predict(option)
-            if options is not split_k_options or predicted.work.cut:
-                yield weight(predicted), True, (*place, i), (option, predicted)
+        for i, option in enumerate(split_k_options(self.kernel, self.given, self.work, own)):
+            look = partial(self.look_at_cut, (*place, i), option)
+            yield least.cycles(option) * MARGIN, False, (*place, i), look
+
+    def look_at_cut(self, place: tuple[int, ...], option: Schedule) -> Iterator[Node]:
+        predicted = self.predict(option)
+        if predicted.work.cut:
+            yield weight(predicted), True, place, (option, predicted)
+
+    def may_share(self, n: int, tried: Tried) -> Option | None:
+        may = may_share_sums(self.kernel, self.given, tried.schedule)
+        return self.own(n, tried) if may else None

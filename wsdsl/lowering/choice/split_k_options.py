@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import output_nest
-from wsdsl.lowering.choice.tile_sizes import has_slots
+from wsdsl.lowering.choice.tile_sizes import has_room, slots_of
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.predict import Prediction
@@ -79,8 +79,12 @@ def split_k_options(
     depth = max(asked.depth, 2) if anyhow else asked.depth
     at_once = min(SPLITS[-1], depth, room * cluster // max(1, asked.tiles))
     most = max(at_once, 2) if anyhow else at_once
+    roomy = dict[int, bool]()
     for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
-        enough = not asked.further_parts or has_slots(kernel, whole, asked.depth // splits)
+        slots = slots_of(asked.depth // splits)
+        if slots not in roomy:
+            roomy[slots] = not asked.further_parts or has_room(kernel, whole, slots)
+        enough = roomy[slots]
         if not enough and not anyhow:
             break
         for reduction in reductions:

@@ -75,16 +75,16 @@ def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, 
     if every and why_not_in_parts(kernel, deep, every) is not None:
         return option
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
-    fits = _has_room(kernel, deep, SLOTS_OF_LONG) if narrow else has_slots(kernel, deep, steps)
-    return deep if fits else option
+    slots = SLOTS_OF_LONG if narrow else slots_of(steps)
+    return deep if has_room(kernel, deep, slots) else option
 
 
-def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
-    """For a sum of so many tiles, each promoted in parts."""
-    return _has_room(kernel, deep, SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS)
+def slots_of(steps: int) -> int:
+    """That a sum of so many tiles needs, each promoted in parts."""
+    return SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS
 
 
-def _has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
+def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     """For so many, or as many as are asked for."""
     return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
 

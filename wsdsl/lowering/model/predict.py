@@ -49,8 +49,8 @@ from wsdsl.lowering.model.numbers import (
     WIDE_ALONE,
 )
 from wsdsl.lowering.model.split_k_cost import (
+    SUM_BYTES,
     exchange_cycles,
-    least_split_k_cycles,
     results_share,
     split_k_cycles,
 )
@@ -58,6 +58,9 @@ from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
+
+SHARING = (8, 4, 2)
+"""CTAs of a cluster that may share a contraction."""
 
 
 @dataclass(frozen=True)
@@ -176,14 +179,7 @@ def predicted(
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
     share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
-    pace = clock_pace(rates, share if asked.product_cycles else 0.0)
-    mainloop = epilogue = 0.0
-    for step in asked.steps:
-        cycles = interval(asked, schedule, step, pace, share, gain)
-        if step.in_loop:
-            mainloop += step.times * cycles
-        else:
-            epilogue += cycles
+    mainloop, epilogue = tile_cycles(asked, schedule, share, gain)
     cycles = work.steps * (mainloop / depth)
     if asked.uneven > 1 and schedule.scheduler != "grid":
         cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
@@ -208,9 +204,27 @@ def predicted(
         gain=gain,
         sharing=sharing,
         memory_bound=memory > cycles,
-        pace=pace,
+        pace=pace_of(asked, share),
         crowding=crowding(rates, share),
     )
+
+
+def tile_cycles(
+    asked: Workload, schedule: Schedule, share: float, gain: float
+) -> tuple[float, float]:
+    """Of a tile's loops, and of what stands outside of them, where so many of all SMs have one."""
+    pace, mainloop, epilogue = pace_of(asked, share), 0.0, 0.0
+    for step in asked.steps:
+        cycles = interval(asked, schedule, step, pace, share, gain)
+        if step.in_loop:
+            mainloop += step.times * cycles
+        else:
+            epilogue += cycles
+    return mainloop, epilogue
+
+
+def pace_of(asked: Workload, share: float) -> float:
+    return clock_pace(asked.rates, share if asked.product_cycles else 0.0)
 
 
 def clock_pace(rates: Rates, share: float) -> float:
@@ -293,22 +307,14 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
     return products * (each + parts * FURTHER_SCALED_CYCLES)
 
 
-def least_cycles(tile: Prediction) -> float:
-    """What no way of cutting such tiles can do better than: all SMs busy from the first step to the
-    last, and handing on the sums once.
-    """
-    asked = tile.tile
-    steps = tile.mainloop * asked.tiles / asked.target.num_sms
-    return asked.start + max(steps, tile.memory) + least_split_k_cycles(asked)
-
-
-def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float]:
-    """Cycles that no prediction of such tiles is below: where each has an SM to itself, and where
-    several share them. Asks little: that products are made, operands come from L2 as quickly as
-    they do to any cluster, and results are stored.
+def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
+    """Cycles that no prediction of such tiles is below: where each has an SM to itself, where they
+    are cut, and where the CTAs of a cluster share each. Asks little: that products are made,
+    operands come from L2 as quickly as they do to any cluster, results are stored, and sums handed
+    on.
     """
     rates, sms = work.rates, work.target.num_sms
-    tiles, products, loaded, stored = work.least(tile)
+    tiles, products, loaded, stored, sums = work.least(tile)
     products *= power(rates, loaded / max(1.0, products))
     tiles = max(1, tiles)
     waves = -(-tiles // sms)
@@ -323,6 +329,12 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     turns = waves > 1 and schedule.mode == "pingpong"
     start, turn = start_cycles(rates, products > 0), 2 * rates.mbarrier_cycles
     whole += waves * turn if turns else (waves - 1) * results
-    shared = tiles * larger(products, loaded / rates.l2_bytes) / sms
     least = work.least_memory_cycles
-    return start + larger(whole, least), start + max(shared, least)
+    cut = max(tiles * larger(products, loaded / rates.l2_bytes) / sms, least)
+    cut += rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
+    most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 1)
+    share = min(1.0, most * tiles / sms)
+    pace = clock_pace(rates, share if products else 0.0)
+    shared = max(larger(products * pace, loaded / l2_bytes(rates, share)) / most, least)
+    shared += rates.cluster_exchange_cycles + SUM_BYTES * sums / rates.cluster_send_bytes
+    return start + max(whole, least), start + cut, start + shared

@@ -23,18 +23,35 @@ def split_k_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
     """Beside the steps and the results."""
     if not work.handed:
         return 0.0
+    if schedule.reduction != "parallel":
+        return _serial_cycles(asked, schedule, work)
+    own = sum_cycles(asked)[0] + gather_cycles(asked, schedule, work.parts)
+    return work.iterations * own + _meeting_cycles(asked, schedule)
+
+
+def _serial_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
     written, read = sum_cycles(asked)
-    hand_over = asked.rates.hand_over_cycles
-    if schedule.reduction == "parallel":
-        gathered = gather_cycles(asked, schedule, work.parts)
-        # They are launched together, and so not before the kernel in front is over.
-        meeting = num_cooperating(schedule) * hand_over + asked.rates.atomic_cycles
-        return work.iterations * (written + gathered) + meeting
-    between = max(0, work.parts - 2)
+    hand_over, between = asked.rates.hand_over_cycles, max(0, work.parts - 2)
     if schedule.reduction == "unordered":
         between = min(1, between)
     own = work.handed * written + work.taken * read + hand_over
     return own + between * (written + hand_over + read)
+
+
+def _meeting_cycles(asked: Workload, schedule: Schedule) -> float:
+    """They are launched together, and so not before the kernel in front is over."""
+    return num_cooperating(schedule) * asked.rates.hand_over_cycles + asked.rates.atomic_cycles
+
+
+def least_handing_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
+    """What `split_k_cycles` is not below: each reads no less than its share of all pieces."""
+    if not work.handed:
+        return 0.0
+    if schedule.reduction != "parallel":
+        return _serial_cycles(asked, schedule, work)
+    written, read = sum_cycles(asked)
+    gathered = read * work.parts / min(schedule.splits or 1, max(1, asked.depth))
+    return work.iterations * (written + gathered) + _meeting_cycles(asked, schedule)
 
 
 def exchange_cycles(asked: Workload, work: Busiest, sharing: int) -> float:

@@ -68,7 +68,7 @@ class Work:
         self.written_bytes = sum(self.num_bytes(v.type) for v in written)
         self._known: dict[object, Workload] = {}
         self._moves: dict[object, tuple[float, float]] = {}
-        self._least: dict[object, tuple[int, float, float, float]] = {}
+        self._least: dict[object, tuple[int, float, float, float, int]] = {}
         self.beside = CTAS if holds_vectors(kernel) else 1
         self._take_apart(kernel)
 
@@ -155,6 +155,12 @@ class Work:
         return cut_loop(self.body)
 
     @cached_property
+    def summed(self) -> list[tuple[str, ...]]:
+        """The axes of its sums."""
+        kinds = [value.type for value in self.cut.result] if self.cut else []
+        return [kind.axes for kind in kinds if isinstance(kind, Tile)]
+
+    @cached_property
     def columns(self) -> dict[str, int]:
         """How many columns the output has, by axis."""
         axes = (loop.index.type for loop in self.nest if isinstance(loop, ForTiles))
@@ -190,24 +196,24 @@ class Work:
     def num_tiles(self, tile: Mapping[str, int]) -> int:
         return math.prod([_trips(walked, tile) for walked in self.outer])
 
-    def least(self, tile: Mapping[str, int]) -> tuple[int, float, float, float]:
+    def least(self, tile: Mapping[str, int]) -> tuple[int, float, float, float, int]:
         """Tiles, and of each: cycles of the tensor cores in loops, bytes that at the least are
-        loaded there, and bytes that are stored behind them. Kept, as `under` is.
+        loaded there, bytes that are stored behind them, and sums. Kept, as `under` is.
         """
         asked = tuple(tile.values())
         if asked not in self._least:
             times = [self._times(n, tile) if held else 0 for n, held in enumerate(self.in_loop)]
             products = loaded = stored = 0.0
             for product in self.products:
-                if times[product.around]:
-                    each = product.cycles(elements(product.axes, tile), tile, self.rates)
-                    products += times[product.around] * each
+                if num := times[product.around]:
+                    volume = elements(product.axes, tile)
+                    products += num * product.cycles(volume, tile, self.rates)
             for load in self.load_terms:
                 loaded += times[load.around] * elements(load.axes, tile) * load.dtype.bits / 8
-            for store in self.stores:
-                own = 0.0 if self.in_loop[store.around] else elements(store.axes, tile)
-                stored += own * store.bits / 8
-            self._least[asked] = self.num_tiles(tile), products, loaded, stored
+            for store in (s for s in self.stores if not self.in_loop[s.around]):
+                stored += elements(store.axes, tile) * store.bits / 8
+            own = products, loaded, stored, sum([elements(axes, tile) for axes in self.summed])
+            self._least[asked] = self.num_tiles(tile), *own
         return self._least[asked]
 
     def _times(self, around: int, tile: Mapping[str, int]) -> float:
@@ -239,9 +245,8 @@ class Work:
         cluster: Mapping[str, int] | None = None,
         together: Mapping[str, int] | None = None,
     ) -> Workload:
-        """`tile`: elements of a tile along every axis; `cluster`: CTAs of a cluster along some axes
-        of the output, which are launched even where there is no tile left for them; `together`:
-        the same where they load for each other what they all want.
+        """`tile`: elements along every axis; `cluster`: CTAs of a cluster along some of the output,
+        launched even where no tile is left for them; `together`: that load for each other.
         """
         given = tile, cluster or {}, together or {}
         asked = tuple([tuple(sizes.items()) for sizes in given])
@@ -282,8 +287,7 @@ class Work:
                  **{what: held[i] for what, held in asked.items() if i in held})
             for i, num in enumerate(times)
         )  # fmt: skip
-        summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
-        columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
+        columns = [a for axes in self.summed[:1] for a in axes if self.roles[a] == "columns"]
         operand_bytes = sum(step.times * step.loaded for step in steps)
         last = self.outer[-1][0] if self.outer else ""
         uneven = self.places(last, tile) if any(last in axes for axes in self.triangles) else 1
@@ -305,7 +309,7 @@ class Work:
             scaled=self.scaled,
             rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
             depth=self.trips(self.cut, tile) if self.cut else 1,
-            sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
+            sums=sum(elements(axes, tile) for axes in self.summed),
             columns=sum(tile[a] for a in columns),
             least_slice=self.least_slice,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
@@ -314,8 +318,7 @@ class Work:
         )
 
     def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:
-        axis = loop.index.type
-        along = cluster.get(axis.name, 1) if isinstance(axis, Axis) else 1
+        along = cluster.get(self._walked(loop)[0], 1)
         return -(-trips // along) * along
 
     @cached_property
