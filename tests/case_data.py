@@ -21,6 +21,7 @@ DTYPES = {
     "tf32": np.float32,
     "f8e4m3": ml_dtypes.float8_e4m3fn,
     "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e8m0": ml_dtypes.float8_e8m0fnu,
     "i32": np.int32,
     "i8": np.int8,
     "u8": np.uint8,
@@ -60,7 +61,11 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
             continue
         shape = [dims.get(d, d) for d in kind.dims]
         dtype = DTYPES[kind.dtype.name]
-        if kind.dtype.bits == 8 and kind.dtype.is_integer:
+        if kind.dtype.name == "f8e8m0":
+            # Rows as TMA takes them.
+            whole = rng.integers(122, 133, (*shape[:-1], -(-shape[-1] // 16) * 16), np.uint8)
+            made[p.name] = whole.view(dtype)[..., : shape[-1]]
+        elif kind.dtype.bits == 8 and kind.dtype.is_integer:
             known = np.iinfo(dtype)
             made[p.name] = rng.integers(known.min, known.max + 1, shape).astype(dtype)
         elif kind.dtype.is_integer:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
+from tests.case_table import Case
 from tests.kernels import CASES
 from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
@@ -20,6 +22,9 @@ from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 
 DELETED = (
+    t.StoreScales,
+    t.TensorStoreWait,
+    b.FenceAsyncProxy,
     t.AllocateTensorMemory,
     t.FreeTensorMemory,
     t.TensorProduct,
@@ -29,6 +34,11 @@ DELETED = (
     b.ArriveBarrier,
     b.SyncCta,
 )
+
+
+def lowered(case: Case, arch: Arch = "sm_100a", **asked: Any) -> Kernel:
+    schedule = Schedule(arch=arch, **asked)
+    return lower(dataclasses.replace(case.kernel.tile, schedule=schedule))
 
 
 @cache
@@ -54,6 +64,29 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "columns", dataclasses.replace(op, columns=op.columns + 16)
             yield "rows", dataclasses.replace(op, rows=192 - op.rows)
             yield "k", dataclasses.replace(op, k=2 * op.k)
+            if op.scales is not None:
+                yield "a_scale", dataclasses.replace(op, a_scale=op.a_scale + 4)
+                yield (
+                    "scales swapped",
+                    dataclasses.replace(op, a_scale=op.b_scale, b_scale=op.a_scale),
+                )
+                yield "block", dataclasses.replace(op, block=16)
+                yield "scale_dtype", dataclasses.replace(op, scale_dtype="f8e4m3")
+                yield (
+                    "unscaled",
+                    dataclasses.replace(
+                        op, scales=None, scale_state=None, b_scale=0, block=0, scale_dtype=""
+                    ),
+                )
+                yield "scale_state", dataclasses.replace(op, scale_state=op.state)
+        case t.StoreScales():
+            yield "column", dataclasses.replace(op, column=op.column + 1)
+            yield "columns", dataclasses.replace(op, column=4 - op.column)
+            yield "rows", dataclasses.replace(op, rows=op.rows + 32)
+            yield "words", dataclasses.replace(op, words=op.words + 1)
+            yield "line", dataclasses.replace(op, line=2 * op.line)
+            yield "offset", dataclasses.replace(op, offset=op.offset + 16)
+            yield "state", dataclasses.replace(op, shared_state=op.state)
         case t.TensorLoad():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)

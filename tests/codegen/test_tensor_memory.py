@@ -7,14 +7,18 @@ import re
 import pytest
 
 from tests.codegen.support import needs_ptxas
-from tests.tensor_memory import scheduled
+from tests.scaled_kernels import SCALED
+from tests.tensor_memory import lowered, scheduled
 from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble_checked, disassemble
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tcgen05 import allocated, instruction_descriptor
+from wsdsl.ir.tensor_instructions import instructions
+from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.schedule import Arch
 
 OPCODES = {
     "gemm": "UTCHMMA",
@@ -59,6 +63,52 @@ def test_machine_code_issues_products_without_waiting(name: str, arch: str) -> N
     between = sass[issued[0] : issued[-1]]
     assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", between), between
     assert "BRA.U.ANY" not in sass and "UTCBAR" in sass
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_descriptors_of_scaled_products(step: int) -> None:
+    kernel = lowered(SCALED["mx"], tile=dict(n=128))
+    (product,) = kernel.of(TensorProduct)
+    made = instructions(product)[step]
+    assert made.descriptor == 0x08A00000 | step << 29 | step << 4
+    assert (made.kind, made.a_scale, made.b_scale) == ("mxf8f6f4.block_scale.block32", 0, 4)
+
+
+def test_scales_of_a_deep_tile_are_words_further_on() -> None:
+    (product,) = lowered(SCALED["mx"], tile=dict(n=192, k=256)).of(TensorProduct)
+    made = instructions(product)[6]
+    assert (made.a_scale, made.b_scale, made.descriptor >> 29) == (4, 16, 2)
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("arch", "n"), [("sm_100a", 128), ("sm_103a", 136)])
+def test_machine_code_of_scaled_products(arch: Arch, n: int) -> None:
+    kernel = lowered(SCALED["mx"], arch, tile=dict(n=n))
+    assembled = assemble_checked(kernel, ptx_of(kernel))
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    issued = [m.start() for m in re.finditer(r"UTCQMMA[^\n]*;", sass)]
+    assert len(issued) == 4
+    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
+    stores = {128: 2, 136: 3}[n]
+    assert len(re.findall(r"\bSTTM", sass)) == stores and "BRA.U.ANY" not in sass
+    assert sass.count("FENCE.VIEW.ASYNC.T") == 1
+
+
+def test_ptx_of_scales_that_differs_is_refused() -> None:
+    kernel = lowered(SCALED["mx"], tile=dict(n=64))
+    ptx = ptx_of(kernel)
+    check_skeleton(kernel, ptx)
+    first = f"mov.b32 how, {0x08900000};"
+    for text, other in (
+        ("tcgen05.wait::st.sync.aligned;", ""),
+        ("tcgen05.st.sync.aligned.32x32b.x4", "tcgen05.st.sync.aligned.32x32b.x8"),
+        (first, first.replace("how, ", "how, 1")),
+        ("block_scale.block32", "block_scale.block16"),
+    ):
+        assert text in ptx, text
+        with pytest.raises(Exception, match="PTX"):
+            check_skeleton(kernel, ptx.replace(text, other, 1))
 
 
 @needs_ptxas

@@ -322,6 +322,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%c: columns<64 x 2>, %s: state, %x: f32[m, n]",
         "sum_to_tensor(sums=%c, column=0, state=%s, value=%x)",
     ),
+    "scales_to_slot": (
+        "%s: slot, %x: smem<f8e8m0[m, k]>, %k: axis<k of K by 128>",
+        "scales_to_slot(slot=%s, field=1, value=%x, summed=%k, block=32)",
+    ),
+    "scales_in_tensor": (
+        "%c: columns<8 x 2>, %s: state",
+        "%x: smem<f8e8m0[m, k]> = scales_in_tensor(scales=%c, column=4, state=%s)",
+    ),
     "slot_sum": (
         "%s: slot, %any: bool",
         "%x: f32[m, n] = slot_sum(slot=%s, field=0, started=%any)",
@@ -355,4 +363,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))",
     ),
     "tensor_fence": ("", "tensor_fence(after=True)"),
+    "store_scales": (
+        "%c: columns<8 x 2>, %s: state, %x: shared<4096 x 4>, %r: state, %i: i32, %v: i32",
+        "store_scales(scales=%c, state=%s, column=4, shared=%x, shared_state=%r, offset=2048, "
+        "line=16, first=%i, valid=%v, rows=128, words=2)",
+    ),
+    "tensor_store_wait": ("", "tensor_store_wait()"),
 }

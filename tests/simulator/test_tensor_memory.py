@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.case_data import check, expected, inputs
+from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
-from tests.tensor_memory import mutants, scheduled
+from tests.tensor_memory import lowered, mutants, scheduled
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
 
 BROKEN = {
     "delete wait_barrier(barriers=%full_1": "was not waited for",
@@ -40,3 +43,33 @@ def test_misuse_is_told(what: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_gives_the_same(seed: int) -> None:
     run(scheduled("gemm", stages=2), 200, 136, 200, seed=seed)
+
+
+SCALES_BROKEN = {
+    "delete wait_barrier(barriers=%full,": "nothing makes this wait|nothing has written",
+    "delete wait_barrier(barriers=%empty,": "may come before its phase|was not waited for",
+    "delete store_scales": "nothing has written",
+    "delete tensor_store_wait": "no tensor_store_wait covers it",
+    "delete fence_async_proxy": "no fence_async_proxy",
+    "state store_scales": "item|race|deadlock|writ",
+}
+
+
+@pytest.mark.parametrize("what", SCALES_BROKEN)
+def test_misuse_of_scales_is_told(what: str) -> None:
+    change, _, name = what.partition(" ")
+    broken = (
+        made
+        for told, made in mutants(lowered(SCALED["mx"], tile=dict(n=64), stages=3))
+        if told.startswith(f"{change} op ") and told.split(": ", 1)[1].startswith(name)
+    )
+    with pytest.raises(SimulationError, match=SCALES_BROKEN[what]):
+        simulate(next(broken), inputs(SCALED["mx"], M=130, N=136, K=784, KB=25), num_sms=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_gives_the_same_with_scales(seed: int) -> None:
+    case = SCALED["mx"]
+    arrays = inputs(case, M=130, N=136, K=784, KB=25)
+    simulate(lowered(case, tile=dict(n=64), stages=2), arrays, seed=seed, num_sms=1)
+    check(case, arrays, expected(case, arrays))

@@ -20,10 +20,10 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Operand
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.block_scales import WARP_ROWS, WORD, stored_at_once, word_columns
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tcgen05 import KINDS, instruction_descriptor
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Columns, Lanes, TensorMemory
-from wsdsl.ir.wgmma import k_step
+from wsdsl.ir.tensor_instructions import instructions
+from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, Lanes, TensorMemory
 
 VERSION = 1 << 14
 """What smem descriptors have in their high half, beside wgmma's fields."""
@@ -83,37 +83,42 @@ def _address(c: Context, sums: Value, state: Value, column: int) -> str:
 def convert_product(c: Context, op: t.TensorProduct) -> None:
     """Each instruction takes 32 bytes of a line; none waits for another."""
     a, b = c.descriptor(op.a), c.descriptor(op.b)
-    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
-    steps = op.k // k_step(dtypes[0])
+    issued = instructions(op)
+    steps = len(issued)
     for held, k_major in ((a, op.a_k_major), (b, op.b_k_major)):
         if held.k_major != k_major or len(held.steps) < steps:
             raise CompileError(Finding("an operand is laid out or sized differently", op.loc))
-    how = instruction_descriptor(*dtypes, op.rows, op.columns, op.a_k_major, op.b_k_major)
     address = _address(c, op.sums, op.state, op.column)
-    kind = KINDS[op.dtype]
     lines = [
-        ".reg .b32 la, lb, ha, hb, how;",
+        ".reg .b32 la, lb, ha, hb, how, sa, sb;",
         ".reg .b64 a, b;",
         f"mov.b32 ha, {_high(a)};",
         f"mov.b32 hb, {_high(b)};",
-        f"mov.b32 how, {how};",
     ]
+    args: list[Operand] = [("i32", x) for x in (address, a.low, b.low)]
+    constraints = ["r"] * 3
+    if op.scales is not None and op.scale_state is not None:
+        args.append(("i32", _address(c, op.scales, op.scale_state, 0)))
+        constraints.append("r")
     accumulate = c.scalar(op.accumulate).text
-    first = {"true": "1", "false": "0"}.get(accumulate, "$3")
-    for i in range(steps):
+    first = {"true": "1", "false": "0"}.get(accumulate, f"${len(args)}")
+    for i, made in enumerate(issued):
+        scales = (made.a_scale, made.b_scale) if made.is_scaled else ()
         lines += [
             f"add.s32 la, $1, {a.steps[i]};",
             "mov.b64 a, {la, ha};",
             f"add.s32 lb, $2, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
-            f"tcgen05.mma.cta_group::1.kind::{kind} [$0], a, b, how, {first if i == 0 else 1};",
+            f"mov.b32 how, {made.descriptor};",
+            *(f"add.s32 {name}, $3, {at};" for name, at in zip(("sa", "sb"), scales, strict=False)),
         ]
-    args: list[Operand] = [("i32", x) for x in (address, a.low, b.low)]
-    constraints = "r,r,r"
-    if first == "$3":
+        shown = ", [sa], [sb]" if scales else ""
+        ptx = f"tcgen05.mma.cta_group::1.kind::{made.kind} [$0], a, b, how{shown}"
+        lines.append(f"{ptx}, {first if i == 0 else 1};")
+    if first[0] == "$":
         args.append(("i1", accumulate))
-        constraints += ",b"
-    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", constraints, args)
+        constraints.append("b")
+    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", ",".join(constraints), args)
 
 
 def _high(held: Descriptor) -> int:
@@ -163,6 +168,52 @@ def convert_wait(c: Context, op: t.TensorWait) -> None:
         c.held[value] = Registers(load.dtype, *load.shape, own)
 
 
+def convert_store_scales(c: Context, op: t.StoreScales) -> None:
+    """A thread has the words of a row in each 32 rows; the other three warps have the same ones."""
+    w, shared = c.w, c.shared(op.shared)
+    address = _address(c, op.scales, op.state, op.column)
+    address = w.add(address, w.binary("shl", "i32", c.threads.warp, WARP_LANES))
+    item = c.item(shared, c.state(op.shared_state).stage)
+    item = w.add(item, c.scalar(op.first).text)
+    rest = op.rows % WARP_ROWS
+    lanes = {0: c.threads.lane}
+    if rest:
+        within = w.compare("slt", c.threads.lane, rest)
+        lanes[rest] = w.select(within, "i32", c.threads.lane, str(rest - 1))
+    lines = {n: w.add(item, w.multiply(lane, op.line)) for n, lane in lanes.items()}
+    for word, columns in enumerate(word_columns(op.rows, op.words)):
+        texts = list[str]()
+        mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
+        for row in range(0, op.rows, WARP_ROWS):
+            base = lines[rest if row + rest == op.rows else 0]
+            at = At(base, shared.offset + op.offset + row * op.line + WORD * word)
+            text = inline_ptx.load_shared(w, at)
+            texts.append(text if mask is None else w.binary("and", "i32", text, mask))
+        column = columns.start
+        for count in stored_at_once(len(columns)):
+            own, texts = texts[:count], texts[count:]
+            shown = ", ".join(f"${i + 1}" for i in range(count))
+            ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {{{shown}}};"
+            args: list[Operand] = [("i32", x) for x in (w.add(address, column), *own)]
+            w.asm(ptx, "void", ",".join(["r"] * len(args)), args)
+            column += count
+
+
+def _kept(c: Context, valid: str, word: int) -> str:
+    """The bytes of a word that are among the first `valid` of its row. PTX shifts by no more than
+    32 places, and those leave nothing.
+    """
+    w = c.w
+    left = w.add(valid, -WORD * word)
+    left = w.select(w.compare("sgt", left, 0), "i32", left, "0")
+    ptx = "{\n.reg .b32 gone;\nshl.b32 gone, -1, $1;\nnot.b32 $0, gone;\n}"
+    return w.asm(ptx, "i32", "=r,r", [("i32", w.multiply(left, 8))])
+
+
+def convert_store_wait(c: Context, op: t.TensorStoreWait) -> None:
+    c.w.asm("tcgen05.wait::st.sync.aligned;", "void", "", [])
+
+
 def convert_fence(c: Context, op: t.TensorFence) -> None:
     order = "after" if op.after else "before"
     c.w.asm(f"tcgen05.fence::{order}_thread_sync;", "void", "", [])
@@ -175,6 +226,8 @@ ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
     t.TensorProduct: convert_product,
     t.TensorCommit: convert_commit,
     t.TensorLoad: convert_load,
+    t.StoreScales: convert_store_scales,
+    t.TensorStoreWait: convert_store_wait,
     t.TensorWait: convert_wait,
     t.TensorFence: convert_fence,
 }

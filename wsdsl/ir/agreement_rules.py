@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
@@ -253,6 +254,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return kind.rows * kind.columns * kind.dtype.bytes, ""
         case m.StoreShared(value=Value(type=Fragment() as kind)):
             return _of_store(op, kind)
+        case tm.StoreScales():
+            return op.rows * op.line, ""
         case f.MatrixOperand():
             size = DTYPES[op.dtype].bytes
             line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]

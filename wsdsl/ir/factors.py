@@ -42,7 +42,7 @@ def _split(value: Value, k: str, made: Makers) -> Factored | None:
     match made.get(value):
         case Load():
             return value, []
-        case Cast(x=x) if _widens(_dtype(x), _dtype(value)):
+        case Cast(x=x) if widens(_dtype(x), _dtype(value)):
             return _split(x, k, made)
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
@@ -83,7 +83,7 @@ def _dtype(value: Value) -> DType:
     return value.type.dtype
 
 
-def _widens(source: DType, target: DType) -> bool:
+def widens(source: DType, target: DType) -> bool:
     """Whether every value stays as it is; tf32 is stored like f32."""
     if "f8e8m0" in (source.name, target.name):
         return source != target and target.name in ("bf16", "tf32", "f32")

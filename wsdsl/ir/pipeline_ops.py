@@ -36,7 +36,8 @@ class CircularBuffer(Op):
     through in parts along its columns, of as many columns as they say, each in a slot of its own:
     so tiles that nobody multiplies, like a residual, are brought while the one before is read. With
     `senders` its slots are filled by so many other CTAs of the cluster, which send their sums (see
-    `add_in_cluster`).
+    `add_in_cluster`). With `block` tiles are scales in tensor memory, alike in so many elements of
+    their last axis.
     """
 
     levels: ClassVar = PARTITIONED
@@ -48,15 +49,17 @@ class CircularBuffer(Op):
     parts: tuple[int, ...] = ()
     senders: int = 0
     space: str = "SMEM"
+    block: int = 0
 
 
 @op_class
 class Partition(Op):
-    """`num_warps` warps that run `body` in the given role ("load", "decode", "mma", "compute") with
-    `registers` registers a thread. Partitions run at the same time; warpgroups, of four warps, are
-    numbered in the order of the partitions. Warpgroup g computes the g-th part of a tile's rows, or
-    with `share` of its columns. A partition of one warp is the next warp of the warpgroup before
-    it, and has that one's registers: outside of `elect` it may have nothing but scalars.
+    """`num_warps` warps that run `body` in the given role ("load", "decode", "scale", "mma",
+    "compute") with `registers` registers a thread. Partitions run at the same time; warpgroups, of
+    four warps, are numbered in the order of the partitions. Warpgroup g computes the g-th part of a
+    tile's rows, or with `share` of its columns. A partition of one warp is the next warp of the
+    warpgroup before it, and has that one's registers: outside of `elect` it may have nothing but
+    scalars.
 
     The rest is for lowering, and gone from the level SCHEDULED. A warpgroup stores its results
     through `staging` buffers. With `in_order` what threads load from global memory comes when it is

@@ -261,6 +261,34 @@ class ConsumerRelease(Op):
 
 
 @op_class
+class ScalesToSlot(Op):
+    """Threads write the scales in the tile `value`, a slot that was waited for, to `field` of a
+    slot in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
+    beyond its dimension.
+    """
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    value: Value
+    summed: Value
+    block: int
+
+
+@op_class
+class ScalesInTensor(Op):
+    """The tile of scales in item `state.stage` of `scales`, from its column `column` on; what
+    `slot_tile` becomes where its slots lie in tensor memory.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    scales: Value
+    column: int
+    state: Value
+
+
+@op_class
 class SumToSlot(Op):
     """The sum `value`, which products make, is made in `field` of a slot in tensor memory."""
 

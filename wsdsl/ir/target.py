@@ -37,8 +37,8 @@ class Target:
     """The version of PTX that is emitted: drivers from CUDA 12.3 on take 8.3. Where LLVM does not
     know it of `arch`, it aborts, and ends the process."""
     llvm_arch: str = ""
-    """What LLVM is told, if it is an architecture that older LLVMs do not know, and the version of
-    PTX that is then written."""
+    """What LLVM is told, if older LLVMs do not know the architecture, or not all of its
+    instructions, and the version of PTX that is then written."""
     ptx_header: int = 0
     has_tensor_memory: bool = False
     """Whether products are summed there, and not in registers."""
@@ -103,6 +103,8 @@ B200 = Target(
     memory_bytes=8.0 * TB_PER_S,
     l2_bytes=126e6,
     ptx=86,
+    llvm_arch="sm_100a",
+    ptx_header=88,
     has_tensor_memory=True,
     is_run=False,
     device=r"\bB200\b(?!.*MIG)",
@@ -112,8 +114,6 @@ B300 = replace(
     name="B300",
     arch="sm_103a",
     capability=(10, 3),
-    llvm_arch="sm_100a",
-    ptx_header=88,
     multiplies_integers=False,
     device=r"\bB300\b(?!.*MIG)",
 )

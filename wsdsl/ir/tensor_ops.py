@@ -55,7 +55,11 @@ class TensorProduct(Op):
     floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
     32 (m / 16) + m % 16. Operands are smem descriptors; of each instruction they take 32 bytes of a
     line. `dtype` is that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done
-    reading SMEM, when a `tensor_commit` that follows has arrived.
+    reading SMEM and scales, when a `tensor_commit` that follows has arrived.
+
+    With `scales` each `block` elements of a line are multiplied by one, of type `scale_dtype`: a's
+    lie in item `scale_state.stage`, from its column `a_scale` on, b's from `b_scale` on, each row's
+    in lane i % 32 of every quarter, as `store_scales` writes them.
     """
 
     levels: ClassVar = SCHEDULED
@@ -72,6 +76,12 @@ class TensorProduct(Op):
     k: int
     a_k_major: bool = True
     b_k_major: bool = True
+    scales: Value | None = None
+    scale_state: Value | None = None
+    a_scale: int = 0
+    b_scale: int = 0
+    block: int = 0
+    scale_dtype: str = ""
 
     @property
     def dtypes(self) -> tuple[str, str]:
@@ -102,6 +112,37 @@ class TensorLoad(Op):
     state: Value
     column: int = 0
     half: int = 0
+
+
+@op_class
+class StoreScales(Op):
+    """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
+    `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
+    column i / 32 + w times those of all rows, in whole tiles of 128. All four warps write their
+    quarters. They read them in item `shared_state.stage` of `shared`, `offset` bytes in: lines of
+    `line` bytes, the scales from byte `first` (a multiple of 4) of each on. Of the first `valid`
+    bytes of a row, where it is given; others are written as 0.
+    """
+
+    levels: ClassVar = SCHEDULED
+    scales: Value
+    state: Value
+    column: int = 0
+    shared: Value
+    shared_state: Value
+    offset: int = 0
+    line: int
+    first: Value
+    valid: Value | None = None
+    rows: int
+    words: int = 1
+
+
+@op_class
+class TensorStoreWait(Op):
+    """Wait until all `store_scales` of the thread are over."""
+
+    levels: ClassVar = SCHEDULED
 
 
 @op_class

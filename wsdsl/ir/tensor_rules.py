@@ -12,6 +12,7 @@ from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.scale_rules import RULES as SCALE_RULES
 from wsdsl.ir.tcgen05 import COLUMNS, LEAST_ALLOCATED, shape_fault
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, Fragment, SmemDescriptor, TensorMemory
 from wsdsl.ir.walk import walk
@@ -26,6 +27,8 @@ TENSOR_OPS: tuple[type[Op], ...] = (
     tm.TensorLoad,
     tm.TensorWait,
     tm.TensorFence,
+    tm.StoreScales,
+    tm.TensorStoreWait,
 )
 ADDRESS_BYTES = 4
 
@@ -116,7 +119,8 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
             continue
         if a.is_integer and not kernel.target.multiplies_integers:
             yield op, f"{kernel.target} multiplies no {a}"
-        if fault := shape_fault(op.rows, op.columns, a):
+        fault = "" if op.scales is not None else shape_fault(op.rows, op.columns, a)
+        if fault:
             yield op, fault
         if op.k < k_step(a) or op.k % k_step(a):
             yield op, f"of {a} tcgen05.mma takes {k_step(a)} of K at a time"
@@ -207,4 +211,5 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     loads_fit,
     loads_are_waited_for,
     products_have_a_thread_of_their_own,
+    *SCALE_RULES,
 )

@@ -110,6 +110,8 @@ THREADS: dict[type[Op], Threads] = {
     f.ScanColumns: "warpgroup",
     f.Iota: "warpgroup",
     tm.TensorLoad: "warpgroup",
+    tm.StoreScales: "warpgroup",
+    tm.TensorStoreWait: "warpgroup",
     tm.TensorWait: "warpgroup",
     b.SyncCta: "cta",
     b.SyncCluster: "cta",

@@ -122,13 +122,15 @@ class Whole(Op):
 class Load(AtIndex, Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
-    The result's axes are those of the entries, in order of first appearance.
+    The result's axes are those of the entries, in order of first appearance. Of a last entry that
+    is an axis each `block` elements have one index.
     """
 
     levels: ClassVar = TILES
     result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
+    block: int = 1
 
 
 @op_class
@@ -154,7 +156,9 @@ class Contract(Op):
     consumer's part, from the first up to the second number; other blocks are as they are in `acc`.
     `depth` likewise are the elements of a tile that are summed over. With `in_turns` (PARTITIONED)
     blocks of rows follow one another in one accumulator: the next one is started when what becomes
-    of the last one is computed.
+    of the last one is computed. Where there are `a_scale` and `b_scale`, tiles like `a` and `b`
+    whose elements are alike in each `block` of what is summed over, operands are multiplied by
+    them, which rounds nothing.
     """
 
     levels: ClassVar = TILES
@@ -165,6 +169,9 @@ class Contract(Op):
     blocks: tuple[int, ...] = ()
     depth: tuple[int, ...] = ()
     in_turns: bool = False
+    a_scale: Value | None = None
+    b_scale: Value | None = None
+    block: int = 0
 
     @property
     def tiles(self) -> tuple[Tile | SharedTile, Tile | SharedTile]:
@@ -189,6 +196,10 @@ class Contract(Op):
         """The other axes, of each operand."""
         a, b = (tile.axes for tile in self.tiles)
         return tuple([x for x in a if x not in b]), tuple([x for x in b if x not in a])
+
+    @property
+    def scales(self) -> tuple[Value, ...]:
+        return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
 @op_class

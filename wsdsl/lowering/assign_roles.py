@@ -26,7 +26,7 @@ from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.product_operands import operand_loads
+from wsdsl.lowering.product_operands import operand_loads, operand_scales
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
@@ -83,7 +83,8 @@ class _Sides:
 
 def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
     """Axes of the tiles that compute warpgroups hold in fragments, with their ops."""
-    loads, made_beside = operand_loads(kernel), decoded(kernel).inside
+    loads = operand_loads(kernel) | operand_scales(kernel)
+    made_beside = decoded(kernel).inside
     elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
     for op in kernel.ops:
         for value in (*results_of(op), *bound(op)):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.block_scales import COLUMN_STEP as SCALED_STEP
+from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, ROWS
 from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.tensor_sums import slot_columns
+from wsdsl.lowering.product_operands import operand_scales
+from wsdsl.lowering.tensor_scales import BUFFERED
+from wsdsl.lowering.tensor_sums import scale_slot_columns, slot_columns
 from wsdsl.schedule import Schedule
 
 
@@ -20,13 +24,17 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         return
     yield from _not_yet(kernel, chosen)
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
+    scaled = bool(operand_scales(kernel))
     rows = max((sizes[n] for n, axis in axes.items() if axis.role == "rows"), default=0)
     for name, axis in axes.items():
         what = f"tile {loop_variable(name)}={sizes[name]}"
-        if axis.role == "rows" and sizes[name] not in ROWS:
+        if axis.role == "rows" and scaled and sizes[name] != SCALED_ROWS:
+            told = f"{what}: with scales a product has {SCALED_ROWS} rows"
+            yield Finding(told, hint=f"leave it out, or make it {SCALED_ROWS}")
+        elif axis.role == "rows" and sizes[name] not in ROWS:
             told = f"{what}: a product on tensor memory has 64 or 128 rows"
             yield Finding(told, hint="128 have the tensor cores' whole rate")
-        step = COLUMN_STEP.get(rows, 1)
+        step = SCALED_STEP if scaled else COLUMN_STEP.get(rows, 1)
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
     for op in kernel.of(Store):
@@ -34,8 +42,10 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if rows == LANES and across:
             told = f"rows of `{op.tensor.name}` lie along its last dimension, and are stored"
             yield Finding(f"{told} from tiles of 64, not {rows}", op.loc, "use a tile of 64 rows")
-    if (used := slot_columns(kernel, sizes)) > COLUMNS:
-        told = f"the sums of a tile take {used} columns of tensor memory, which has {COLUMNS}"
+    used = slot_columns(kernel, sizes) + BUFFERED * scale_slot_columns(kernel, sizes)
+    if used > COLUMNS:
+        both = "sums and scales" if scaled else "sums"
+        told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
         yield Finding(told, hint="make the tile narrower")
 
 

@@ -24,8 +24,10 @@ def loaded_tensors(groups: Iterable[SlotGroup]) -> frozenset[str]:
 
 
 def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozenset[str]]:
-    """The tensors that each load partition copies, the constant ones first."""
-    names = loaded_tensors(groups)
+    """The tensors that each load partition copies, the constant ones first; of scales another
+    thread takes care.
+    """
+    names = loaded_tensors(group for group in groups if group.consumer != "scale")
     early = names & frozenset(schedule.constant or ())
     return [share for share in (early, names - early) if share]
 

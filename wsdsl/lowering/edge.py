@@ -22,9 +22,10 @@ and what comes out of them, who computes what products are scaled by, who stores
 ROLES: tuple[Role, ...] = ("load", "decode", "mma", "compute", "scale", "store")
 
 Space = Literal["SMEM", "registers", "TMEM"]
-Depth = Literal["stages", "two", "rest", "sums"]
+Depth = Literal["stages", "two", "rest", "sums", "scales"]
 """Slots of a ring: as `Schedule.stages` says; two, where one is held around an inner loop; as
-many as SMEM has room for beside the others; or, of sums, as tensor memory has columns for."""
+many as SMEM has room for beside the others; or, of sums and of scales, as tensor memory has columns
+for."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Edge:
 
     @property
     def load(self) -> Load:
-        """Of an edge that TMA, or a thread in its place, fills."""
+        """Of an edge that TMA, or a thread in its place, fills; or that is made of such a one."""
         assert isinstance(self.made, Load)
         return self.made
 

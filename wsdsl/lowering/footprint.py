@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Kernel, Value, once, once_each
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
@@ -61,7 +62,8 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
     for op in kernel.of(Contract):
         for axis in op.summed:
             step, line = found.get(axis, (1, MAX_LINE))
-            found[axis] = max(step, k_step(op.dtype)), min(line, MAX_LINE // op.dtype.bytes)
+            own = max(k_step(op.dtype), WORD * op.block)
+            found[axis] = max(step, own), min(line, MAX_LINE // op.dtype.bytes)
     for load in kernel.of(Load):
         if load.dtype.bits < 8 and load.last is not None and load.last.name in found:
             step, line = found[load.last.name]
@@ -131,7 +133,7 @@ def smem_bytes(
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     rings: dict[int, int] = {}
-    for group in operand_slots(kernel):
+    for group in (g for g in operand_slots(kernel) if g.in_shared):
         size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())
@@ -341,6 +343,6 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
 @once
 def _slot_products(kernel: Kernel) -> Sequence[Sequence[Contract]]:
     """Those that read each of the innermost slots."""
-    groups = (g for g in operand_slots(kernel) if g.is_innermost and g.consumer != "decode")
+    groups = (g for g in operand_slots(kernel) if g.is_innermost and not g.to_threads)
     tiles = ({edge.value for edge in group.edges} for group in groups)
     return [[op for op in kernel.of(Contract) if {op.a, op.b} & held] for held in tiles]

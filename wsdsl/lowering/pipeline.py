@@ -44,6 +44,7 @@ from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.place_operands import place_operands
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.relax_functions import relax_functions
+from wsdsl.lowering.passes.scale_products import scale_products
 from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
@@ -60,6 +61,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (join_bytes, "tile"),
     (use_sigmoid, "tile"),
     (relax_functions, "tile"),
+    (scale_products, "tile"),
     (move_factors, "tile"),
     (place_operands, "tile"),
     (verify_lowerable, "tile"),

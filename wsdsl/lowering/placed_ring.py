@@ -17,6 +17,7 @@ from wsdsl.ir.slot_ops import (
     ConsumerWait,
     LoadToSlot,
     ProducerAcquire,
+    ScalesToSlot,
     SlotElements,
     SlotValues,
     StoreToSlot,
@@ -118,6 +119,8 @@ def released_unmet(region: Region) -> set[Value]:
                 held.clear()
             case SlotElements() | SlotValues():
                 held.pop(op.slot, None)
+            case ScalesToSlot():
+                held.clear()
             case ConsumerRelease() if op.slot in held:
                 found.add(held[op.slot])
             case _:

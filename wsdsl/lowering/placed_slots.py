@@ -11,6 +11,7 @@ from wsdsl.ir.slot_ops import (
     ConsumerWait,
     ElementsInShared,
     ProducerAcquire,
+    ScalesInTensor,
     SlotElements,
     SlotSum,
     SlotTile,
@@ -23,6 +24,7 @@ from wsdsl.ir.slot_ops import (
     TileInShared,
     ValuesInShared,
 )
+from wsdsl.ir.types import Columns
 from wsdsl.lowering.placed_ring import PlacedRing
 
 Located = SlotTile | SlotElements | SlotValues | StoreToSlot | SlotSum | SumToSlot
@@ -40,6 +42,9 @@ def located(
     place = dict[str, Any](state=slot.state, loc=op.loc)
     where = dict[str, Any](shared=ring.shared, offset=offset, **place)
     match op:
+        case SlotTile() if isinstance(ring.shared.type, Columns):
+            place |= dict(scales=ring.shared, column=offset)
+            return ScalesInTensor(result=op.result, **place)
         case SlotTile():
             return TileInShared(result=op.result, **where)
         case SlotElements(result=result, tensor=tensor):

@@ -27,6 +27,12 @@ def operand_loads(kernel: Kernel) -> frozenset[Value]:
 
 
 @once
+def operand_scales(kernel: Kernel) -> frozenset[Value]:
+    """Tiles of scales that the tensor cores multiply operands by."""
+    return frozenset(v for op in kernel.of(Contract) for v in op.scales)
+
+
+@once
 def multiplied_tensors(kernel: Kernel) -> frozenset[Value]:
     return frozenset(op.tensor for op in kernel.of(Load) if op.result in multiplied(kernel))
 

@@ -14,20 +14,6 @@ what these carry only what that depends on.
 
 It is the kernel's body without what other partitions do. Operands that threads read too they are
 given in the slot (`slot_elements`).
-
-**A decode partition** computes operands from what slots or tensors have, and fills the slots of
-another circular buffer.
-
-    %slot = consumer_wait(ring=%ring)
-    %w: i8[n, k] = slot_elements(slot=%slot, field=0, tensor=%W, index=(%n, %k))
-    %x: bf16[n, k] = cast(x=%w)
-    %made = producer_acquire(ring=%ring_1)
-    store_to_slot(slot=%made, field=0, value=%x, summed=%k)
-    producer_commit(slot=%made)
-    consumer_release(slot=%slot)
-
-It is the backward slice of the kernel's body from these stores, as a load partition is from its
-fills.
 """
 
 from __future__ import annotations
@@ -36,7 +22,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -48,7 +34,6 @@ from wsdsl.ir.slot_ops import (
     SlotElements,
     SlotTile,
     SlotValues,
-    StoreToSlot,
     TakeSubtiles,
 )
 from wsdsl.ir.tile_ops import (
@@ -58,17 +43,16 @@ from wsdsl.ir.tile_ops import (
     ForEach,
     ForTiles,
     If,
-    Load,
+    Map,
     Reduce,
     ReduceBlocks,
     Scan,
     Yield,
 )
-from wsdsl.ir.types import Axis, SharedTile, Slot
+from wsdsl.ir.types import SharedTile, Slot
 from wsdsl.ir.walk import (
     Namer,
     definers,
-    definitions,
     replace_operands,
     used_inside,
     uses,
@@ -78,7 +62,6 @@ from wsdsl.ir.walk import (
 )
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.early_loads import loaded_tensors
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.scale_loads import ScaleLoad
@@ -206,20 +189,32 @@ class ProducerSlice:
         index: list[Value] = []
         for value, place in zip(side.load.index, side.places, strict=True):
             if place is not None and place[1] > 1:
-                value = Value(self.namer.new("block"), INT)
-                blocks.append(Block(result=value, axis=place[0], size=place[1], loc=side.load.loc))
+                value = self._block(*place, side.load.loc, blocks)
             elif isinstance(known := later.get(value), (Block, Constant)):
                 value = Value(self.namer.new("block"), INT)
                 blocks.append(dataclasses.replace(known, result=value))
             index.append(value)
         return blocks, tuple(index)
 
+    def _block(self, axis: Value, every: int, loc: Loc | None, made: list[Op]) -> Value:
+        """The number of the block in which a tile begins."""
+        new, size = self.namer.new, self.sizes[axis.as_axis.name]
+        several = not axis.as_axis.role and size > every
+        value = Value(new("block"), INT)
+        made.append(Block(result=value, axis=axis, size=size if several else every, loc=loc))
+        if several:
+            # Tiles of what is summed over begin at multiples of their size.
+            each, tile, value = Value(new("c"), INT), value, Value(new("block"), INT)
+            made.append(Constant(result=each, value=size // every))
+            made.append(Map(result=value, fn="mul", args=(tile, each), loc=loc))
+        return value
+
 
 class SkippedSlice(ProducerSlice):
     """The slots that another consumer takes are passed over."""
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
-        taken = (g for g in groups if g.first == place and g.consumer != "decode")
+        taken = (g for g in groups if g.first == place and not g.to_threads)
         return [SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
 
 
@@ -255,7 +250,7 @@ class ConsumerSlice:
 
     def of(self, block: Region) -> Region:
         """The block with loads replaced by slots that are waited for."""
-        groups = [g for g in self.loads.of_block(block) if g.consumer != "decode"]
+        groups = [g for g in self.loads.of_block(block) if not g.to_threads]
         beside = [edge.made for group in groups for edge in group.edges if edge.box]
         made: list[Op] = []
         tiles, elements = dict[Value, Value](), dict[Value, Value]()
@@ -316,61 +311,5 @@ class ConsumerSlice:
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
     """Products read their operands from slots."""
     if isinstance(op, Contract):
-        return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
+        return replace_operands(op, {v: tiles[v] for v in (op.a, op.b, *op.scales) if v in tiles})
     return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))
-
-
-class DecodeSlice(ProducerSlice):
-    """Of the body that `loads` are cut out of."""
-
-    def __init__(
-        self, kernel: Kernel, groups: tuple[SlotGroup, ...], rings: dict[int, Value], namer: Namer
-    ) -> None:
-        super().__init__(kernel, groups, rings, namer)
-        axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
-        self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
-        read = [g for g in groups if g.consumer == "decode"]
-        self.waits = {g: ConsumerWait(**self.taken(g)) for g in read}
-        self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
-
-    def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
-        if isinstance(op, Load) and op.result in self.in_slots:
-            return None
-        return super()._kept(op, names, needed)
-
-    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
-        first = [g for g in groups if g.first == place]
-        taken = [op for g in first if g in self.waits for op in self._taken(g)]
-        filled = [op for g in first if g.producer == "decode" for op in self._filled(g)]
-        read = [g for g in groups if g in self.waits and self._read(g, groups) == place]
-        released = [ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
-        return [*taken, *filled, *released]
-
-    def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
-        """Where all is made that is made of a group's loads."""
-        following = {v for edge in group.edges for v in edge.values}
-        for op in group.block:
-            if following & {*operands(op)}:
-                following |= {*results_of(op)}
-        decoding = [g for g in groups if g.producer == "decode"]
-        return max(g.first for g in decoding if following & {e.value for e in g.edges})
-
-    def _taken(self, group: SlotGroup) -> list[Op]:
-        wait = self.waits[group]
-        made: list[Op] = [wait]
-        for field, edge in enumerate(group.edges):
-            load = edge.load
-            where = dict[str, Any](
-                slot=wait.result, field=field, tensor=load.tensor, index=load.index
-            )
-            made += (SlotElements(result=value, **where, loc=load.loc) for value in edge.values)
-        return made
-
-    def _filled(self, group: SlotGroup) -> list[Op]:
-        acquire = ProducerAcquire(**self.taken(group))
-        slot, made = acquire.result, list[Op]([acquire])
-        for field, edge in enumerate(group.edges):
-            where = dict[str, Any](slot=slot, field=field, value=edge.value)
-            axis = self.axes[decoded(self.kernel).summed[edge.value]]
-            made.append(StoreToSlot(**where, summed=axis, loc=group.loc))
-        return [*made, ProducerCommit(slot=slot, loc=group.loc)]

@@ -13,8 +13,8 @@ from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
+from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, State, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
@@ -37,6 +37,33 @@ def lines_of(
 ) -> tuple[str, int]:
     """`operand_lines`, of the contiguous axis; `divided`: by axis, among how many warpgroups."""
     return operand_lines(last.size, dtype, last.role, divided.get(last.name, 1), packed)
+
+
+def slot_offsets(
+    layouts: Sequence[Sequence[Tile]],
+    boxes: Mapping[tuple[int, int], Sequence[int]],
+    axes: Mapping[str, Axis],
+    divided: Mapping[str, int],
+) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Bytes of a slot, and where each field of each layout begins: panels, or one of the `boxes`,
+    by layout and field.
+    """
+    offsets: list[tuple[int, ...]] = []
+    total = 0
+    for layout in layouts:
+        at: list[int] = []
+        used = 0
+        for field, tile in enumerate(layout):
+            at.append(used)
+            if box := boxes.get((len(offsets), field)):
+                elements, align = math.prod(box), LINE_ALIGN
+            else:
+                rows, last = (axes[x] for x in tile.axes)
+                elements, align = rows.size * lines_of(last, tile.dtype, divided)[1], SMEM_ALIGN
+            used += -(-tile.dtype.size(elements) // align) * align
+        offsets.append(tuple(at))
+        total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
+    return total, tuple(offsets)
 
 
 @dataclass(frozen=True)

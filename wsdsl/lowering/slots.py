@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
@@ -27,8 +28,9 @@ from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
-from wsdsl.lowering.product_operands import is_elementwise, multiplied
+from wsdsl.lowering.product_operands import is_elementwise, multiplied, operand_scales
 from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
+from wsdsl.lowering.tensor_scales import block_scales
 from wsdsl.schedule import Schedule
 
 
@@ -58,6 +60,15 @@ class SlotGroup:
     @property
     def consumer(self) -> Role:
         return self.edges[0].consumers[0]
+
+    @property
+    def to_threads(self) -> bool:
+        """Whether a partition takes it that makes of it what products read."""
+        return self.consumer in ("decode", "scale")
+
+    @property
+    def in_shared(self) -> bool:
+        return self.edges[0].space == "SMEM"
 
     @property
     def operands(self) -> tuple[Edge, ...]:
@@ -117,7 +128,8 @@ class SlotGroup:
         reads it.
         """
         one, another = ((s.producer, s.consumer) for s in (self, other))
-        return self.block is other.block and one != another and "decode" in (*one, *another)
+        threads = {"decode", "scale"} & {*one, *another}
+        return self.block is other.block and one != another and bool(threads)
 
 
 @once
@@ -153,6 +165,7 @@ class _Finder:
 
     def __init__(self, kernel: Kernel, body: Region) -> None:
         self.multiplied, self.decoded = multiplied(kernel), decoded(kernel)
+        self.scales = operand_scales(kernel)
         self.by_thread = kernel.target.has_tensor_memory
         """Whether who multiplies reads nothing but operands."""
         self.out = kept_out(kernel)
@@ -205,6 +218,7 @@ class _Finder:
     def groups(self, block: Region) -> Iterator[SlotGroup]:
         """Of each value by itself."""
         links, computed_from = _links(block), self.computed_from(block)
+        yield from self.of_scales(block, links)
         for op in block:
             for value in results_of(op):
                 is_operand = value in self.multiplied
@@ -217,6 +231,23 @@ class _Finder:
                 reads = _multiplies if is_operand else _uses
                 at = [i for i, user in enumerate(block) if reads(user, value)]
                 yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
+
+    def of_scales(self, block: Region, links: list[int]) -> Iterator[SlotGroup]:
+        """What products multiply operands by, on its way to threads and to tensor memory."""
+        for op in block:
+            for value in results_of(op):
+                if value not in self.scales or not isinstance(op, Load):
+                    continue
+                at = [i for i, user in enumerate(block) if value in operands(user)]
+                where = dict[str, Any](made=op, layout=value.as_tile)
+                where |= dict(values=self.alike(block, op), produced_in=self.around[op])
+                where |= dict(consumed_in=self.around[block[at[0]]])
+                own = [
+                    Edge(producer="load", consumers=("scale",), box=block_scales(op), **where),
+                    Edge(producer="scale", consumers=("mma",), space="TMEM", **where),
+                ]
+                for edge in own:
+                    yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 
     def edge(
         self, block: Region, op: Op, producer: Role, consumer: Role, box: ScaleLoad | None = None
@@ -287,6 +318,7 @@ class _Finder:
                 same = self.alike(group.block, edge.made)
                 edge = dataclasses.replace(edge, values=same, consumers=("mma", "compute"))
             depth = "two" if group.nesting else "stages"
+            depth = "scales" if edge.space == "TMEM" else depth
             group.edges[n] = dataclasses.replace(edge, ring=ring, depth=depth)
 
     def read_in_place(self, group: SlotGroup) -> set[Value]:

@@ -25,13 +25,15 @@ there. The thread waits for no product, but for slots.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.slot_ops import SumToTensor, TileInShared
+from wsdsl.ir.slot_ops import ScalesInTensor, SumToTensor, TileInShared
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, Yield
+from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG
@@ -48,6 +50,7 @@ class TensorProducts:
         where = context.row_in_tile, context.column_in_tile
         self.operands = Products(context.builder, context.shapes, *where)
         self.tiles: dict[Value, TileInShared] = {}
+        self.scales: dict[Value, ScalesInTensor] = {}
         self.started: dict[Value, Value] = {}
         self.places: dict[Value, SumToTensor] = {}
         for op in walk(partition.body):
@@ -86,6 +89,8 @@ class TensorProducts:
         match op:
             case TileInShared():
                 self.tiles[op.result] = op
+            case ScalesInTensor():
+                self.scales[op.result] = op
             case SumToTensor() | AxisAt():
                 pass
             case Contract():
@@ -120,8 +125,9 @@ class TensorProducts:
         sides = {axes[name].role: axes[name] for name in op.result.as_tile.axes}
         (k,), (a, c) = op.summed, op.tiles
         first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
+        scales = [self.scales[v] for v in op.scales]
         if sides["rows"].name not in a.axes:
-            first, second, dtypes = second, first, dtypes[::-1]
+            first, second, dtypes, scales = second, first, dtypes[::-1], scales[::-1]
         depth = op.depth or (0, axes[k].size)
         left, left_k = self.operands.operand(self.tiles[first], k, depth, None, op.loc)
         right, right_k = self.operands.operand(self.tiles[second], k, depth, None, op.loc)
@@ -139,7 +145,22 @@ class TensorProducts:
             k=depth[1] - depth[0],
             a_k_major=left_k,
             b_k_major=right_k,
+            **_scaled(op, scales),
             loc=op.loc,
         )
         b.add(product)
         self.started[op.result] = b.flag(True)
+
+
+def _scaled(op: Contract, scales: list[ScalesInTensor]) -> dict[str, Any]:
+    """What a product says of the scales of its operands, the left one's first."""
+    if not scales:
+        return {}
+    a, b = scales
+    names = dict(a_scale=a.column, b_scale=b.column, scale_dtype=_dtype(op.scales[0]))
+    return dict(scales=a.scales, scale_state=a.state, block=op.block, **names)
+
+
+def _dtype(scale: Value) -> str:
+    assert isinstance(scale.type, SharedTile)
+    return scale.type.dtype.name

@@ -11,6 +11,7 @@ from wsdsl.ir.tcgen05 import allocated
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
 
 
@@ -34,7 +35,10 @@ class TensorRings:
     def _slot(self, op: CircularBuffer) -> tuple[int, ...]:
         """Where the fields of a slot begin, and where it ends."""
         (layout,) = op.layouts
-        widths = (sum_columns(self.kernel, tile, self.sizes) for tile in layout)
+        if op.block:
+            widths = [columns_of_scales(tile, op.block, self.sizes) for tile in layout]
+        else:
+            widths = [sum_columns(self.kernel, tile, self.sizes) for tile in layout]
         return (0, *accumulate(widths))
 
     def place(self, op: CircularBuffer) -> tuple[Value, tuple[int, ...]]:

@@ -34,8 +34,11 @@ from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import Edge
-from wsdsl.lowering.product_operands import computed_operands, copied_operands
+from wsdsl.lowering.product_operands import computed_operands, copied_operands, operand_scales
+from wsdsl.lowering.scale_loads import kept_out
 from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
+from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 BUFFERED = 2
@@ -99,7 +102,18 @@ def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 def sum_depth(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """Slots of the ring of sums."""
-    return max(1, min(BUFFERED, COLUMNS // max(1, slot_columns(kernel, sizes))))
+    left = COLUMNS - SCALES_BUFFERED * scale_slot_columns(kernel, sizes)
+    return max(1, min(BUFFERED, left // max(1, slot_columns(kernel, sizes))))
+
+
+def scale_slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """Of all scales of a k-tile."""
+    groups = (group for group in operand_slots(kernel) if not group.in_shared)
+    return max((sum(_scale_columns(edge, sizes) for edge in g.edges) for g in groups), default=0)
+
+
+def _scale_columns(edge: Edge, sizes: Mapping[str, int]) -> int:
+    return columns_of_scales(edge.layout, edge.load.block, sizes)
 
 
 # What is not lowered yet --------------------------------------------------------------------------
@@ -119,6 +133,7 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
         if in_registers:
             what = f"a computed operand of `@` in registers {told}"
             yield Finding(what, op.loc, f'{elsewhere}; or make it in SMEM, decode="shared"')
+    yield from _unfit_scales(kernel)
     ready = tiles_of_zeros(kernel.body)
     body = output_nest(kernel)[1]
     counts = Counter(uses(body))
@@ -126,6 +141,16 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
     for op in body:
         if multiplies(op):
             yield from _unfit_maker(op, ready, counts, told, elsewhere)
+
+
+def _unfit_scales(kernel: Kernel) -> Iterator[Finding]:
+    for op in kernel.of(Load):
+        if op.result in operand_scales(kernel) and op.tensor.name in kept_out(kernel):
+            what = f"TMA brings scales, and rows of `{op.tensor.name}` are no multiple of 16 bytes"
+            yield Finding(what, op.loc, "give it rows of a multiple of 16 scales; zeros fill them")
+    if operand_scales(kernel) and (names := copied_operands(kernel)):
+        what = f"threads copy {', '.join(sorted(names))}, and products with scales then are not"
+        yield Finding(f"{what} lowered yet", kernel.loc, "give them rows of a multiple of 16 bytes")
 
 
 def _unfit_maker(
@@ -174,7 +199,7 @@ def _unfit_inside(
     elif ready & {*results_of(op)}:
         pass  # Others make an operand of it.
     elif isinstance(op, Load):
-        operand = any(isinstance(o, Contract) and op.result in (o.a, o.b) for o in walk(loop.body))
+        operand = any(isinstance(o, Contract) and op.result in operands(o) for o in walk(loop.body))
         if _is_tile(op.result) and not operand:
             yield Finding(f"what a loop loads beside operands {told}", op.loc, elsewhere)
     elif isinstance(op, Store):

@@ -97,7 +97,10 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
         case tm.TensorProduct():
-            return [ask(op.sums, CHANGES)]
+            scales = [] if op.scales is None else [ask(op.scales, LOOKS)]
+            return [ask(op.sums, CHANGES), *scales]
+        case tm.StoreScales():
+            return [ask(op.scales, CHANGES), ask(op.shared, LOOKS)]
         case tm.TensorCommit():
             return [ask(op.barriers, CHANGES)]
         case tm.TensorLoad():

@@ -90,6 +90,8 @@ HANDLERS: dict[type[Op], Run] = {
     tm.TensorProduct: tensor_memory.tensor_product,
     tm.TensorCommit: tensor_memory.tensor_commit,
     tm.TensorLoad: tensor_memory.tensor_load,
+    tm.StoreScales: tensor_memory.store_scales,
+    tm.TensorStoreWait: tensor_memory.tensor_store_wait,
     tm.TensorWait: tensor_memory.tensor_wait,
     tm.TensorFence: tensor_memory.tensor_fence,
 }

@@ -114,6 +114,8 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     tm.TensorProduct,
     tm.TensorCommit,
     tm.TensorLoad,
+    tm.StoreScales,
+    tm.TensorStoreWait,
     tm.TensorWait,
     tm.TensorFence,
 )
@@ -291,7 +293,10 @@ def _wanted(op: Op) -> list[Value]:
         case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []
         case tm.TensorProduct():
-            return [op.state, op.a, op.b, op.accumulate]
+            held = [op.state, op.a, op.b, op.accumulate]
+            return [*held, *([] if op.scale_state is None else [op.scale_state])]
+        case tm.StoreScales():
+            return [op.state, op.shared_state]
         case tm.TensorLoad():
             return [op.state]
         case f.Wgmma() | f.WgmmaWait():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
@@ -50,6 +51,8 @@ class Token:
     guard: str
     op: str
     args: str
+    way: int = -1
+    """Of a branch by a number that is known of each thread: those that have this one."""
 
     @property
     def target(self) -> str:
@@ -105,7 +108,8 @@ class Program:
         starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
         self.values = Values(self.text, starts, _only_entries(tokens, spins, self.tables))
         self.threads = Statics(self.values, places.num_threads)
-        self.tokens = [t for i, t in enumerate(tokens) if i not in spins or i in waits]
+        kept = (t for i, t in enumerate(tokens) if i not in spins or i in waits)
+        self.tokens = [way for token in kept for way in self._ways(token)]
         waiting = {tokens[i].at for i in waits}
         self.read = [self._read(token, token.at in waiting) for token in self.tokens]
 
@@ -118,15 +122,30 @@ class Program:
             label = m["label"] or ""
             yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
 
+    def _targets(self, token: Token) -> list[str]:
+        return self.tables.get(token.args.rpartition(",")[2].strip(), [])
+
+    def _ways(self, token: Token) -> list[Token]:
+        """A branch by number as several, where it is known who takes which way."""
+        if token.op.partition(".")[0] != "brx" or token.guard:
+            return [token]
+        index = self.threads.operand(token.args.partition(",")[0].strip(), token.at)
+        ways = range(len(self._targets(token)))
+        if not isinstance(index, list) or not {*index} <= {*ways}:
+            return [token]
+        return [replace(token, way=way) for way in ways]
+
     def _read(self, token: Token, spins: bool) -> Event | Jump | None:
         """None for a label."""
         if token.label:
             return None
         may, must = self.threads.threads(token.guard, token.at)
         kind = token.op.partition(".")[0]
+        if kind == "brx" and token.way >= 0:
+            own = self.threads.having(token.args.partition(",")[0].strip(), token.way, token.at)
+            return Jump((self._targets(token)[token.way],), own, own)
         if kind == "brx":
-            targets = self.tables.get(token.args.rpartition(",")[2].strip(), [])
-            return Jump(tuple(targets), may, must)
+            return Jump(tuple(self._targets(token)), may, must)
         if kind in ("bra", "ret", "exit", "trap"):
             return Jump((token.target,) if kind == "bra" else (), may, must)
         letter, *asked = self._letter(token, spins)
@@ -167,7 +186,8 @@ class Program:
         kind = NEUTRAL.sub("", op)
         if kind.startswith(PREFIX):
             barrier = Ask("barrier", first, token.at)
-            return tensor_letter(kind, args, barrier)
+            known = partial(self.values.constant_at, at=token.at)
+            return tensor_letter(kind, args, barrier, known)
         if op in SENT and len(args) == 3:
             (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
             if [self._made(ask) for ask in into] != [self._made(ask) for ask in counted]:

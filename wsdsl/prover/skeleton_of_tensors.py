@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.block_scales import stored_at_once, word_columns
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tcgen05 import KINDS
-from wsdsl.ir.types import DTYPES, Accumulator, TensorMemory
-from wsdsl.ir.wgmma import k_step
-from wsdsl.prover.skeleton_letters import Letter
+from wsdsl.ir.tensor_instructions import instructions
+from wsdsl.ir.types import Accumulator, TensorMemory
+from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
 from wsdsl.prover.skeleton_states import Fill, Places
 
 FIRST_WARP = (1 << 32) - 1
@@ -43,9 +43,9 @@ def tensor_events(made: Builder, op: Op) -> None:
         case t.TensorProduct():
             known = made.known.get(op.accumulate)
             first = "p" if known is None else str(int(known))
-            for step in range(op.k // k_step(DTYPES[op.dtype])):
-                kind = f"{PREFIX}mma{CTA}.kind::{KINDS[op.dtype]}"
-                made.emit(op, kind, "1" if step else first)
+            for step, own in enumerate(instructions(op)):
+                flag = "1" if step else first
+                made.emit(op, f"{PREFIX}mma{CTA}.kind::{own.kind}", f"{flag}, {own.descriptor}")
         case t.TensorCommit():
             fill = Fill(made.places.barriers[op.barriers], op.state)
             made.emit(op, f"{PREFIX}commit{CTA}.mbarrier::arrive::one", fill=fill)
@@ -56,6 +56,12 @@ def tensor_events(made: Builder, op: Op) -> None:
                 columns -= width
         case t.TensorWait():
             made.emit(op, f"{PREFIX}wait::ld")
+        case t.StoreScales():
+            for columns in word_columns(op.rows, op.words):
+                for count in stored_at_once(len(columns)):
+                    made.emit(op, f"{PREFIX}st.32x32b.x{count}")
+        case t.TensorStoreWait():
+            made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():
             order = "after" if op.after else "before"
             made.emit(op, f"{PREFIX}fence::{order}_thread_sync")
@@ -72,14 +78,20 @@ def _by_first_warp(made: Builder, op: Op, *letters: tuple[str, str]) -> None:
     made.now = made.silent(own, made.silent(before, threads=~FIRST_WARP))
 
 
-def tensor_letter(kind: str, args: Sequence[str], barrier: Ask) -> tuple[Letter, *tuple[Ask, ...]]:
-    """Of an instruction without what is neutral; `barrier`: its first operand, if that is one."""
+def tensor_letter(
+    kind: str, args: Sequence[str], barrier: Ask, constant: Callable[[str], int | None]
+) -> tuple[Letter, *tuple[Ask, ...]]:
+    """Of an instruction without what is neutral; `barrier`: its first operand, if that is one;
+    `constant`: what a register holds, if that can be told.
+    """
     operation = kind.removeprefix(PREFIX).partition(".")[0]
     if operation in ("alloc", "dealloc"):
         return (Letter(kind, args[-1]),)
     if operation == "mma":
         shown = args[-1] if args[-1] in ("0", "1") else "p"
-        return (Letter(kind, shown if len(args) == 5 else ", ".join(args)),)
+        scaled = ".block_scale" in kind
+        how = constant(args[3]) if len(args) == 5 + 2 * scaled else None
+        return (Letter(kind, f"{shown}, {UNKNOWN if how is None else how}"),)
     if operation == "commit":
         return Letter(kind), barrier
     return (Letter(kind),)

@@ -71,6 +71,12 @@ class Statics:
             return list(map(of, zip(*columns, strict=True)))  # type: ignore[arg-type]
         return [result(d, each, of) for each in zip(*columns, strict=True)]
 
+    def having(self, text: str, number: int, at: int) -> int:
+        """The threads, as bits, in which an operand that is known in each is this number."""
+        found = self.operand(text, at)
+        assert isinstance(found, list)
+        return sum(1 << t for t, x in enumerate(found) if x == number)
+
     def threads(self, guard: str, at: int) -> tuple[int, int]:
         """For which threads, as bits, `%p` or `!%p` may hold, and for which it does."""
         everybody = -1

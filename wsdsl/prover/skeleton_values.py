@@ -27,7 +27,10 @@ SCOPE = re.compile(r"^[ \t]*\{", re.M)
 SMEM = re.compile(r"\.extern \.shared [^;]*?(\w+)\[\]")
 ADDRESS = re.compile(r"\[\s*([%\w]+)\s*(?:\+\s*(-?\d+))?\s*\]")
 WORD = re.compile(r"[^\s,{}\[\]]+")
-NO_RESULT = ("st.", "stmatrix", "red.", "mbarrier", "cp.", "bar", "wgmma", "prefetch")
+NO_RESULT = (
+    *("st.", "stmatrix", "red.", "mbarrier", "cp.", "bar", "wgmma", "prefetch"),
+    *("brx", "tcgen05.dealloc"),
+)
 
 
 @dataclass
@@ -103,7 +106,7 @@ class Values:
         """The number that is read at a place: written there, or moved to the register before. LLVM
         counts on from a number that others read, too."""
         value = self.constant(text)
-        if value is not None or text[0] != "%":
+        if value is not None:
             return value
         made = self.definitions(text, at)
         plain = len(made) == 1 and made[0].op.startswith("mov.") and not made[0].guard

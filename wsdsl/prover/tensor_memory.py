@@ -5,8 +5,8 @@ on which a later commit of its thread counts; the thread's own products follow i
 are over for those who hear of the first `tensor_fence` behind its `tensor_wait`. And whoever has
 waited has to run `tensor_fence(after=True)` before it touches tensor memory.
 
-Both are events of the agent's open group, which is closed by `tensor_wait`: no partition has
-products and loads (`ir/tensor_rules.py`).
+All are events of the agent's open group, which is closed by the wait for loads, or for stores of
+scales: no partition has two of products, loads and stores (`ir/tensor_rules.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.block_scales import WORD, word_columns
 from wsdsl.ir.types import Accumulator
 from wsdsl.prover.access import item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
 from wsdsl.prover.products import Descriptor, read_operand
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.shared_loads import read_by_threads
 from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, shown
 
 
@@ -56,11 +58,57 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     know = a.know[0] | a.open.events
     made = (event, 0)
     write(m, a, op, array, state.stage, begin, end, know, made, False, a.cta)
+    if op.scales is not None:
+        _read_scales(m, a, i, event)
     for value, extent, dtype in zip((op.a, op.b), (op.rows, op.columns), op.dtypes, strict=True):
         held: Any = a.slots[i.extra[value.name]]
         assert isinstance(held, Descriptor)
         read_operand(m, a, op, held, extent, dtype, a.know[0], event)
     a.open.events |= event
+    return LOCAL
+
+
+def _read_scales(m: Machine, a: Agent, i: Instruction, event: int) -> None:
+    """Of both operands."""
+    op = i.op
+    assert isinstance(op, t.TensorProduct) and op.scales is not None and op.scale_state is not None
+    array = m.model.arrays[op.scales.name]
+    state: StageParity = a.slots[i.extra[op.scale_state.name]]
+    for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
+        for own in word_columns(rows, op.k // (WORD * op.block)):
+            begin, end = column + own.start, column + own.stop
+            item_of(m, a, op, array, state.stage, begin, end)
+            before, reader = a.know[0] | a.open.events, ("tensor", a.index)
+            where = array, state.stage, begin, end
+            read(m, a, op, *where, a.know[0], reader, event, before, asynchronous=False)
+
+
+def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each warp reads all of them, and writes its own lanes: over for who hears from all warps."""
+    op = i.op
+    assert isinstance(op, t.StoreScales)
+    _fenced(m, a, i)
+    held: StageParity = a.slots[i.extra[op.shared_state.name]]
+    lines = [(op.offset, op.offset + op.rows * op.line)]
+    for c in ALL:
+        read_by_threads(m, a, op, m.model.arrays[op.shared.name], held.stage, lines, c)
+    array, event = m.model.arrays[op.scales.name], m.event()
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    for own in word_columns(op.rows, op.words):
+        begin, end = op.column + own.start, op.column + own.stop
+        item_of(m, a, op, array, state.stage, begin, end)
+        know = known_to_each(a, ALL)
+        write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+    a.open.events |= event
+    a.open.op = op
+    # The lanes of a warp store together, as they load.
+    a.met = a.did
+    return LOCAL
+
+
+def tensor_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
+    a.groups.append(a.open)
+    a.open = Group()
     return LOCAL
 
 
@@ -120,8 +168,11 @@ def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
         a.stale &= ~(STALE_ELECTED if i.elected else STALE)
     elif not i.elected:
         for group in a.groups:
-            for c in ALL:
+            for c in ALL if group.op is None else ():
                 a.know[c] |= group.events
+            if group.op is not None:
+                a.did |= group.events
+                a.met |= group.events
         a.groups.clear()
     return LOCAL
 

@@ -19,7 +19,7 @@ from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.races import Access, Conflict, CopyIn
 from wsdsl.simulator.register_operands import RegisterOperands
-from wsdsl.simulator.tensor_memory import CellRead, TensorPipe
+from wsdsl.simulator.tensor_memory import CellAccess, TensorPipe
 from wsdsl.simulator.wgmma_groups import WgmmaPipe
 
 
@@ -90,8 +90,8 @@ class Warpgroup:
         self.registers = cta.entry_registers
         self.wgmma = WgmmaPipe()
         self.tensor_pipe = TensorPipe(self.one)
-        self.cell_reads: list[CellRead] = []
-        """Of tensor memory, that no `tensor_wait` and `tensor_fence` have followed."""
+        self.cell_accesses: list[CellAccess] = []
+        """Of tensor memory, that no wait and `tensor_fence` have followed."""
         self.operands = RegisterOperands(frozenset())
         self.open_stores = StoreGroup()
         self.store_groups: list[StoreGroup] = []

@@ -208,11 +208,12 @@ class _Evaluator:
         for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):
             axes = _tile(value).axes
             held = arithmetic.multiplicand(self.place(tile, axes), _dtype(tile))
-            for factor in factors:
+            scales = dict(zip((op.a, op.b), op.scales, strict=False))
+            for factor in (*factors, *([scales[value]] if scales else [])):
                 wide = arithmetic.widen(self.place(factor, axes))
                 held = held.astype(np.float64) * wide
             shape = [len(self.range_of(a)) for a in axes]
-            found.append(np.broadcast_to(held, shape) if factors else held)
+            found.append(np.broadcast_to(held, shape) if factors or scales else held)
         return found
 
     def positions(self, index: tuple[Value, ...], axes: tuple[str, ...]) -> list[Array]:
@@ -248,11 +249,13 @@ class _Evaluator:
 
     def load(self, op: t.Load) -> Array:
         tensor, axes = self.arguments.tensors[op.tensor.name], _tile(op.result).axes
-        simple = self.slices(tensor, op.index)
+        simple = self.slices(tensor, op.index) if op.block == 1 else None
         if simple is not None:
             return np.array(tensor.array[simple])
         shape = tuple(len(self.range_of(a)) for a in axes)
-        return _gather(tensor, self.positions(op.index, axes), shape)
+        *others, last = self.positions(op.index, axes) or [np.zeros((), np.int64)]
+        index = [*others, last // op.block] if op.index else []
+        return _gather(tensor, index, shape)
 
     def store(self, op: t.Store) -> None:
         tensor = self.arguments.tensors[op.tensor.name]

@@ -85,16 +85,19 @@ class PipeAccess(Access):
 
 
 @dataclass(eq=False)
-class CellRead(Access):
-    """A warpgroup's load: over once `tensor_wait` and then a `tensor_fence` have followed it."""
+class CellAccess(Access):
+    """A warpgroup's load, or store: over once the wait for it and then a `tensor_fence` have
+    followed it.
+    """
 
     by: slice
+    wait: str = "tensor_wait"
     waited: bool = False
     epochs: Clock | None = None
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if self.epochs is None:
-            return "no tensor_fence followed it" if self.waited else "no tensor_wait covers it"
+            return "no tensor_fence followed it" if self.waited else f"no {self.wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.
         late = clocks.seen[actors, self.by] >= self.epochs
         if late.reshape(len(late), -1, 2).any(axis=2).all():

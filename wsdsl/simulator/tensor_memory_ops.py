@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.block_scales import word_columns
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.tcgen05 import WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write_words
 from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup
 from wsdsl.simulator.tensor_core_ops import operand_in_shared
 from wsdsl.simulator.tensor_memory import (
+    CellAccess,
     CellProduct,
-    CellRead,
     Commit,
     PipeAccess,
     TensorMemory,
@@ -49,7 +51,7 @@ def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
     if wg.index:
         return
     memory = _memory(wg, op)
-    access = CellRead(wg.told, op, wg.everyone)
+    access = CellAccess(wg.told, op, wg.everyone)
     conflict = memory.accesses.write(0, memory.columns, access, wg.everyone, False)
     wg.settle(op, "it frees columns", conflict)
     wg.cta.tensor_memory = None
@@ -97,6 +99,8 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     read = PipeAccess(wg.told, op, pipe, pipe.count)
     a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major)
     b = operand_in_shared(wg, op, read, b_dtype, op.b, op.columns, op.b_k_major)
+    if op.scales is not None:
+        a, b = scaled_operands(wg, op, memory, read, (a, b))
     if not accumulate:
         memory.cells[lanes_of(op.rows), columns] = 0xFFFFFFFF
     memory.written[columns] = True
@@ -127,21 +131,42 @@ def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     assert isinstance(kind, Accumulator)
     first = _first(wg, op, op.sums, op.state, op.column, kind.columns)
     columns = slice(first, first + kind.columns)
-    access = CellRead(wg.told, op, wg.everyone)
+    access = CellAccess(wg.told, op, wg.everyone)
     reader = (wg.index, op.half)
     conflict = memory.accesses.read(columns.start, columns.stop, access, wg.everyone, reader, False)
     wg.settle(op, f"it reads columns {columns.start} to {columns.stop}", conflict)
-    wg.cell_reads.append(access)
+    wg.cell_accesses.append(access)
     lanes = [WARP_LANES * w + 16 * op.half + r for w in range(4) for r in range(16)]
     cells = memory.cells[lanes, columns].view(numpy_dtype(kind.dtype))
     wg.values[op.result.name] = cells if memory.written[columns].all() else UNDEFINED
 
 
 def tensor_wait(wg: Warpgroup, op: t.TensorWait) -> None:
-    for access in wg.cell_reads:
-        access.waited = True
+    _wait(wg, "tensor_wait")
     for value, load in zip(op.result, op.loads, strict=True):
         wg.values[value.name] = wg.values[load.name]
+
+
+def tensor_store_wait(wg: Warpgroup, op: t.TensorStoreWait) -> None:
+    _wait(wg, "tensor_store_wait")
+
+
+def _wait(wg: Warpgroup, wait: str) -> None:
+    for access in wg.cell_accesses:
+        access.waited |= access.wait == wait
+
+
+def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
+    memory, columns = _memory(wg, op), word_columns(op.rows, op.words)
+    first = _first(wg, op, op.scales, op.state, op.column, columns[-1].stop)
+    words = words_in_shared(wg, op)
+    for own, word in zip(columns, range(op.words), strict=True):
+        start, stop = first + own.start, first + own.stop
+        access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
+        conflict = memory.accesses.write(start, stop, access, wg.everyone, False)
+        wg.settle(op, f"it writes columns {start} to {stop}", conflict)
+        wg.cell_accesses.append(access)
+        write_words(memory, start, words[:, word])
 
 
 def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
@@ -151,10 +176,10 @@ def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
             memory.fenced.catch_up(wg.actors)
         return
     clocks.tick(wg.actors)
-    over = [access for access in wg.cell_reads if access.waited]
+    over = [access for access in wg.cell_accesses if access.waited]
     for access in over:
         access.epochs = clocks.own[wg.everyone].copy()
-    wg.cell_reads = [access for access in wg.cell_reads if not access.waited]
+    wg.cell_accesses = [access for access in wg.cell_accesses if not access.waited]
     clocks.tick(wg.actors)
 
 
@@ -165,6 +190,8 @@ TENSOR_MEMORY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     t.TensorProduct: tensor_product,
     t.TensorCommit: tensor_commit,
     t.TensorLoad: tensor_load,
+    t.StoreScales: store_scales,
+    t.TensorStoreWait: tensor_store_wait,
     t.TensorWait: tensor_wait,
     t.TensorFence: tensor_fence,
 }

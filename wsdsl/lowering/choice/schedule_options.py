@@ -21,7 +21,7 @@ from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.lanes import MOST_COLUMNS, flat_axis, holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
-from wsdsl.lowering.product_operands import computed_operands
+from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
@@ -87,7 +87,8 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
     if option is not None:
         yield Tried(option, option.tile or {}, False)
         return
-    scaled = scales_products(kernel)
+    # Of one height there is no other to take instead.
+    scaled = scales_products(kernel) or bool(operand_scales(kernel))
     for mode, consumers in _teams(kernel, given, work):
         team = changed(given, mode=mode, consumers=consumers)
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
@@ -110,7 +111,7 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
     if kernel.target.has_tensor_memory and products:
-        return (128, 64)
+        return (128,) if operand_scales(kernel) else (128, 64)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
     tall = 128 * shares["rows"]

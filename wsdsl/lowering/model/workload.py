@@ -28,7 +28,7 @@ from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, element
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
-from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.product_operands import computed_operands, multiplied, operand_scales
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.rates import rates_of
@@ -122,7 +122,7 @@ class Work:
                 self.load_terms.append(self._load_term(at, op))
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
-                if op in loaded_before(kernel):
+                if op in loaded_before(kernel) or op.result in operand_scales(kernel):
                     continue
                 self.direct.append((at, runs.bytes_of(op, self.size), kind.axes))
                 if not kernel.of(Contract):

@@ -25,7 +25,6 @@ Why here: states are explicit; products next read tiles at known places.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import (
@@ -36,6 +35,7 @@ from wsdsl.ir.barrier_ops import (
     FenceAsyncProxy,
     ForRange,
     LaunchGrid,
+    SyncWarp,
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared
@@ -49,13 +49,13 @@ from wsdsl.ir.slot_ops import (
     ProducerAcquire,
     ProducerCommit,
     ProducerTail,
+    ScalesToSlot,
     SlotElements,
+    SlotTile,
     TakeSubtiles,
 )
-from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tensor_ops import TensorCommit, TensorFence
 from wsdsl.ir.tile_ops import Yield
-from wsdsl.ir.tma import LINE_ALIGN
 from wsdsl.ir.types import Barriers, Columns, Shared, State, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
@@ -73,7 +73,8 @@ from wsdsl.lowering.placed_ring import (
     take_subtiles,
 )
 from wsdsl.lowering.placed_slots import Located, located
-from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of
+from wsdsl.lowering.scale_stores import hand_over_scales, store_scales
+from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.tensor_rings import TensorRings, in_tensor_memory
 
 WARPS = 4
@@ -103,19 +104,19 @@ class _Rings:
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.producers = Producers.of(kernel)
-        self.now = 0
-        """The place of the partition that is converted."""
-        self.multiplies = False
-        """Whether it is the one thread that multiplies on tensor memory."""
+        self.now = 0  # The place of the partition that is converted.
+        self.multiplies = self.stores_scales = False
+        """Whether it is the one thread that multiplies on tensor memory, or writes scales there."""
+        self.slot_tiles: dict[Value, SlotTile] = {}
         self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
-        """By ring, layout and field: of what lies beside operands."""
+        """By ring, layout and field."""
         self.divided = divided(kernel)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
-        """Rings whose slots may be released with no product since the wait: nothing then says that
-        all threads of a warpgroup have come past it, so each arrives for itself."""
+        """Of slots that may be released with no product since the wait: nothing then says that all
+        threads of a warpgroup have come past it, so each arrives for itself."""
         for op in kernel.ops:
             for inner in regions(op):
                 self.released_by_threads |= released_unmet(inner)
@@ -158,7 +159,7 @@ class _Rings:
 
     def partition(self, op: Partition) -> Partition:
         """Its body, behind what is known from its rank in the cluster."""
-        self.multiplies = op.role == "mma"
+        self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
         loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
         waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
         with self.builder.region() as first:
@@ -170,26 +171,11 @@ class _Rings:
         return dataclasses.replace(op, body=(*first, *self.region(op.body)))
 
     def place(self, op: CircularBuffer) -> None:
-        offsets: list[tuple[int, ...]] = []
-        total = 0
-        for layout in op.layouts:
-            at: list[int] = []
-            used = 0
-            for field, tile in enumerate(layout):
-                at.append(used)
-                box = self.boxes.get((op.result, len(offsets), field))
-                if box:
-                    elements, align = math.prod(box), LINE_ALIGN
-                else:
-                    rows, last = (self.axes[x] for x in tile.axes)
-                    _, columns = lines_of(last, tile.dtype, self.divided)
-                    elements, align = rows.size * columns, SMEM_ALIGN
-                used += -(-tile.dtype.size(elements) // align) * align
-            offsets.append(tuple(at))
-            total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
+        boxes = {(n, i): box for (ring, n, i), box in self.boxes.items() if ring == op.result}
+        total, offsets = slot_offsets(op.layouts, boxes, self.axes, self.divided)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
         filled = self.producers.arrivals(op.result)
-        self.declare(op, total, tuple(offsets), (filled, released))
+        self.declare(op, total, offsets, (filled, released))
 
     def place_parts(self, op: CircularBuffer) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
@@ -204,9 +190,12 @@ class _Rings:
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
     def place_in_tensor_memory(self, op: CircularBuffer) -> None:
-        """Filled when the products are complete, and given back by each warp."""
-        sums, offsets = self.in_tensors.place(op)
-        self.barriers(op, sums, None, (offsets,), (1, WARPS * op.consumers))
+        """Sums are there when the products are complete, and given back by each warp. Scales each
+        warp has written, and the products that take them give them back.
+        """
+        columns, offsets = self.in_tensors.place(op)
+        arrivals = (WARPS, 1) if op.block else (1, WARPS * op.consumers)
+        self.barriers(op, columns, None, (offsets,), arrivals)
 
     def declare(
         self,
@@ -243,7 +232,7 @@ class _Rings:
 
     def releases(self, ring: Value) -> int:
         """Arrivals of a consumer for a slot."""
-        if self.holds_sums(ring):
+        if self.in_tensor_memory(ring):
             return WARPS
         if ring in self.released_by_threads:
             return THREADS
@@ -255,7 +244,7 @@ class _Rings:
         """
         return ring in self.elements or any(held == ring for held, _, _ in self.boxes)
 
-    def holds_sums(self, ring: Value) -> bool:
+    def in_tensor_memory(self, ring: Value) -> bool:
         return ring in self.rings and isinstance(self.rings[ring].shared.type, Columns)
 
     def region(self, region: Region) -> Region:
@@ -285,20 +274,25 @@ class _Rings:
             case ConsumerWait():
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
-                if self.multiplies or self.holds_sums(op.ring):
+                if self.multiplies or self.in_tensor_memory(op.ring):
                     b.add(TensorFence(after=True, loc=op.loc))
             case ConsumerRelease():
                 self.release(op)
+            case SlotTile() if self.stores_scales:
+                self.slot_tiles[op.result] = op
+            case ScalesToSlot():
+                read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
+                where = self.place_of(read.slot, read.field), self.box_of(read), written
+                store_scales(b, op, *where, self.starts[op.summed], dict(self.kernel.sizes))
             case _ if isinstance(op, Located):
                 b.add(self.locate(op))
-            case ProducerCommit() if self.holds_sums(ring := self.slots[op.slot].ring):
-                state = self.slots[op.slot].state
-                assert state is not None
+            case ProducerCommit() if self.stores_scales:
+                hand_over_scales(b, *self.place_of(op.slot)[:2])
+            case ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
+                state = self.place_of(op.slot)[1]
                 b.add(TensorCommit(barriers=self.rings[ring].full, state=state, loc=op.loc))
             case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
-                state = self.slots[op.slot].state
-                assert state is not None
-                self.written(ring, state)
+                self.written(ring, self.place_of(op.slot)[1])
             case LoadToSlot() | ProducerCommit() | NoSlot():
                 pass
             case ForRange() | Yield():
@@ -315,9 +309,8 @@ class _Rings:
 
         if isinstance(op, Yield):
             return dataclasses.replace(op, values=states(op.values))
-        result, init, args = (states(values) for values in (op.result, op.init, op.args))
-        body = self.region(op.body)
-        return dataclasses.replace(op, result=result, init=init, args=args, body=body)
+        held = {name: states(getattr(op, name)) for name in ("result", "init", "args")}
+        return dataclasses.replace(op, **held, body=self.region(op.body))
 
     def written(self, ring: Value, state: Value) -> None:
         """Each thread says for itself that it has written: nothing else tells that all have come
@@ -327,6 +320,8 @@ class _Rings:
 
     def release(self, op: ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
+        if self.stores_scales:
+            b.ops += [FenceAsyncProxy(loc=op.loc), SyncWarp(loc=op.loc)]
         if self.multiplies:
             b.add(TensorCommit(barriers=self.rings[ring].empty, state=state, loc=op.loc))
             return
@@ -345,12 +340,12 @@ class _Rings:
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
-        if self.multiplies:
-            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
-            b.add(TensorFence(after=True, loc=op.loc))
+        wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
+        if self.in_tensor_memory(op.ring):
+            b.ops += [wait, TensorFence(after=True, loc=op.loc)]
             return
         if self.producers.by_stores(op.ring):
-            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
+            b.add(wait)
             return
         tiles, known = self.layouts[op.ring][op.layout], (self.axes, self.divided, self.starts)
         copies_to = SlotCopies(b, self.maps, ring, state, op.layout, tiles, self.shares, *known)
@@ -363,7 +358,6 @@ class _Rings:
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
                     total += copies_to.by_tma(fill)
-        wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
         if not by_threads:
             b.ops += self.by_who_fills(op.ring, [wait, expect, *copies])
@@ -386,12 +380,21 @@ class _Rings:
             return [*ops]
         return [Elect(body=tuple(ops), loc=self.builder.loc)]
 
+    def place_of(self, slot: Value, field: int = 0) -> tuple[PlacedRing, Value, int]:
+        """A field of a slot: its ring, the slot's state, and where the field begins."""
+        held, ring = self.slots[slot], self.rings[self.slots[slot].ring]
+        assert held.state is not None
+        return ring, held.state, ring.offsets[held.layout][field]
+
     def locate(self, op: Located) -> Op:
         slot = self.slots[op.slot]
-        box = self.boxes.get((slot.ring, slot.layout, op.field), ())
 
         def swizzle() -> str:
             tile = self.layouts[slot.ring][slot.layout][op.field]
             return lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)[0]
 
-        return located(op, slot, self.rings[slot.ring], box, swizzle)
+        return located(op, slot, self.rings[slot.ring], self.box_of(op), swizzle)
+
+    def box_of(self, op: Located) -> tuple[int, ...]:
+        slot = self.slots[op.slot]
+        return self.boxes.get((slot.ring, slot.layout, op.field), ())

@@ -41,7 +41,15 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
-from wsdsl.lowering.tensor_sums import multiplying_warps, slot_columns, sum_depth, sum_slots
+from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
+from wsdsl.lowering.tensor_scales import stores_scales
+from wsdsl.lowering.tensor_sums import (
+    multiplying_warps,
+    scale_slot_columns,
+    slot_columns,
+    sum_depth,
+    sum_slots,
+)
 from wsdsl.schedule import Schedule
 
 LEAST_COPYING = 56
@@ -100,10 +108,14 @@ def _partitions(
         yield PlannedPartition("load", 4, registers.get("load", 0), tensors)
     if in_parts:
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
+    if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
+        yield PlannedPartition("load", 1, 0, scales)
     if sum_slots(kernel):
         yield PlannedPartition("mma", multiplying_warps(kernel))
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
+    if stores_scales(groups):
+        yield PlannedPartition("scale", 4)
     for _ in range(num_pingpong_consumers(schedule)):
         own = registers.get("compute", 0)
         yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)
@@ -128,12 +140,17 @@ def _rings(
             slot_bytes=0,
             producer=own[0].producer,
             consumer=_reader(kernel, own[0]),
-            num_consumers=1 if own[0].consumer == "decode" else num_cooperating(schedule),
+            num_consumers=1 if own[0].to_threads else num_cooperating(schedule),
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
             depth, columns = sum_depth(kernel, sizes), slot_columns(kernel, sizes)
             name = namer.new("sum_ring")
+            yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
+            continue
+        if own[0].edges[0].depth == "scales":
+            name, columns = namer.new("scale_ring"), scale_slot_columns(kernel, sizes)
+            depth = SCALES_BUFFERED
             yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
             continue
         if own[0].edges[0].depth != "rest":
@@ -156,7 +173,7 @@ def _reader(kernel: Kernel, group: SlotGroup) -> str:
     """On sm_90a those who compute multiply, too."""
     if group.consumer == "mma":
         return "mma" if sum_slots(kernel) else "compute"
-    return "decode" if group.consumer == "decode" else "compute"
+    return group.consumer if group.to_threads else "compute"
 
 
 def _copy_order(group: SlotGroup, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -43,7 +43,8 @@ With `mode="pingpong"` there are as many compute partitions as consumers, in pin
 does every second tile and passes over the slots of the others.
 
 Where sums lie in tensor memory, the compute partition is cut again (`product_slices.py`): one
-thread multiplies, and others compute with the sums, which they are handed in slots.
+thread multiplies, and others compute with the sums, which they are handed in slots. What threads
+write there of scales (`made_slices.py`) another thread loads, ahead of the operands.
 
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
 loop nest of its own, made of the loops around its loads (`slices.py`). Loads that feed
@@ -77,10 +78,12 @@ from wsdsl.lowering.early_loads import (
     refuse_written_addresses,
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
+from wsdsl.lowering.made_slices import DecodeSlice, ScaleSlice
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.product_slices import compute_slice, product_slice
-from wsdsl.lowering.slices import ConsumerSlice, DecodeSlice, ProducerSlice, SkippedSlice
+from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.tensor_scales import scale_block, stores_scales
 from wsdsl.lowering.tensor_sums import multiplying_warps, sum_slots
 
 
@@ -117,6 +120,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
         refuse_addresses_in_memory(side, planned.tensors, schedule)
         partitions.append(partition("load", _work(kernel, side)))
     skip = SkippedSlice(kernel, groups, rings, namer).of(body)
+    if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
+        # A thread of its own: scales have a way to go when operands are there.
+        partitions.append(partition("load", _work(kernel, filled_by.of(body, scales)), num_warps=1))
     if in_parts:
         # A thread of its own: it never waits for the products' slots, nor they for its.
         side = ProducerSlice(kernel, in_parts, rings, namer).of(body, loaded_tensors(in_parts))
@@ -125,6 +131,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
     if num_decoders(kernel):
         side = DecodeSlice(kernel, groups, rings, namer).of(body)
         partitions.append(partition("decode", _work(kernel, side)))
+    if stores_scales(groups):
+        side = ScaleSlice(kernel, groups, rings, namer).of(body)
+        partitions.append(partition("scale", _work(kernel, side)))
     for index in range(num_pingpong):
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
         for group in sums:
@@ -175,6 +184,7 @@ def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[in
             consumers=ring.num_consumers,
             parts=ring.subtiles,
             space=ring.space,
+            block=scale_block(groups, ring.number),
             loc=next(g.loc for g in groups if g.ring == ring.number) if ring.subtiles else None,
         )
         for ring in plan.rings

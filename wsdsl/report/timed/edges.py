@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveBarrier
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
@@ -14,7 +14,9 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
 )
 from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_ops import TensorCommit
+from wsdsl.ir.walk import walk
 
 FULL, EMPTY = "full", "empty"
 
@@ -44,6 +46,11 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
                 # What it gives back is of another ring.
                 if barriers.name.startswith(FULL):
                     brought[number(barriers)]["sums"] = None
+            case Partition(role="scale"):
+                own = (o.barriers for o in walk(op.body) if isinstance(o, ArriveBarrier))
+                for barriers in own:
+                    if barriers.name.startswith(FULL):
+                        brought[number(barriers)]["scales"] = None
             case SendFragment(shared=shared):
                 brought[number(shared)]["sums of the cluster"] = None
             case _:

@@ -9,6 +9,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
@@ -217,6 +218,13 @@ def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
     agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
 
 
+def store_scales(agent: Agent, op: tm.StoreScales) -> None:
+    """Each warp reads all of them in SMEM, of lines that share banks."""
+    sm, moved = agent.sm, 4 * WORD * op.words * op.rows
+    cycles = moved * sm.speeds.shared * min(32, op.line // WORD)
+    agent.until(sm.shared.take(agent.now, cycles)[1], "SMEM")
+
+
 def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
     barrier = agent.sm.barriers[op.barriers.name][agent.get(op.state).stage]
     over = max(agent.now, *agent.products)
@@ -347,6 +355,7 @@ EFFECTS: dict[type[Op], Effect] = {
     f.WgmmaWait: wgmma_wait,
     tm.TensorProduct: tensor_product,
     tm.TensorCommit: tensor_commit,
+    tm.StoreScales: store_scales,
     b.AllocateBarriers: allocate_barriers,
     b.ArriveBarrier: arrive_barrier,
     b.ArriveExpectTx: arrive_expect_tx,

@@ -1,0 +1,166 @@
+"""Products with scales of blocks, which threads write to tensor memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.case_data import check, expected, inputs, right_and_proved
+from tests.scaled_kernels import SCALED
+from tests.tensor_memory import columns_of, lowered
+from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.types import Columns
+from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.report.timeline import timeline
+from wsdsl.simulator import tensor_memory_ops
+from wsdsl.simulator.tensor_memory import TensorMemory
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
+    right_and_proved(SCALED[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        (dict(M=128, N=40, K=48), dict(n=40)),
+        (dict(M=300, N=8, K=528), dict(n=8, k=256)),
+        (dict(M=5, N=300, K=1104), dict(n=208, k=256)),
+        (dict(M=129, N=256, K=256), dict(n=256, k=128)),
+        (dict(M=0, N=8, K=0), dict(n=8)),
+    ],
+    ids=str,
+)
+def test_tails(sizes: dict[str, int], tile: dict[str, int]) -> None:
+    case = SCALED["mx"]
+    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // 32))
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", tile=tile))
+    check(case, arrays, expected(case, arrays))
+
+
+def test_scales_behind_the_last_block_count_for_nothing() -> None:
+    case = SCALED["mx"]
+    arrays = inputs(case, K=208, KB=14)
+    for name in ("a_scale", "b_scale"):
+        arrays[name].view(np.uint8)[:, 7:] = 0xFF
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a"))
+    check(case, arrays, expected(case, arrays))
+
+
+def test_hopper_computes_the_same_text() -> None:
+    case, found = SCALED["mx"], list[np.ndarray]()
+    for arch in ("sm_90a", "sm_100a"):
+        arrays = inputs(case)
+        case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch))
+        found.append(arrays["C"])
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-3)
+
+
+def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scale j of row i: byte j % 4 in lane i % 32 of each quarter, column i / 32 of word j / 4."""
+    made = list[TensorMemory]()
+
+    class Kept(TensorMemory):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given)  # type: ignore[arg-type]
+            made.append(self)
+
+    monkeypatch.setattr(tensor_memory_ops, "TensorMemory", Kept)
+    case, tile = SCALED["mx"], dict(m=128, n=136, k=256)
+    arrays = inputs(case, M=128, N=136, K=432, KB=14)
+    kernel = lowered(case, tile=tile)
+    case.kernel.simulate(*arrays.values(), schedule=kernel.schedule)
+    (columns,) = (op for op in kernel.of(t.TensorColumns) if op.label == "scales")
+    item = columns_of(kernel)["scales"].columns
+    cells = made[0].cells.view(np.uint8).reshape(128, -1, 4)
+    fields = {op.column: op.rows for op in kernel.of(t.StoreScales)}
+    assert fields == {0: 128, 8: 136} and item == 24
+    for (field, rows), name in zip(fields.items(), ("a_scale", "b_scale"), strict=True):
+        scales = arrays[name].view(np.uint8)
+        for i in range(0, rows, 5):
+            for j in range(14):
+                tile_of, within = divmod(j, 8)
+                apart = within // 4 * 4 * -(-rows // 128)
+                at = columns.first + item * tile_of + field + apart + i // 32
+                assert (cells[i % 32 :: 32, at, within % 4] == scales[i, j]).all(), (name, i, j)
+            # Of blocks that are not there.
+            assert not cells[i % 32 :: 32, at, 2:].any()
+
+
+def test_a_partition_stores_scales_while_products_run() -> None:
+    kernel = lowered(SCALED["mx"], tile=dict(n=128))
+    assert [(p.role, p.num_warps) for p in kernel.of(Partition)] == [
+        ("load", 4), ("mma", 1), ("load", 1), ("scale", 4), ("compute", 4)
+    ]  # fmt: skip
+    assert columns_of(kernel) == {"scales": Columns(8, 2), "sums": Columns(128, 2)}
+
+
+def waits_for_scales(depth: int) -> float:
+    """Cycles that the thread which multiplies waits for scales, once its first products run."""
+    asked = Schedule(arch="sm_100a", tile=dict(n=128), stages=5)
+    sizes = dict(M=2048, N=2048, K=4096, KB=128)
+    tile = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=asked)
+    chosen = scheduled_tile(tile, sizes)
+    cut = lower(chosen, "partitioned", is_chosen=True)
+    rings = [op for op in cut.of(CircularBuffer) if op.block]
+    body = [dataclasses.replace(op, depth=depth) if op in rings else op for op in cut.body]
+    scheduled = lower(dataclasses.replace(cut, body=tuple(body)))
+    (lane,) = (x for x in timeline(chosen, sizes, scheduled).worker.lanes if x.name == "mma")
+    spans = [s for s in lane.spans if s.what == "wait" and "ring of scales (full)" in s.edge]
+    first = next(s.stop for s in lane.spans if "(full)" in s.edge)
+    return sum(s.stop - s.start for s in spans if s.start > first + 500)
+
+
+def test_products_do_not_wait_for_scales_in_two_slots() -> None:
+    assert waits_for_scales(2) == 0
+    assert waits_for_scales(1) > 1000
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (dict(tile=dict(m=64)), "with scales a product has 128 rows"),
+        (dict(tile=dict(n=20)), "no multiple of 8"),
+        (dict(tile=dict(k=64)), "no multiple of 128"),
+        (dict(mma="n", tile=dict(n=64)), "with scales a product has 128 rows"),
+    ],
+    ids=str,
+)
+def test_a_schedule_that_does_not_fit_is_refused(schedule: dict, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        lowered(SCALED["mx"], **schedule)
+
+
+def test_rows_that_tma_does_not_take_are_refused() -> None:
+    asked = dataclasses.replace(
+        SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"), unaligned=("a_scale",)
+    )
+    with pytest.raises(CompileError, match="`a_scale` are no multiple of 16 bytes"):
+        lower(asked)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("// 32", "// 64"),
+        ("b_scale: f8e8m0", "b_scale: f32"),
+        ("b_scale[n, index(k) // 32]", "b_scale[n, index(k) // 64]"),
+    ],
+)
+def test_what_no_instruction_takes_is_refused_at_its_line(old: str, new: str) -> None:
+    case = SCALED["mx"]
+    kernel = dataclasses.replace(case, text=case.text.replace(old, new)).kernel
+    with pytest.raises(CompileError, match="sm_100a"):
+        lower(dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a")))
+
+
+def test_the_choice_has_128_rows_for_few_rows_too() -> None:
+    asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
+    for rows in (8, 64, 4096):
+        chosen = scheduled_tile(asked, dict(M=rows, N=512, K=512)).schedule
+        assert chosen is not None and chosen.tile is not None and chosen.tile["m"] == 128

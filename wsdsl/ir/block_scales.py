@@ -1,0 +1,94 @@
+"""Scales of blocks as tcgen05.mma takes them, and how they lie in tensor memory.
+
+A word has the scales of four blocks of a row, the first one lowest. Row i has its words in lane
+i % 32 of each quarter of the lanes, in columns i / 32 on; from one word of a row to its next one
+lie the columns of all rows, in whole tiles of 128.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.types import DType
+
+ROWS = 128
+"""Of the left operand: no product with scales has others, in one CTA."""
+COLUMN_STEP = 8
+WORD = 4
+"""Scales in a cell."""
+TILE_ROWS, TILE_COLUMNS = 128, 4
+"""Columns of the words of so many rows."""
+WARP_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`.kind` and `.block` of an instruction, elements of K that it takes, and the codes of what
+    it multiplies and of its scales in its descriptor.
+    """
+
+    name: str
+    block: int
+    k: int
+    scale: str
+    types: tuple[tuple[str, int], ...]
+    scale_code: int
+
+    @property
+    def ptx(self) -> str:
+        return f"{self.name}.block_scale.block{self.block}"
+
+    def code(self, dtype: str) -> int | None:
+        return dict(self.types).get(dtype)
+
+    @property
+    def word(self) -> int:
+        """Elements of K whose scales are a word."""
+        return WORD * self.block
+
+    def scale_of(self, step: int) -> tuple[int, int]:
+        """The word that has the scales of an instruction, and which of its bytes is the first."""
+        return divmod(step * (self.k // self.block), WORD)
+
+
+KINDS = (Kind("mxf8f6f4", 32, 32, "f8e8m0", (("f8e4m3", 0), ("f8e5m2", 1)), 1),)
+
+
+def kind_of(a: str, b: str, scale: str, block: int) -> Kind | None:
+    """What multiplies operands of two types with such scales of blocks."""
+    for kind in KINDS:
+        if (kind.scale, kind.block) == (scale, block) and None not in (kind.code(a), kind.code(b)):
+            return kind
+    return None
+
+
+def scale_columns(rows: int, words: int) -> int:
+    """Of tensor memory, of an operand with so many rows."""
+    return words * TILE_COLUMNS * -(-rows // TILE_ROWS)
+
+
+def word_columns(rows: int, words: int) -> list[range]:
+    """Those that have the words of an operand, one behind the other."""
+    firsts = (scale_columns(rows, word) for word in range(words))
+    return [range(first, first + -(-rows // WARP_ROWS)) for first in firsts]
+
+
+def scaled_descriptor(kind: Kind, a: DType, b: DType, columns: int, byte: int) -> int:
+    """Of a product with K-major operands; both scales begin at the same `byte` of their words."""
+    first, second = kind.code(a.name), kind.code(b.name)
+    assert first is not None and second is not None
+    fields = (
+        (byte, 4),
+        (first, 7),
+        (second, 10),
+        (columns >> 3, 17),
+        (kind.scale_code, 23),
+        (ROWS >> 7, 27),
+        (byte, 29),
+    )
+    return sum(value << at for value, at in fields)
+
+
+def stored_at_once(columns: int) -> list[int]:
+    """Columns of each instruction that writes so many: powers of two."""
+    return [1 << bit for bit in reversed(range(8)) if columns >> bit & 1]

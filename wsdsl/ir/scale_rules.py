@@ -1,0 +1,149 @@
+"""Rules of SCHEDULED kernels about scales in tensor memory: which products take them, where they
+lie, and who writes them. The assembler looks at none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir import tensor_ops as tm
+from wsdsl.ir.block_scales import (
+    COLUMN_STEP,
+    ROWS,
+    TILE_COLUMNS,
+    WORD,
+    Kind,
+    kind_of,
+    scale_columns,
+)
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.types import Columns, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.ir.wgmma import MAX_COLUMNS
+
+Place = tuple[Value, int, int, int]
+"""Columns, the first one, rows and words: of the scales of an operand."""
+
+
+def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
+    """Every field of their instructions, and where their scales lie."""
+    written = {_written(op) for op in kernel.of(tm.StoreScales)}
+    for op in kernel.of(tm.TensorProduct):
+        named = (op.scales is not None, op.scale_state is not None)
+        named = (*named, bool(op.block), bool(op.scale_dtype))
+        if len({*named}) > 1 or (not named[0] and (op.a_scale or op.b_scale)):
+            yield op, "scales have columns, a state, a type and a block, all of them or none"
+        elif op.scales is not None:
+            kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
+            if kind is None:
+                told = f"blocks of {op.block} with scales of {op.scale_dtype}"
+                yield op, f"tcgen05.mma takes no {told} of {' and '.join(op.dtypes)}"
+                continue
+            yield from _fits(op, kind)
+            for place in _read(op, op.scales, kind):
+                if place not in written:
+                    what = f"{place[2]} rows of {place[3]} words from column {place[1]} on"
+                    yield op, f"scales of {what} are not what store_scales writes"
+
+
+def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
+    if op.rows != ROWS:
+        yield op, f"with scales tcgen05.mma works on {ROWS} rows, not {op.rows}"
+    if not COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % COLUMN_STEP:
+        told = f"{COLUMN_STEP} to {MAX_COLUMNS} columns, by {COLUMN_STEP}"
+        yield op, f"with scales tcgen05.mma works on {told}"
+    if not op.k or op.k % kind.word:
+        yield op, f"a word has the scales of {kind.word} elements, k is {op.k}"
+    if not (op.a_k_major and op.b_k_major):
+        yield op, "operands with scales are K-major"
+    if op.scales == op.sums:
+        yield op, "scales lie in columns of their own"
+
+
+def _read(op: tm.TensorProduct, scales: Value, kind: Kind) -> Iterator[Place]:
+    words = max(1, op.k // kind.word)
+    for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
+        yield scales, column, rows, words
+
+
+def _written(op: tm.StoreScales) -> Place:
+    return op.scales, op.column, op.rows, op.words
+
+
+def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
+    """Those of several operands, and each within its item, from a tile's first column on."""
+    taken = dict[Value, set[tuple[int, int]]]()
+    for op in kernel.of(tm.StoreScales):
+        kind = op.scales.type
+        end = op.column + scale_columns(op.rows, op.words)
+        if not isinstance(kind, Columns):
+            yield op, f"{op.scales} are no columns"
+        elif end > kind.columns:
+            yield op, f"columns {op.column} to {end} of an item of {kind.columns}"
+        if op.column % TILE_COLUMNS:
+            yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
+        own = taken.setdefault(op.scales, set())
+        if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):
+            yield op, "overlaps other scales"
+        own.add((op.column, end))
+    for op in kernel.of(tm.TensorColumns):
+        kind = op.result.type
+        odd = isinstance(kind, Columns) and kind.columns % TILE_COLUMNS
+        if op.result in taken and (odd or op.first % TILE_COLUMNS):
+            yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
+
+
+def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
+    """Lines of what TMA copies there are those that threads read, of one byte an element."""
+    maps = {op.result: op for op in kernel.of(MakeTensorMap)}
+    boxes = dict[tuple[Value, int], tuple[MakeTensorMap, Tensor]]()
+    for copy in kernel.of(TmaLoad):
+        made = maps.get(copy.map)
+        if made is not None and isinstance(made.tensor.type, Tensor):
+            boxes[copy.shared, copy.offset] = made, made.tensor.type
+    scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
+    for op in kernel.of(tm.StoreScales):
+        if WORD * op.words > op.line:
+            yield op, f"{op.words} words of lines of {op.line} bytes"
+        found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
+        if found is None or product is None:
+            yield op, "nothing copies these scales, or no product takes them"
+            continue
+        made, tensor = found
+        if (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
+            yield op, f"{op.rows} lines of {op.line} bytes, of a box of {made.box}"
+        if tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
+            yield op, f"{made.tensor} is copied, and scales are {product.scale_dtype}"
+
+
+def _places(op: tm.TensorProduct) -> list[Place]:
+    kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
+    return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
+
+
+def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
+    """Each of its warps the lanes that are its own; it reads no sums, and waits for its stores."""
+    parts = [op for op in kernel.body if isinstance(op, Partition)]
+    inside = {id(o): p for p in parts for o in walk(p.body) if isinstance(o, tm.StoreScales)}
+    for op in kernel.of(tm.StoreScales):
+        if id(op) not in inside:
+            yield op, "scales are stored in a partition"
+    for p in {id(p): p for p in inside.values()}.values():
+        own = list(walk(p.body))
+        if p.num_warps != 4:
+            yield p, "four warps store scales, a quarter of the lanes each"
+        if any(isinstance(o, (tm.TensorLoad, tm.TensorProduct)) for o in own):
+            yield p, "who stores scales neither multiplies nor reads sums"
+        if not any(isinstance(o, tm.TensorStoreWait) for o in own):
+            yield p, "no tensor_store_wait follows its stores"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[tuple[Op | None, str]]], ...] = (
+    scaled_products_fit,
+    scales_lie_apart,
+    scales_are_copied_as_read,
+    one_warpgroup_stores_scales,
+)

@@ -1,0 +1,62 @@
+"""Scales that threads write to tensor memory, from slots in SMEM as TMA fills them.
+
+store_scales(scales=%scales, state=%s, column=4, shared=%slots, shared_state=%r, offset=2048,
+             line=16, first=%first, valid=%valid, rows=256)
+tensor_store_wait()
+tensor_fence()
+arrive_barrier(barriers=%full, state=%s, each_warp=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from wsdsl.ir.barrier_ops import ArriveBarrier
+from wsdsl.ir.block_scales import WORD
+from wsdsl.ir.op import Value
+from wsdsl.ir.slot_ops import ScalesToSlot
+from wsdsl.ir.tensor_ops import StoreScales, TensorFence, TensorStoreWait
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.placed_ring import PlacedRing
+
+Place = tuple[PlacedRing, Value, int]
+"""A field of a slot: its ring, the slot's state, and where the field begins."""
+
+
+def store_scales(
+    b: Builder,
+    op: ScalesToSlot,
+    read: Place,
+    box: Sequence[int],
+    written: Place,
+    start: Value,
+    static: Mapping[str, int],
+) -> None:
+    """Those of a k-tile that begins at `start`; a `box` of them lies in SMEM."""
+    axis, size = op.summed.as_axis, static.get(op.summed.as_axis.dim)
+    first, valid = b.remainder(b.quotient(start, op.block), box[-1]), None
+    if size is None or size % axis.size:
+        left = b.map("sub", b.size(axis.dim, size), start, wish="left")
+        valid = b.quotient_up(left, op.block, "valid")
+    made = StoreScales(
+        scales=written[0].shared,
+        state=written[1],
+        column=written[2],
+        shared=read[0].shared,
+        shared_state=read[1],
+        offset=read[2],
+        line=box[-1],
+        first=first,
+        valid=valid,
+        rows=max(box[:-1]),
+        words=axis.size // (WORD * op.block),
+        loc=op.loc,
+    )
+    b.add(made)
+
+
+def hand_over_scales(b: Builder, ring: PlacedRing, state: Value) -> None:
+    """Each warp says so of what it has written."""
+    b.add(TensorStoreWait(loc=b.loc))
+    b.add(TensorFence(loc=b.loc))
+    b.add(ArriveBarrier(barriers=ring.full, state=state, each_warp=True, loc=b.loc))

@@ -1,0 +1,86 @@
+"""Scales of blocks on their way to tensor memory, where products take them.
+
+    %a_scale: load -> scale; SMEM f8e8m0[m, k]; k, ring 0 (stages)
+    %a_scale: scale -> mma; TMEM f8e8m0[m, k]; k, ring 2 (scales)
+
+They lie in global memory as the text says, a row's one behind the other. TMA brings a box of them,
+which begins at a multiple of 16 bytes of a row. The threads of the partition `scale` write to a
+slot of tensor memory what a k-tile needs, and zeros for blocks beyond the end of K, which are
+multiplied by zeros. There are two slots: those of one k-tile are written while products take the
+other's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wsdsl.ir.block_scales import WORD, Kind, kind_of, scale_columns
+from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.lowering.edge import Edge
+from wsdsl.lowering.scale_loads import ScaleLoad
+
+BUFFERED = 2
+"""Slots of scales."""
+
+
+@dataclass(frozen=True)
+class BlockScales(ScaleLoad):
+    """`places` has the axis across, of single rows, and the one that is summed over, of blocks."""
+
+    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        found = [1 if place is None else sizes[place[0].as_axis.name] for place in self.places]
+        # A k-tile begins at a multiple of what it has.
+        own = found[-1] // self.load.block
+        before = self.unit - math.gcd(self.unit, own)
+        found[-1] = -(-(before + own) // self.unit) * self.unit
+        return tuple(found)
+
+
+def block_scales(load: Load) -> BlockScales:
+    *others, last = load.index
+    across = [(v, 1) if isinstance(v.type, Axis) else None for v in others]
+    return BlockScales(load, (*across, (last, load.block)))
+
+
+def scaled_kind(op: Contract) -> Kind:
+    """Of a product with scales."""
+    (a, b), scale = op.tiles, op.scales[0].as_tile.dtype
+    kind = kind_of(a.dtype.name, b.dtype.name, scale.name, op.block)
+    assert kind is not None
+    return kind
+
+
+@once
+def scaled_products(kernel: Kernel) -> Sequence[Contract]:
+    return [op for op in kernel.of(Contract) if op.scales]
+
+
+def columns_of_scales(tile: Tile, block: int, sizes: Mapping[str, int]) -> int:
+    """Of tensor memory, of a tile whose last axis is the one that is summed over."""
+    rows, summed = tile.axes
+    return scale_columns(sizes[rows], sizes[summed] // (WORD * block))
+
+
+class Group(Protocol):
+    """Of edges that share a slot."""
+
+    edges: list[Edge]
+
+    @property
+    def ring(self) -> int: ...
+
+
+def stores_scales(groups: Iterable[Group]) -> bool:
+    """Whether threads write scales to tensor memory."""
+    return any(edge.producer == "scale" for group in groups for edge in group.edges)
+
+
+def scale_block(groups: Iterable[Group], ring: int) -> int:
+    """Elements of the blocks whose scales a ring in tensor memory has; 0 if it has none."""
+    edges = (edge for group in groups if group.ring == ring for edge in group.edges)
+    return next((edge.load.block for edge in edges if edge.producer == "scale"), 0)

@@ -1,0 +1,106 @@
+"""Scales in tensor memory: words that threads write there, and what products make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.block_scales import WARP_ROWS, WORD, kind_of, word_columns
+from wsdsl.ir.tcgen05 import LANES
+from wsdsl.ir.tensor_ops import StoreScales, TensorProduct
+from wsdsl.ir.types import DTYPES, F32
+from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
+from wsdsl.simulator.context import SharedItems, State, Warpgroup
+from wsdsl.simulator.races import ThreadAccess
+from wsdsl.simulator.tensor_memory import PipeAccess, TensorMemory
+
+Fetch = Callable[[], Array]
+
+
+def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
+    """By row and word, as each of the warps reads them in SMEM."""
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.shared_state.name]
+    size = op.rows * op.line
+    start = wg.item(op, shared, state.stage, op.offset, size)
+    for i in range(4):
+        warp = wg.warp(i)
+        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        conflict = wg.cta.accesses.read(start, start + size, access, warp, (wg.index, 4, i), False)
+        wg.settle(op, f"it reads item {state.stage} of `{shared.label}` (warp {i})", conflict)
+    first, own = int(wg.get(op.first, op)), WORD * op.words
+    if first % WORD or first < 0 or first + own > op.line:
+        wg.fail(op, f"bytes {first} to {first + own} of lines of {op.line}")
+    lines = wg.cta.memory.bytes[start : start + size].reshape(op.rows, op.line)
+    held = lines[:, first : first + own].copy()
+    if op.valid is not None:
+        held[:, np.arange(own) >= int(wg.get(op.valid, op))] = 0
+    return held.view(np.uint32)
+
+
+def write_words(memory: TensorMemory, first: int, words: Array) -> None:
+    """One of each row, from a column on, to all quarters of the lanes."""
+    row = np.arange(len(words))
+    for quarter in range(0, LANES, WARP_ROWS):
+        memory.cells[quarter + row % WARP_ROWS, first + row // WARP_ROWS] = words
+    memory.written[first : first + -(-len(words) // WARP_ROWS)] = True
+
+
+def scaled_operands(
+    wg: Warpgroup,
+    op: TensorProduct,
+    memory: TensorMemory,
+    read: PipeAccess,
+    operands: tuple[Fetch, Fetch],
+) -> tuple[Fetch, Fetch]:
+    """They and their scales are read when the product runs."""
+    a, b = operands
+    left = _scales(wg, op, memory, read, op.a_scale, op.rows)
+    right = _scales(wg, op, memory, read, op.b_scale, op.columns)
+    return partial(_times, a, left), partial(_times, b, right)
+
+
+def _times(operand: Fetch, scales: Fetch) -> Array:
+    with np.errstate(all="ignore"):
+        return operand().astype(np.float64) * scales()
+
+
+def _scales(
+    wg: Warpgroup, op: TensorProduct, memory: TensorMemory, read: PipeAccess, column: int, rows: int
+) -> Fetch:
+    """Check the reads of one operand's; what fetches them, one an element."""
+    assert op.scales is not None and op.scale_state is not None
+    kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
+    if kind is None or op.k % kind.word:
+        wg.fail(op, f"no scales of {op.scale_dtype} for blocks of {op.block} of {op.k} elements")
+    items: Any = wg.values[op.scales.name]
+    state: State = wg.values[op.scale_state.name]
+    columns = word_columns(rows, op.k // kind.word)
+    if not 0 <= state.stage < items.num or column + columns[-1].stop > items.columns:
+        wg.fail(op, f"columns {column} to {column + columns[-1].stop} of item {state.stage}")
+    base = items.first + state.stage * items.columns + column
+    for own in columns:
+        start, stop = base + own.start, base + own.stop
+        actors, reader = wg.tensor_pipe.thread, (wg.index, "scales")
+        conflict = memory.accesses.read(start, stop, read, actors, reader, False)
+        wg.settle(op, f"it reads scales in columns {start} to {stop}", conflict)
+        if not memory.written[start:stop].all():
+            wg.fail(op, f"its scales, in columns {start} to {stop}, nothing has written")
+    first = [base + own.start for own in columns]
+    return lambda: _fetch(memory, first, rows, op.scale_dtype, op.block)
+
+
+def _fetch(memory: TensorMemory, first: list[int], rows: int, dtype: str, block: int) -> Array:
+    """Each row's, one an element; NaN where the quarters of the lanes differ."""
+    row = np.arange(rows)
+    words = [
+        [memory.cells[q + row % WARP_ROWS, at + row // WARP_ROWS] for at in first]
+        for q in range(0, LANES, WARP_ROWS)
+    ]
+    held = np.stack([np.stack(own, -1) for own in words])
+    alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
+    scales = np.ascontiguousarray(alike).view(numpy_dtype(DTYPES[dtype]))
+    return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
