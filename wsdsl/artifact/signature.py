@@ -65,7 +65,7 @@ class WorkspaceTensor:
 class Signature:
     """Arguments in order, and the launch's shape: there are as many work items as the product over
     `tiles` of ceil(size / tile), each done by a cluster of CTAs. The grid is a cluster an item, for
-    the "persistent" scheduler at most as many as run at the same time.
+    the "persistent" scheduler at most as many as run at the same time, `ctas_per_sm` on an SM.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Signature:
     splits: int = 0
     together: bool = False
     lent: tuple[WorkspaceTensor, ...] = ()
+    ctas_per_sm: int = 1
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
 

@@ -50,7 +50,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     row = "0" if x.rows == 1 else first_row(c, lanes, x.rows)
     place = w.multiply(w.add(w.multiply(part, x.rows), row), WORD)
     shared = c.shared(op.shared)
-    base = w.add(c.item(shared, "0"), place)
+    base = w.add(c.item(shared, _item(c, op)), place)
     step = 1 if lanes.warps > 1 else lanes.rows
     first = w.compare("eq", w.binary("and", "i32", threads.lane, min(32, lanes.across) - 1), 0)
     inside, after = w.name("partials"), w.name("after")
@@ -77,7 +77,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     w = c.w
     dtype, shape = dtype_and_shape(op.result.type)
     shared, lanes = c.shared(op.shared), shape.lanes
-    base = c.item(shared, "0")
+    base = c.item(shared, _item(c, op))
     if shape.rows > 1:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
@@ -98,6 +98,10 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(_tree(words, join))
     _define(c, op.result, dtype, results)
+
+
+def _item(c: Context, op: StorePartials | ReducePartials) -> str:
+    return "0" if op.state is None else c.state(op.state).stage
 
 
 def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:

@@ -103,6 +103,7 @@ def signature(kernel: Kernel) -> Signature:
         cluster=grid.cluster,
         contraction=grid.contraction,
         splits=grid.splits,
+        ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
         waits=waits,

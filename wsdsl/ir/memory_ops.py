@@ -227,11 +227,11 @@ class LoadPanels(Op):
 class StorePartials(Op):
     """Each warp of the warpgroup reduces its columns of the fragment `x` by `fn` ("add", "max" or
     "min"; f32, or integers of 32 bits), and writes the results of its rows, words of four bytes, to
-    item 0 of `shared`: parts one after another, of as many words as `x` has rows. Warps that share
+    an item of `shared`: parts one after another, of as many words as `x` has rows. Warps that share
     rows have a part each, from `part` (i32; 0 without) times as many on. With `ctas` it is written
     to that item of each of so many CTAs, all of the cluster. With `barriers` that is started: when
     words are there, their bytes are counted on their CTA's `barriers` at the state's stage
-    (st.async).
+    (st.async). The item is that of the state's stage, without a state the first.
     """
 
     levels: ClassVar = SCHEDULED
@@ -247,7 +247,8 @@ class StorePartials(Op):
 @op_class
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
-    rows to item 0 of `shared`, of `parts` parts: what `reduce_columns` would give of all of them.
+    rows to an item of `shared`, of `parts` parts: what `reduce_columns` would give of all of them.
+    The item is that of the state's stage, without a state the first.
     """
 
     levels: ClassVar = SCHEDULED
@@ -255,6 +256,7 @@ class ReducePartials(Op):
     fn: str
     shared: Value
     parts: int
+    state: Value | None = None
 
 
 @op_class

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout
 from wsdsl.ir.op import Region, Value
 from wsdsl.ir.tile_ops import Contract, Full
-from wsdsl.ir.types import Fragment, Tile
+from wsdsl.ir.types import Fragment, State, Tile
 from wsdsl.ir.walk import uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
@@ -112,6 +113,29 @@ class CarriedScalar(Carried):
 
     def leave(self, lowering: Lowering) -> tuple[Value, ...]:
         return (self.made,)
+
+
+class CarriedExchange(Carried):
+    """Which buffer CTAs write next by which they share rows."""
+
+    @classmethod
+    def of(cls, lowering: Lowering, loc: Loc | None) -> Carried:
+        state = lowering.context.shared_rows.next_state(loc)
+        return cls((state,), state, state, state)
+
+    def _new(self, lowering: Lowering) -> tuple[Value, ...]:
+        made = lowering.builder.value("s", State())
+        lowering.context.shared_rows.state = made
+        return (made,)
+
+    def enter(self, lowering: Lowering) -> None:
+        self.args = self._new(lowering)
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        return (lowering.context.shared_rows.next_state(None),)
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        return self._new(lowering)
 
 
 class CarriedTile(Carried):

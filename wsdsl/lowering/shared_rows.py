@@ -5,40 +5,49 @@
     %sum = reduce_partials(fn="add", shared=%partials, parts=4)
 
 There are two buffers, which reductions take in turn: who writes one again has met the others behind
-what they read in it. At the end of a region all meet, so that it may be run again. Where CTAs of a
-cluster share rows, each writes its part to all of them, and the cluster meets. Outside of loops,
-where nothing is written again, each CTA waits for the words that others send it instead:
+what they read in it. At the end of a region all meet, so that it may be run again.
 
-    %s: state = initial_state(parity=0)
+Where CTAs of a cluster share rows, each warp sends its part to all of them, and each CTA waits for
+the bytes of all parts. The two buffers are a ring whose state loops carry:
+
     elect() { arrive_expect_tx(barriers=%full, state=%s, tx_bytes=128) }
+    sync_warp()
     store_partials(fn="add", x=%squares, shared=%partials, part=%part, ctas=8, barriers=%full, ...)
     wait_barrier(barriers=%full, state=%s)
-    %sum = reduce_partials(fn="add", shared=%partials, parts=32)
+    %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
+    %s1: state = advance(state=%s, num=2)
+
+Nobody says that a buffer is free: who sends to it has every warp's part of the reduction between,
+which one thread of each sent behind what all of them had read there.
 
 While a row waits, it is held as it was loaded: what it was converted to is made again behind that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import (
+    Advance,
     AllocateBarriers,
     ArriveExpectTx,
     CtaRank,
     Elect,
     InitialState,
     NamedBarrierSync,
-    SyncCluster,
+    SyncWarp,
     WaitBarrier,
     WarpgroupIndex,
 )
 from wsdsl.ir.memory_ops import AllocateShared, ReducePartials, StorePartials
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tile_ops import Bitcast, Cast, Load
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tile_ops import Bitcast, Cast, Load, Reduce
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 
@@ -60,12 +69,22 @@ class SharedRows:
         self.buffers: list[Value] = []
         self.turn = 0
         """The buffer of the next reduction."""
-        self.unsettled = 0
-        """Of how many CTAs a warp may still read what another one wrote."""
-        self.runs_once = True
-        """Whether what is made now is in no loop or branch."""
+        self.unsettled = False
+        """Whether a warp may still read what another one wrote."""
+        self.sent: tuple[Value, Value] | None = None
+        """Buffers and barriers by which CTAs share rows, ..."""
+        self.state: Value | None = None
+        """... and which is next."""
         self.loaded: list[RegisterTile] = []
         self.converted: list[RegisterTile] = []
+        """In the region that is being made."""
+
+    @contextmanager
+    def region(self) -> Generator[None]:
+        """What was made in front of a region stays as it is."""
+        before, self.loaded, self.converted = (self.loaded, self.converted), [], []
+        yield
+        self.loaded, self.converted = before
 
     def are_shared(self, lanes: Lanes, ctas: int) -> bool:
         return lanes.warps * self.groups * ctas > 1
@@ -102,51 +121,64 @@ class SharedRows:
 
     def reduce(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
         """Of all warps that share rows, of so many CTAs."""
-        made = self._reduce(fn, x, ctas, result, loc)
-        if self.runs_once:
-            self._again(loc)
+        made = self._sent(fn, x, ctas, result, loc) if ctas > 1 else self._met(fn, x, result, loc)
+        self._again(loc)
         return made
 
-    def _reduce(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
-        b, kind = self.builder, x.as_fragment
-        parts = kind.lanes.warps * self.groups * ctas
-        if ctas > 1 and self.runs_once:
-            return self._sent(fn, x, ctas, result, loc)
+    def _met(self, fn: str, x: Value, result: Value, loc: Loc | None) -> Value:
+        b, parts = self.builder, x.as_fragment.lanes.warps * self.groups
         if not self.buffers:
-            self.buffers = [self._buffer(parts) for _ in range(BUFFERS)]
+            self.buffers = [self._buffer(parts, 1) for _ in range(BUFFERS)]
         shared, self.turn = self.buffers[self.turn], (self.turn + 1) % BUFFERS
-        part = self._part(ctas, loc)
-        b.add(StorePartials(fn=fn, x=x, shared=shared, part=part, ctas=ctas, loc=loc))
-        self.unsettled = ctas
-        self._meet(loc)
+        b.add(StorePartials(fn=fn, x=x, shared=shared, part=self._part(1, loc), loc=loc))
+        b.add(self.meet(loc))
+        self.unsettled = True
         made = ReducePartials(result=result, fn=fn, shared=shared, parts=parts, loc=loc)
         return b.add(made).result
+
+    def next_state(self, loc: Loc | None) -> Value:
+        """Of the buffer that CTAs write next; at first that of the first one."""
+        if self.state is None:
+            made = self.builder.value("s", State())
+            self.state = self.builder.add(InitialState(result=made, parity=0, loc=loc)).result
+        return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
         b, kind = self.builder, x.as_fragment
         parts = kind.lanes.warps * self.groups * ctas
-        shared, full = self._buffer(parts), b.value("full", Barriers(1))
-        self.declarations.append(AllocateBarriers(result=full, label="full", arrivals=1))
-        state = b.add(InitialState(result=b.value("s", State()), parity=0, loc=loc)).result
+        state, expected = self.next_state(loc), WORD * kind.rows * parts
+        if self.sent is None:
+            full = b.value("full", Barriers(BUFFERS))
+            self.sent = self._buffer(parts, BUFFERS), full
+            self.declarations.append(AllocateBarriers(result=full, label="full", arrivals=1))
+        shared, full = self.sent
         part = self._part(ctas, loc)
-        expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=WORD * kind.rows * parts)
+        expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=expected)
         b.add(Elect(body=(expect,), loc=loc))
+        b.add(SyncWarp(loc=loc))
         where = dict[str, Any](shared=shared, part=part, ctas=ctas, barriers=full, state=state)
         b.add(StorePartials(fn=fn, x=x, **where, loc=loc))
         b.add(WaitBarrier(barriers=full, state=state, loc=loc))
-        made = ReducePartials(result=result, fn=fn, shared=shared, parts=parts, loc=loc)
-        return b.add(made).result
+        made = ReducePartials(result=result, fn=fn, shared=shared, parts=parts, state=state, loc=loc)
+        b.add(made)
+        self.state = b.value("s", State())
+        b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
+        return made.result
 
-    def _buffer(self, parts: int) -> Value:
-        made = self.builder.value("partials", Shared(WORD * self.height * parts, 1))
+    def _buffer(self, parts: int, num: int) -> Value:
+        size = WORD * self.height * parts
+        size = size if num == 1 else -(-size // SMEM_ALIGN) * SMEM_ALIGN
+        made = self.builder.value("partials", Shared(size, num))
         self.declarations.append(AllocateShared(result=made, label="partials"))
         return made
 
     def settle(self, loc: Loc | None) -> None:
         """In front of a region, and at the end of one."""
         if self.unsettled:
-            self._meet(loc)
-            self.unsettled = 0
+            self.builder.add(self.meet(loc))
+            self.unsettled = False
 
-    def _meet(self, loc: Loc | None) -> None:
-        self.builder.add(SyncCluster(loc=loc) if self.unsettled > 1 else self.meet(loc))
+
+def exchanges(region: Region) -> bool:
+    """Whether CTAs share rows in it."""
+    return any(isinstance(op, Reduce) and op.ctas > 1 for op in walk(region))

@@ -283,7 +283,7 @@ def _wanted(op: Op) -> list[Value]:
         case m.StorePartials():
             return [v for v in (op.part, op.state) if v is not None]
         case m.ReducePartials():
-            return []
+            return [op.state] if op.state is not None else []
         case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
         case m.StoreShared():

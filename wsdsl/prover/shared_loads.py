@@ -78,13 +78,23 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
     return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
 
 
+def partials_item(a: Agent, i: Instruction) -> int:
+    """The item of parts that an op says by a state, if by any."""
+    op = i.op
+    assert isinstance(op, (mem.StorePartials, mem.ReducePartials))
+    if op.state is None:
+        return 0
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    return state.stage
+
+
 def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, mem.ReducePartials)
     array, kind = m.model.arrays[op.shared.name], op.result.type
     size = 4 * op.parts * (kind.rows if isinstance(kind, Fragment) else 1)
     for c in ALL:
-        read_by_threads(m, a, op, array, 0, [(0, size)], c)
+        read_by_threads(m, a, op, array, partials_item(a, i), [(0, size)], c)
     return fresh(m, a, i)
 
 

@@ -9,6 +9,7 @@ from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.shared_loads import partials_item
 from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
 
 LINES = 64
@@ -128,36 +129,38 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
         raise m.fail("unknown", a, op, f"which part of `{array.label}` this is")
-    rows = kind.lanes.of_warp(kind.rows)
+    rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
     for number, warp in enumerate(WARPS):
         group, own = divmod(number, kind.lanes.warps)
         if group and kind.rows == 1:
             continue
         start = WORD * ((part * kind.lanes.warps + own) * kind.rows + group * rows)
-        item_of(m, a, op, array, 0, start, start + WORD * rows)
+        item_of(m, a, op, array, item, start, start + WORD * rows)
         events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
         for rank in range(op.ctas):
             cta = a.cta if op.ctas == 1 else m.model.reach(a.cta, rank)
             if op.barriers is None:
-                write(m, a, op, array, 0, start, start + WORD * rows, known, events, False, cta)
+                write(m, a, op, array, item, start, start + WORD * rows, known, events, False, cta)
             else:
-                _send_partial(m, a, i, (start, start + WORD * rows), known, cta)
+                _send_partial(m, a, i, (start, start + WORD * rows), warp, cta)
     return SEEN if op.ctas > 1 else LOCAL
 
 
 def _send_partial(
-    m: Machine, a: Agent, i: Instruction, where: tuple[int, int], know: int, cta: int
+    m: Machine, a: Agent, i: Instruction, where: tuple[int, int], warp: tuple[int, int], cta: int
 ) -> None:
-    """Over when the phase completes on which its bytes count."""
+    """Over when the phase completes on which its bytes count: who waits for that knows what the
+    thread did before that sends, the first one of the warp.
+    """
     op = i.op
     assert isinstance(op, mem.StorePartials)
-    start, end = where
+    (start, end), know = where, known_to_each(a, warp)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
     event = m.event()
     array = m.model.arrays[op.shared.name]
-    write(m, a, op, array, 0, start, end, know, (event, m.event()), False, cta)
+    write(m, a, op, array, stage, start, end, know, (event, m.event()), False, cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this part on")
-    held.gathered |= event | m.everything(a) & (m.waits | m.phases)
+    held.gathered |= event | a.know[warp[0]] | m.everything(a) & (m.waits | m.phases)
     held.tx -= end - start
     settle(m, a, op, held, name)

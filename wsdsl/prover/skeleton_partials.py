@@ -11,7 +11,7 @@ from wsdsl.prover.skeleton_states import Fill, Places
 WORD = 4
 
 
-def partial_fills(op: StorePartials, places: Places, start: int) -> Iterator[Fill]:
+def partial_fills(op: StorePartials, places: Places, start: int, stride: int) -> Iterator[Fill]:
     """One for each of a warp's words: to each CTA those of its rows; all warpgroups share
     columns.
     """
@@ -30,6 +30,7 @@ def partial_fills(op: StorePartials, places: Places, start: int) -> Iterator[Fil
                 items,
                 op.state,
                 start=start + WORD * n * lanes.rows,
+                stride=stride,
                 by_rank=by_rank,
                 by_warp=by_warp,
                 cta=(cta,) * places.ranks,

@@ -45,7 +45,7 @@ def num_ctas(
     signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
 ) -> int:
     """The grid, by the tile scheduler: "grid" a cluster each item, others at most as many as can be
-    resident at one CTA an SM; 0 where nothing is to do.
+    resident, `ctas_per_sm` on an SM; 0 where nothing is to do.
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
 
@@ -65,7 +65,7 @@ def num_ctas(
         message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
         message += f"at most {MAX_CTAS} CTAs"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
-    room = num_sms // signature.cluster
+    room = num_sms * signature.ctas_per_sm // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
     if told := scheduler.fault(items, depth, room):
         hint = 'use fewer splits, or reduction="serial"'

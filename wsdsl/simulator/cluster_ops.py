@@ -36,13 +36,14 @@ class SendInFlight:
     address: int
     barrier: Barrier
     access: SentIn
-    phases: Clock
+    known: Clock
+    """What who hears of it knows."""
     speed: float = 1.0
 
     def step(self) -> bool:
         self.cta.memory.bytes[self.address : self.address + self.bytes.size] = self.bytes
         self.access.phase = self.barrier.phase
-        self.wg.check(self.op, self.barrier.complete_tx(self.bytes.size, self.phases))
+        self.wg.check(self.op, self.barrier.complete_tx(self.bytes.size, self.known))
         return False
 
 

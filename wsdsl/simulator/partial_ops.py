@@ -35,7 +35,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
         held = value[first : first + rows][:, parts == own].astype(word)
         made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 1)).astype(word)
         place = ((part * lanes.warps + own) * kind.rows + first) * word.itemsize
-        start = wg.item(op, shared, 0, place, rows * word.itemsize)
+        start = wg.item(op, shared, _item(wg, op), place, rows * word.itemsize)
         for rank in range(op.ctas):
             cta = wg.cta if op.ctas == 1 else wg.cta.cluster.ctas[rank]
             write = _write if op.barriers is None else _send
@@ -61,8 +61,9 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
     access = SentIn(wg.told, op, barrier.component, str(barrier))
     actors = wg.warp(warp)
     wg.begin_write(op, cta, f"`{shared.label}`", start, held.size, access, actors, False)
-    phases = wg.cta.clocks.phases_seen(actors)
-    sent = SendInFlight(wg, op, cta, held.copy(), start, barrier, access, phases)
+    clocks, first = wg.cta.clocks, slice(actors.start, actors.start + 1)
+    known = np.maximum(clocks.phases_seen(actors), clocks.release(first))
+    sent = SendInFlight(wg, op, cta, held.copy(), start, barrier, access, known)
     wg.cta.residents.start(sent, op, cta)
 
 
@@ -73,7 +74,7 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     dtype = dtype_of(op.result)
     word = _word(dtype)
     size = op.parts * rows * word.itemsize
-    start = wg.item(op, shared, 0, 0, size)
+    start = wg.item(op, shared, _item(wg, op), 0, size)
     for i in range(4):
         warp = wg.warp(i)
         access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
@@ -83,6 +84,13 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, rows)
     made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
     wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
+
+
+def _item(wg: Warpgroup, op: m.StorePartials | m.ReducePartials) -> int:
+    if op.state is None:
+        return 0
+    state: State = wg.values[op.state.name]
+    return state.stage
 
 
 def _word(dtype: DType) -> np.dtype[Any]:

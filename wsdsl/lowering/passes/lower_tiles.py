@@ -67,13 +67,14 @@ from wsdsl.ir.tile_ops import (
     Whole,
     Yield,
 )
-from wsdsl.ir.types import Tile, Type
+from wsdsl.ir.types import State, Tile, Type
 from wsdsl.ir.walk import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering import elementwise
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
     Carried,
+    CarriedExchange,
     CarriedLoad,
     CarriedOperand,
     CarriedScalar,
@@ -88,6 +89,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
+from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
@@ -308,11 +310,10 @@ class _Lowering:
         """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
         whole there, and again behind it.
         """
-        tiles, shared_rows = dict(self.context.tiles), self.context.shared_rows
-        runs_once, shared_rows.runs_once = shared_rows.runs_once, False
-        with self.builder.region() as ops:
+        tiles = dict(self.context.tiles)
+        with self.context.shared_rows.region(), self.builder.region() as ops:
             yield ops
-        self.context.tiles, shared_rows.runs_once = tiles, runs_once
+        self.context.tiles = tiles
 
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)
@@ -327,6 +328,7 @@ class _Lowering:
         self.read_first(stored_in(op))
         names = zip(op.init, op.args, lasts, op.result, summed, strict=True)
         carried = [self.carry(op, *each) for each in names]
+        carried += [CarriedExchange.of(self, op.loc)] if exchanges(op.body) else []
         carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
         self.stores.boundary(op)
         with self.inner() as body:
@@ -372,17 +374,20 @@ class _Lowering:
         self.read_first(stored_in(op))
         cond = self.scalar(op.cond)
         branches: list[Region] = []
+        rows, shares = self.context.shared_rows, exchanges((op,))
+        state = rows.next_state(op.loc) if shares else None
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
             with self.inner() as ops:
-                self.products.unfenced = True
+                self.products.unfenced, rows.state = True, state
                 self.region(region[:-1])
                 if multiplies:
                     self.products.settle(op.loc)
                 handed: list[Value] = []
                 for v in yielded(region):
                     handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
-                self.context.shared_rows.settle(op.loc)
+                rows.settle(op.loc)
+                handed += [rows.next_state(op.loc)] if shares else []
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
         self.products.unfenced = True
@@ -396,5 +401,8 @@ class _Lowering:
                 result += values
             else:
                 result.append(made)
+        if shares:
+            rows.state = b.value("s", State())
+            result.append(rows.state)
         then, orelse = branches
         b.add(dataclasses.replace(op, result=tuple(result), cond=cond, then=then, orelse=orelse))
