@@ -60,7 +60,7 @@ def _gelu_11(f: F, x: str) -> str:
 
 
 RELAXED: dict[str, tuple[tuple[int, Function], ...]] = {
-    "exp": ((11, _exp),),
+    "exp": ((15, _exp),),
     "gelu": ((8, _gelu_8), (11, _gelu_11)),
     "sigmoid": ((11, _sigmoid),),
     "silu": ((11, _silu),),

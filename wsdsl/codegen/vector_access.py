@@ -92,6 +92,7 @@ def _in_part(
 ) -> str | None:
     """i1: some vector has its first element, and not its last; None if that can not be."""
     size, w = kind.dims[-1], c.w
+    size = c.sizes[size].known if isinstance(size, str) else size
     if isinstance(size, int) and size % vector == 0:
         return None
     found: dict[str, None] = {}

@@ -23,7 +23,10 @@ from wsdsl.lowering.builder import Builder
 MAX_WIDTH = 64
 ROWS, PIECE = 64, 64
 """Of a wgmma; and elements of a thread, at the most, of a piece of as many rows that lanes hold in
-vectors. Lower ones hold whole rows."""
+vectors."""
+ROW_PIECE = 8
+"""The same of lower pieces, whose rows may be long: threads compute with one access after the other,
+so that what they make of a row takes few registers beside it."""
 
 
 def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
@@ -141,10 +144,8 @@ class Shapes:
         return Shape(rows, columns, blocks, widths, self.lanes, self.height, apart)
 
     def _by_lanes(self, columns: int) -> tuple[int, ...]:
-        each = self.lanes.columns
-        if self.height < ROWS:
-            return (columns,)
-        accesses = max(1, PIECE // (self.lanes.vector * self.lanes.held(self.height)))
+        each, most = self.lanes.columns, PIECE if self.height == ROWS else ROW_PIECE
+        accesses = max(1, most // (self.lanes.vector * self.lanes.held(self.height)))
         whole, rest = divmod(columns // each, accesses)
         return (accesses * each,) * whole + (rest * each,) * bool(rest)
 

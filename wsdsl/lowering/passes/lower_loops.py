@@ -35,12 +35,12 @@ from wsdsl.ir.barrier_ops import (
     NumClusters,
     NumCtas,
 )
-from wsdsl.ir.op import Kernel, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
+from wsdsl.ir.tile_ops import Constant, ForEach, ForTiles, If, Index, Load, Map, Reduce, Yield
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong
@@ -72,6 +72,24 @@ def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
         sharing=op.sharing,
         overlapping=overlapping,
         loc=op.loc,
+    )
+
+
+def _has_rest(op: ForTiles, size: int | None) -> bool:
+    """Whether the last tile of those that a loop walks may be cut, and what it has is reduced."""
+    axis = op.index.as_axis
+    part = op.start or op.stop or op.first or op.offset or op.every or op.within
+    reduced = any(isinstance(o, Reduce) and o.axis == axis.name for o in op.body)
+    return reduced and not part and (size is None or size % axis.size > 0)
+
+
+def _is_load(op: Op, body: Region) -> bool:
+    """Whether an op of the body is a load, or an index that only loads are told by."""
+    if isinstance(op, Load):
+        return True
+    readers = [o for o in body if {*results_of(op)} & {*operands(o), *used_inside(o)}]
+    return isinstance(op, Index | Constant) and bool(readers) and all(
+        isinstance(o, Load) for o in readers
     )
 
 
@@ -135,7 +153,26 @@ class _Loops:
             )
             b.add(axis_at)
         step = op.every and b.times(op.every, axis.size, "step")
+        if self.once and _has_rest(op, self.static.get(axis.dim)):
+            op = self.with_whole_tiles(op, index, stop)
         self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
+
+    def with_whole_tiles(self, op: ForTiles, start: Value, stop: Value) -> ForTiles:
+        """All tiles but the last have all of their elements, of which none is masked then. Loads
+        are the same for all, so that they may be asked for ahead.
+        """
+        b = self.builder
+        loads = tuple(o for o in op.body if _is_load(o, op.body))
+        rest = tuple(o for o in op.body if o not in loads)
+        whole = AxisAt(result=op.index, start=start, inside=True, loc=op.loc)
+        with b.region() as tests:
+            end = b.plus(start, op.index.as_axis.size, "end")
+            cond = b.map("le", end, stop, wish="whole")
+        result = tuple(b.value(v.name, v.type) for v in op.result)
+        then = copy_region((whole, *rest), b.namer)
+        branch = If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
+        body = (*loads, *tests, branch, Yield(values=result, loc=op.loc))
+        return dataclasses.replace(op, body=body)
 
     def last_start(self, axis: Axis, within: int) -> Value | None:
         """Where the last tile begins if it ends with the dimension; None if it may reach over."""

@@ -11,8 +11,9 @@ After:
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
 to fewer bits, as those of a tensor. Where two such functions are multiplied their errors come
 together, for which a bit more is asked of each. It passes a sum with what was loaded of no more,
-a residual. Other sums could cancel, a difference of what is rounded and what is not above all. What
-f32 keeps, or a reduction or another iteration takes, stays exact.
+a residual. Other sums could cancel, a difference of what is rounded and what is not above all. A sum
+of n elements is off by n * 2^-24 of their magnitudes: in one of many, each may be off by as much as
+`SUMMED_BITS` allow. What f32 keeps, or another reduction or iteration takes, stays exact.
 
 Why here: before anything counts instructions.
 """
@@ -22,14 +23,18 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Value, operands
-from wsdsl.ir.tile_ops import Cast, Load, Map, Store
+from wsdsl.ir.tile_ops import Cast, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, Tensor, Tile
 from wsdsl.ir.walk import rewrite, walk
+from wsdsl.lowering.axes import axes_of
 
 RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")
 """The functions of which there are quicker ones."""
 PASSING = ("neg", "abs", "relu", "min", "max", "where")
 EXACT = F32.significant_bits
+SUMMED_BITS, MANY = 15, 256
+"""Of each of so many elements, whose sum may be off by 2^-16 of their magnitudes. What is relaxed to
+so many bits is off by 2^-17."""
 
 
 def relax_functions(kernel: Kernel) -> Kernel:
@@ -47,7 +52,7 @@ def relax_functions(kernel: Kernel) -> Kernel:
 def _needed_bits(kernel: Kernel) -> dict[Value, int]:
     """Of a value's significand, by what becomes of it."""
     made, needed = kernel.definers, dict[Value, int]()
-    relaxable = _relaxable(kernel)
+    relaxable, known = _relaxable(kernel), dict(kernel.sizes)
 
     def loaded_bits(value: Value) -> int:
         """The bits that a tensor's elements have; all, if this is anything else."""
@@ -74,6 +79,9 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
                 bits = needed.get(result, EXACT)
                 others = [a for a in args if a != value]
                 return bits if others and loaded_bits(others[0]) <= bits else EXACT
+            case Reduce(fn="add", axis=axis):
+                size = known.get(axes_of(kernel)[axis].dim, 0)
+                return SUMMED_BITS if size >= MANY else EXACT
             case _:
                 return EXACT
 
