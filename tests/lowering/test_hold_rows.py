@@ -84,8 +84,8 @@ def test_each_row_is_read_once(team: str) -> None:
     made = scheduled("rmsnorm", TEAMS[team], M=9, N=1000)
     loads = [op for op in made.ops if isinstance(op, LoadGlobal) and op.tensor.name == "X"]
     assert len({op.index for op in loads}) == len(loads)
-    held = TEAMS[team].tile or {}
-    assert sum(op.result.as_fragment.columns for op in loads) * TEAMS[team].num_consumers == held["n"]
+    tile, consumers = TEAMS[team].tile or {}, TEAMS[team].consumers or 1
+    assert sum(op.result.as_fragment.columns for op in loads) * consumers == tile["n"]
     given = inputs("rmsnorm", 9, 1000)
     got = KERNELS.rmsnorm.compile(TEAMS[team], M=9, N=1000).simulate(**given)
     want = KERNELS.rmsnorm.reference(**given)

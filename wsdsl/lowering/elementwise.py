@@ -58,6 +58,14 @@ def compute(
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
 
 
+def divided_indices(
+    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+) -> RegisterTile | None:
+    """What `//` and `%` give of indices, where that is found without dividing each."""
+    find = block_indices if op.fn == "floordiv" else remainder_indices
+    return find(op, context, made)
+
+
 def block_indices(
     op: Map, context: PartitionContext, made: Mapping[Value, Op]
 ) -> RegisterTile | None:

@@ -23,9 +23,12 @@ from wsdsl.schedule import Schedule
 
 HELD_BYTES = 256
 """Of a thread, in 64 of the registers that it has where four CTAs of 128 threads are on an SM."""
-CTAS_BY_ELEMENTS = ((32, 6), (64, 4), (128, 3))
-"""CTAs on an SM, where each of their threads has so many elements at the most: beside them it has
-as many of four bytes, so that 80, 128 or 168 registers do."""
+CTAS_BY_ELEMENTS = ((32, 6), (64, 5), (128, 3))
+"""CTAs on an SM, where each of their threads has so many elements at the most, in 80, 96 or 168
+registers. What computes much with a row takes more, and has fewer CTAs."""
+STREAMED_CTAS, STREAMED_STAGES = 3, 2
+"""CTAs on an SM of rows that are not held, and tiles in a thread's registers: they have some 100 KB
+in flight, in 168 registers a thread."""
 LEAST = 8
 """Columns of a tile."""
 MOST_HELD, MOST_SHARING = 128, 4 * 8
@@ -152,6 +155,18 @@ def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) ->
 def ctas_with(elements: int, consumers: int) -> int:
     """CTAs on an SM that have registers for so many elements a thread."""
     return max(1, next((n for most, n in CTAS_BY_ELEMENTS if elements <= most), 1) // consumers)
+
+
+@once
+def reads_again(kernel: Kernel) -> bool:
+    """Whether rows are gone over again."""
+    along = {axis.name for op in loaded_before(kernel) for axis in op.axes}
+    return bool(along & held_axes(kernel).keys())
+
+
+def streamed_columns(kernel: Kernel) -> int:
+    """Of a tile of one row that is not held."""
+    return THREADS * max(LEAST, HELD_BYTES // STREAMED_STAGES // max(2, row_bytes(kernel)))
 
 
 @once

@@ -25,8 +25,8 @@ ROWS, PIECE = 64, 64
 """Of a wgmma; and elements of a thread, at the most, of a piece of as many rows that lanes hold in
 vectors."""
 ROW_PIECE = 8
-"""The same of lower pieces, whose rows may be long: threads compute with one access after the other,
-so that what they make of a row takes few registers beside it."""
+"""The same of lower pieces, whose rows may be long: threads compute with one access after the
+other, so that what they make of a row takes few registers beside it."""
 
 
 def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:

@@ -159,8 +159,8 @@ class SharedRows:
         where = dict[str, Any](shared=shared, part=part, ctas=ctas, barriers=full, state=state)
         b.add(StorePartials(fn=fn, x=x, **where, loc=loc))
         b.add(WaitBarrier(barriers=full, state=state, loc=loc))
-        made = ReducePartials(result=result, fn=fn, shared=shared, parts=parts, state=state, loc=loc)
-        b.add(made)
+        read = dict[str, Any](shared=shared, parts=parts, state=state)
+        made = b.add(ReducePartials(result=result, fn=fn, **read, loc=loc))
         self.state = b.value("s", State())
         b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
         return made.result

@@ -315,8 +315,7 @@ class _Builder:
                 for block in range(op.value.type.columns // COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
             case m.StorePartials() if op.barriers is not None:
-                held = self.shared[op.shared]
-                for fill in partial_fills(op, self.places, held.offset, op.shared.type.bytes):
+                for fill in partial_fills(op, self.places, self.shared[op.shared].offset):
                     self.emit(op, "st.async", "4 bytes", threads=who.one_in(32), fill=fill)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.memory_ops import StorePartials
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Fragment, Shared
 from wsdsl.prover.skeleton_states import Fill, Places
 
 WORD = 4
 
 
-def partial_fills(op: StorePartials, places: Places, start: int, stride: int) -> Iterator[Fill]:
+def partial_fills(op: StorePartials, places: Places, start: int) -> Iterator[Fill]:
     """One for each of a warp's words: to each CTA those of its rows; all warpgroups share
     columns.
     """
     assert op.barriers is not None
     items, groups = places.barriers[op.barriers], places.num_threads // 128
     kind = op.x.type
-    assert isinstance(kind, Fragment)
+    assert isinstance(kind, Fragment) and isinstance(op.shared.type, Shared)
     lanes, part = kind.lanes, WORD * kind.rows
     rows = WORD * lanes.of_warp(kind.rows)
     own = [w % lanes.warps * part + w // lanes.warps * rows for w in range(4)]
@@ -30,7 +30,7 @@ def partial_fills(op: StorePartials, places: Places, start: int, stride: int) ->
                 items,
                 op.state,
                 start=start + WORD * n * lanes.rows,
-                stride=stride,
+                stride=op.shared.type.bytes,
                 by_rank=by_rank,
                 by_warp=by_warp,
                 cta=(cta,) * places.ranks,

@@ -2,7 +2,9 @@
 
 A tile has as many rows as fill a thread's registers, if enough CTAs then have one to hide each
 other's latency. The CTAs of a cluster share a row that is too long for one of them, and then
-several consumers of each: more CTAs on an SM hide more than larger ones do.
+several consumers of each: more CTAs on an SM hide more than larger ones do. Longer rows that are
+read once need not be held: if there are enough of them each CTA walks its own, and loads a tile
+while it computes with the one before.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, is_shared
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import (
+    STREAMED_CTAS,
+    STREAMED_STAGES,
     USUAL_HELD,
     covering_columns,
     ctas_with,
     elements_held,
     height_in,
     held_axes,
+    reads_again,
+    streamed_columns,
     usual_height,
 )
 from wsdsl.lowering.lanes import MOST_COLUMNS, ROWS
@@ -43,6 +49,8 @@ def row_option(
     held = held_axes(kernel)
     if not held or given.mode == "pingpong" or given.cuts_tiles:
         return None
+    if (streamed := _streamed(kernel, given, work, rows, columns)) is not None:
+        return streamed
     team = _team(kernel, given, max(held.values()))
     if team is None:
         return None
@@ -70,6 +78,32 @@ def row_option(
     )
 
 
+def _streamed(
+    kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
+) -> Schedule | None:
+    held, width = held_axes(kernel), streamed_columns(kernel)
+    names = {loop_variable(name) for name in held}
+    settled = given.cluster or (given.consumers or 1) > 1 or given.stages or not names <= {*columns}
+    if settled or reads_again(kernel) or max(held.values()) <= width:
+        return None
+    high = [name for name in axes_of(kernel) if loop_variable(name) in rows]
+    if work.sized and work.num_tiles({**held, **dict.fromkeys(high, 1)}) < _enough(work):
+        return None
+    return changed(
+        given,
+        mode="cooperative",
+        consumers=1,
+        scheduler=given.scheduler or "persistent",
+        stages=STREAMED_STAGES,
+        ctas_per_sm=given.ctas_per_sm or STREAMED_CTAS,
+        tile={**(given.tile or {}), **dict.fromkeys(rows, 1), **dict.fromkeys(names, width)},
+    )
+
+
+def _enough(work: Work) -> int:
+    return ENOUGH * work.target.num_sms
+
+
 def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | None:
     """Of those that are left open the first whose threads have room, usually or at all."""
     held, tile = held_axes(kernel), axis_sizes(kernel, given)
@@ -82,8 +116,9 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
         teams = [(given.consumers or 1, c) for c in CTAS if c == ctas or not settled]
     shares = given.share is None or any(is_shared(name, given) for name in held)
     most = elements_held(kernel)
-    for room in (min(USUAL_HELD, most), most):
-        for n, c in teams:
+    alone = [team for team in teams if team[0] == 1]
+    for room, tried in ((min(USUAL_HELD, most), alone), (most, alone), (most, teams)):
+        for n, c in tried:
             fits = own * c >= longest if own else True
             needed = covering_columns(kernel, -(-longest // (n * c)), 1)
             if (n == 1 or shares) and fits and needed <= THREADS * room:
@@ -99,7 +134,7 @@ def _height(kernel: Kernel, work: Work, rows: Sequence[str], longest: int) -> in
         if covering_columns(kernel, longest, height // 2) > fewest:
             break  # Threads would have no column.
         tiles = work.num_tiles({**held_axes(kernel), **dict.fromkeys(names, height)})
-        if tiles >= ENOUGH * work.target.num_sms:
+        if tiles >= _enough(work):
             break
         height //= 2
     return height
@@ -112,6 +147,8 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
     held = [loop_variable(name) for name in held_axes(kernel)]
     if not held or not chosen.ctas_per_sm or given.consumers or given.cluster:
         return
+    if (chosen.stages or 1) > 1:
+        return  # They are not held.
     rows = [loop_variable(n) for n, axis in axes_of(kernel).items() if axis.role == "rows"]
     tile, height = dict(given.tile or {}), max((chosen.tile or {}).get(n, 1) for n in [*rows, ""])
     if not {*rows} & tile.keys():

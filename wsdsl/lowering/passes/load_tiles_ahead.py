@@ -33,6 +33,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Cast, Constant, Map, Yield
 from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, yielded
@@ -42,9 +43,8 @@ REPEATABLE = (Cast, Constant, Iota, Map)
 
 
 def load_tiles_ahead(kernel: Kernel) -> Kernel:
-    assert kernel.plan is not None
-    stages = kernel.plan.schedule.stages or 1
-    if stages == 1 or kernel.plan.rings:
+    stages = (kernel.schedule and kernel.schedule.stages) or 1
+    if stages == 1 or any(op.role != "compute" for op in kernel.of(Partition)):
         return kernel
     b, stored = Builder(Namer.of(kernel)), written_tensors(kernel.ops)
 
@@ -112,5 +112,5 @@ def _copies(
     for op in made:
         is_load = in_order and isinstance(op, LoadGlobal)
         b.add(dataclasses.replace(op, in_order=True) if is_load else op)
-    pairs = zip(ops, made, strict=True)
-    return {v: w for op, copy in pairs for v, w in zip(results_of(op), results_of(copy), strict=True)}
+    news = (value for op in made for value in results_of(op))
+    return dict(zip((value for op in ops for value in results_of(op)), news, strict=True))

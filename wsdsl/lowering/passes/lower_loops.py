@@ -88,8 +88,10 @@ def _is_load(op: Op, body: Region) -> bool:
     if isinstance(op, Load):
         return True
     readers = [o for o in body if {*results_of(op)} & {*operands(o), *used_inside(o)}]
-    return isinstance(op, Index | Constant) and bool(readers) and all(
-        isinstance(o, Load) for o in readers
+    return (
+        isinstance(op, Index | Constant)
+        and bool(readers)
+        and all(isinstance(o, Load) for o in readers)
     )
 
 

@@ -2,7 +2,6 @@
 
 Before:
     %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
-      ...
       %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
       arrive_barrier(barriers=%empty, state=%s)
       yield(values=(%y,))
@@ -11,8 +10,6 @@ Before:
 After:
     %acc0: acc<f32[64x256]> = empty_accumulator()
     %acc3 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1: acc<f32[64x256]>,)) {
-      ...
-      wgmma_fence()
       %acc2: acc<f32[64x256]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
       wgmma_commit()
       wgmma_wait(pending=0)
@@ -249,14 +246,10 @@ class _Lowering:
                 self.context.end(op)
             case Block():
                 self.context.block(op)
-            case Map(fn="floordiv") if (
-                blocks := elementwise.block_indices(op, self.context, self.made)
+            case Map(fn="floordiv" | "mod") if (
+                found := elementwise.divided_indices(op, self.context, self.made)
             ) is not None:
-                self.env[op.result] = blocks
-            case Map(fn="mod") if (
-                rest := elementwise.remainder_indices(op, self.context, self.made)
-            ) is not None:
-                self.env[op.result] = rest
+                self.env[op.result] = found
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
@@ -373,9 +366,8 @@ class _Lowering:
         self.make((*free_values(op.then), *free_values(op.orelse)))
         self.read_first(stored_in(op))
         cond = self.scalar(op.cond)
-        branches: list[Region] = []
-        rows, shares = self.context.shared_rows, exchanges((op,))
-        state = rows.next_state(op.loc) if shares else None
+        branches, rows = list[Region](), self.context.shared_rows
+        state = rows.next_state(op.loc) if exchanges((op,)) else None
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
             with self.inner() as ops:
@@ -387,7 +379,7 @@ class _Lowering:
                 for v in yielded(region):
                     handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
                 rows.settle(op.loc)
-                handed += [rows.next_state(op.loc)] if shares else []
+                handed += [rows.next_state(op.loc)] if state else []
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
         self.products.unfenced = True
@@ -401,7 +393,7 @@ class _Lowering:
                 result += values
             else:
                 result.append(made)
-        if shares:
+        if state:
             rows.state = b.value("s", State())
             result.append(rows.state)
         then, orelse = branches

@@ -11,9 +11,10 @@ After:
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
 to fewer bits, as those of a tensor. Where two such functions are multiplied their errors come
 together, for which a bit more is asked of each. It passes a sum with what was loaded of no more,
-a residual. Other sums could cancel, a difference of what is rounded and what is not above all. A sum
-of n elements is off by n * 2^-24 of their magnitudes: in one of many, each may be off by as much as
-`SUMMED_BITS` allow. What f32 keeps, or another reduction or iteration takes, stays exact.
+a residual. Other sums could cancel, a difference of what is rounded and what is not above all. What
+is reduced to a sum of n elements is off by n * 2^-24 of their magnitudes: where there are many,
+each may be off by as much as `SUMMED_BITS` allow. What f32 keeps, or another reduction or iteration
+takes, stays exact.
 
 Why here: before anything counts instructions.
 """
@@ -33,8 +34,8 @@ RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")
 PASSING = ("neg", "abs", "relu", "min", "max", "where")
 EXACT = F32.significant_bits
 SUMMED_BITS, MANY = 15, 256
-"""Of each of so many elements, whose sum may be off by 2^-16 of their magnitudes. What is relaxed to
-so many bits is off by 2^-17."""
+"""Of each of so many elements, whose sum may be off by 2^-16 of their magnitudes. What is relaxed
+to so many bits is off by 2^-17."""
 
 
 def relax_functions(kernel: Kernel) -> Kernel:

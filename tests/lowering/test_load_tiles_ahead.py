@@ -1,0 +1,146 @@
+"""Rows that are read once are walked by their CTA, and the next tile comes meanwhile; rows of
+clusters likewise, the next row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.lowering.row_kernels import KERNELS
+from wsdsl import Schedule, parse
+from wsdsl.diagnostics import ProofError
+from wsdsl.ir.barrier_ops import Advance, ForRange, SyncWarp, WaitBarrier
+from wsdsl.ir.memory_ops import LoadGlobal, StorePartials
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.tile_ops import If
+from wsdsl.ir.walk import rewrite, walk, yielded
+from wsdsl.prover.prove import prove
+
+TEXT = """
+@kernel
+def logsumexp(X: bf16[M, N], Y: f32[M]):
+    for m in tiles(M):
+        most, total = full(f32[m], -inf), zeros(f32[m])
+        for n in tiles(N):
+            x = cast(X[m, n], f32)
+            new = max(most, max(x, over=n))
+            total = total * exp(most - new) + sum(exp(x - new), over=n)
+            most = new
+        Y[m] = most + log(total)
+
+@kernel
+def scaled(X: bf16[M, N], at: i32[M], W: f32[R], Y: f32[M]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(cast(X[m, n], f32), over=n)
+        Y[m] = total * W[at[m]]
+"""
+OWN = parse(TEXT)
+CLUSTER = Schedule(tile=dict(m=1, n=1024), cluster=dict(n=2), scheduler="persistent", stages=2)
+
+
+def inputs(M: int, N: int) -> Any:
+    held = np.random.default_rng(M + N).standard_normal((M, N)).astype(np.float32)
+    return held.astype(ml_dtypes.bfloat16)
+
+
+def loops(kernel: Kernel) -> list[ForRange]:
+    return [op for op in kernel.ops if isinstance(op, ForRange)]
+
+
+def without(kernel: Kernel, kind: type[Op]) -> Kernel:
+    return replace(kernel, body=rewrite(kernel.body, lambda op: () if type(op) is kind else (op,)))
+
+
+@pytest.mark.parametrize("N", [30000, 24576, 10001])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_results_do_not_depend_on_stages(N: int, stages: int) -> None:
+    schedule = Schedule(tile=dict(m=1, n=4096), stages=stages, scheduler="persistent")
+    x, compiled = inputs(3, N), OWN.logsumexp.compile(schedule, M=3, N=N)
+    wide = x.astype(np.float64)
+    want = np.log(np.exp(wide).sum(1))
+    np.testing.assert_allclose(compiled.simulate(X=x), want, rtol=1e-5)
+
+
+def test_the_next_tile_is_loaded_before_threads_wait() -> None:
+    made = OWN.logsumexp.compile(M=2000, N=30000).scheduled
+    assert made.schedule and made.schedule.stages == 2 and not made.schedule.cluster
+    (inner,) = (loop for loop in loops(made) if not any(isinstance(o, ForRange) for o in loop.body))
+    kinds = [type(op) for op in inner.body]
+    assert kinds.index(LoadGlobal) < kinds.index(If)
+    loads = [op.result for op in inner.body if isinstance(op, LoadGlobal)]
+    assert loads == list(yielded(inner.body)[-len(loads) :])
+    prove(made)
+
+
+def test_whole_tiles_are_not_masked() -> None:
+    """Only in the branch of the last one is anything compared with the row's length."""
+    made = OWN.logsumexp.compile(M=2000, N=30000).scheduled
+    (branch,) = (op for op in made.ops if isinstance(op, If))
+
+    def masks(region: Any) -> int:
+        return sum(getattr(op, "fn", "") == "where" and "mask" in str(op) for op in walk(region))
+
+    assert masks(branch.then) == 0 < masks(branch.orelse)
+    even = OWN.logsumexp.compile(M=2000, N=8192 * 3).scheduled
+    assert not any(isinstance(op, If) for op in even.ops)
+
+
+def test_few_rows_and_rows_that_are_read_again_are_held() -> None:
+    few = OWN.logsumexp.compile(M=64, N=100000).scheduled.schedule
+    again = KERNELS.rmsnorm.compile(M=4000, N=65536).scheduled.schedule
+    short = OWN.logsumexp.compile(M=4000, N=4096).scheduled
+    assert few and few.cluster and again and again.cluster and not loops(short)
+
+
+def test_what_another_load_tells_stays_where_it_is() -> None:
+    schedule = Schedule(tile=dict(m=1, n=2048), stages=2, scheduler="persistent")
+    compiled = OWN.scaled.compile(schedule, M=5, N=5000)
+    given = dict(X=inputs(5, 5000), at=np.array([4, 3, 0, 1, 2], np.int32))
+    given |= dict(W=np.arange(1, 6, dtype=np.float32))
+    outer = loops(compiled.scheduled)[0]
+    loads = {o.tensor.name: o.result for o in outer.body if isinstance(o, LoadGlobal)}
+    assert loads["at"] in yielded(outer.body) and loads["W"] not in yielded(outer.body)
+    got, want = compiled.simulate(**given), OWN.scaled.reference(**given)
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "softmax"])
+def test_a_persistent_cluster_loads_the_next_row(name: str) -> None:
+    kernel = vars(KERNELS)[name]
+    compiled = kernel.compile(CLUSTER, M=9, N=1500)
+    prove(compiled.scheduled)
+    (loop,) = loops(compiled.scheduled)
+    kinds = [type(op) for op in loop.body]
+    assert kinds.index(LoadGlobal) < kinds.index(WaitBarrier)
+    given = dict(X=inputs(9, 1500).astype("f4") if name == "softmax" else inputs(9, 1500))
+    given |= {} if name == "softmax" else dict(W=inputs(1, 1500)[0])
+    made, wanted = compiled.simulate(**given), kernel.reference(**given)
+    outputs = made if isinstance(made, tuple) else (made,)
+    for got, want in zip(outputs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        exact = np.asarray(want, np.float64)
+        np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=2e-2, atol=1e-3)
+
+
+def test_who_sends_before_its_warp_has_read_is_found() -> None:
+    """It is what says that a buffer is free."""
+    made = KERNELS.rmsnorm.compile(CLUSTER, M=9, N=1500).scheduled
+    with pytest.raises(ProofError, match="while it is still read"):
+        prove(without(made, SyncWarp))
+
+
+def test_one_buffer_is_too_few() -> None:
+    made = KERNELS.rmsnorm.compile(CLUSTER, M=9, N=1500).scheduled
+
+    def alone(op: Op) -> tuple[Op]:
+        return (replace(op, num=1) if isinstance(op, Advance) else op,)
+
+    assert any(isinstance(op, StorePartials) for op in made.ops)
+    with pytest.raises(ProofError):
+        prove(replace(made, body=rewrite(made.body, alone)))
