@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
+from wsdsl.diagnostics import CompileError, Finding, TypeCheckError, counted
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss, Serving
@@ -21,6 +21,7 @@ from wsdsl.serving import OnMiss, Serving
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from wsdsl.artifact.artifact import StandIns
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
@@ -135,6 +136,12 @@ class Kernel(Serving):
         schedule, sizes = self._checked(schedule, sizes)
         return self._compiled_for(schedule, sizes).schedule
 
+    def schedule_of_calls(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+        """That which calls of these sizes run, likewise: of a kernel for their class."""
+        schedule, sizes = self._checked(schedule, sizes)
+        asked = self._asked_for(schedule, sizes, exact=self.exact)
+        return self._variants.lowered_as(asked).schedule
+
     def plan(self, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
         schedule, sizes = self._checked(schedule, sizes)
@@ -171,13 +178,32 @@ class Kernel(Serving):
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
     ) -> Iterator[str]:
         """What calls of these sizes run, if all are known."""
-        if len(sizes) == len(self.dims) and not self.exact:
-            found, stand_in = self.size_class(**sizes), self.sizes_for(schedule, **sizes)
-            if self._compiled_for(schedule, stand_in).schedule == compiled.schedule:
-                yield f"calls share this kernel: {found}"
-            else:
-                chosen = ", ".join(f"{dim} = {size}" for dim, size in stand_in.items())
-                yield f"calls share the kernel that is chosen for {chosen}: {found}"
+        if len(sizes) < len(self.dims) or self.exact:
+            return
+        asked = self._asked_for(schedule, sizes, exact=False)
+        held = (
+            self._variants.stand_ins(asked.schedule, sizes, asked.unaligned, asked.padded)
+            if asked.shared
+            else None
+        )
+        own = self._variants.lowered_as(asked).schedule
+        yield f"calls are of the class {self.size_class(**sizes)}"
+        if own != compiled.schedule:
+            yield f"  and run {own!r}"
+        if held is not None:
+            yield from self._told_of_range(held, sizes)
+
+    def _told_of_range(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Which classes share their kernel."""
+        dim = self.declaration.rows
+        low, high = held.low + 1, held.ends[-1]
+        spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
+        num = counted(len(held.schedules), "kernel")
+        yield f"  which serves {dim} {spans}"
+        yield (
+            f"  {num} for {dim} {low} to {high}, predicted to take {held.longer} longer in the "
+            "mean than the best of those that were looked at"
+        )
 
     def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """What every SM does when, under the schedule that `schedule()` gives, as the model has it
@@ -258,10 +284,8 @@ class Kernel(Serving):
 
         schedule = as_schedule(schedule)
         alignment = self._alignment(call, schedule, exact=self.exact)
-        sizes = call.dims
-        if not self.exact:
-            sizes = self._variants.sizes_for(schedule, sizes, *alignment)
-        today = self._assembled(schedule, sizes, *alignment)
+        asked = self._variants.asked if self.exact else self._variants.serving
+        today = self._variants.made_as(asked(schedule, call.dims, *alignment))
         question = Question(
             self.name, self._variants, str(self.tile), call, schedule, *alignment, today
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wsdsl.artifact.artifact import Declaration
     from wsdsl.artifact.size_class import SizeClass
     from wsdsl.ir import op as ir
+    from wsdsl.records.asked import Asked
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.variants import Variants
@@ -80,12 +81,6 @@ class Serving(Callee):
 
         return size_class(self.declaration, self._checked(None, sizes)[1])
 
-    def sizes_for(self, schedule: Schedule | None = None, **sizes: int) -> dict[str, int]:
-        """The sizes for which the kernel is chosen that a call of these sizes runs."""
-        schedule, sizes = self._checked(schedule, sizes)
-        alignment = self._alignment_of(schedule, sizes, exact=False)
-        return self._variants.sizes_for(schedule, sizes, *alignment)
-
     def _checked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Schedule | None, dict[str, int]]:
@@ -132,15 +127,10 @@ class Serving(Callee):
         TMA can not take compile when they come. Returns what is compiled, each kernel once.
         """
         from wsdsl.ahead.warm import combinations, compile_all
-        from wsdsl.variants import Asked
 
-        schedule, asked = as_schedule(schedule), dict[Asked, None]()
+        schedule, asked = as_schedule(schedule), dict["Asked", None]()
         for given in combinations(self.name, self.dims, sizes):
-            known = self._checked(None, given)[1]
-            alignment = self._alignment_of(schedule, known, exact=self.exact)
-            if not self.exact:
-                known = self._variants.sizes_for(schedule, known, *alignment)
-            asked[self._variants.asked(schedule, known, *alignment)] = None
+            asked[self._asked_for(schedule, self._checked(None, given)[1], exact=self.exact)] = None
         compile_all(self.name, self._variants, str(self.tile), list(asked), processes)
         made = (self._variants.at_hand(each) for each in asked)
         return tuple(dict.fromkeys(compiled for compiled in made if compiled is not None))
@@ -215,8 +205,8 @@ class Serving(Callee):
         """
         from wsdsl.runtime.device import num_sms_of
 
-        sizes = call.dims if exact else self._variants.sizes_for(schedule, call.dims, *alignment)
-        compiled = self._assembled(schedule, sizes, *alignment)
+        asked = self._variants.asked if exact else self._variants.serving
+        compiled = self._variants.made_as(asked(schedule, call.dims, *alignment))
         if not compiled.signature.together or compiled.fits(call):
             return compiled
         return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
@@ -238,6 +228,13 @@ class Serving(Callee):
         if len(sizes) < len(self.dims):
             return tuple(sorted(call.tma_blocked())), ()
         return self._alignment(call, schedule, exact=exact)
+
+    def _asked_for(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool
+    ) -> Asked:
+        """What calls with contiguous arrays of these sizes ask for."""
+        asked = self._variants.asked if exact else self._variants.serving
+        return asked(schedule, sizes, *self._alignment_of(schedule, sizes, exact=exact))
 
     @cached_property
     def _alignments(self) -> Alignments:

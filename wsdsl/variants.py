@@ -6,7 +6,6 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, overload
 from weakref import WeakSet
 
 from wsdsl import knobs
@@ -20,29 +19,14 @@ from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
 from wsdsl.lazy import cached_property
-from wsdsl.records import Row, find
+from wsdsl.records import find
+from wsdsl.records.asked import Asked, Sizes
 from wsdsl.records.card import card_of
 from wsdsl.schedule import Schedule
 
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
-Sizes = tuple[tuple[str, int], ...]
 Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
-
-
-class Asked(NamedTuple):
-    """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
-    access the `unaligned`. `num_sms`: of the device, where that has fewer than the card that
-    kernels are chosen for, and too few for what was chosen. A `record` fills in what `schedule`
-    leaves open.
-    """
-
-    schedule: Schedule | None
-    sizes: Sizes
-    unaligned: tuple[str, ...]
-    padded: tuple[str, ...]
-    num_sms: int | None = None
-    record: Row | None = None
 
 
 class Variants:
@@ -101,25 +85,33 @@ class Variants:
         unaligned: tuple[str, ...] = (),
         padded: tuple[str, ...] = (),
         num_sms: int | None = None,
+        shared: Schedule | None = None,
     ) -> Asked:
-        record = find(self.declaration, schedule, dict(sizes), unaligned, padded, num_sms)
-        return Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms, record)
+        at = schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms
+        record = None
+        if shared is None:
+            record = find(self.declaration, schedule, dict(sizes), unaligned, padded, num_sms)
+        return Asked(*at, record, shared)
 
     def forget_choices(self) -> None:
         """They are made anew, by what was measured meanwhile."""
         self.choices.clear()
 
-    @overload
-    def sizes_for(
+    def serving(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
-        unaligned: tuple[str, ...] = ...,
-        padded: tuple[str, ...] = ...,
-    ) -> dict[str, int]: ...
+        unaligned: tuple[str, ...] = (),
+        padded: tuple[str, ...] = (),
+    ) -> Asked:
+        """What serves the class of these sizes: it does not depend on what was called before.
+        ScheduleError where the schedule fits no size.
+        """
+        found = self._serving(schedule, sizes, unaligned, padded, anew=True)
+        assert found is not None
+        return found
 
-    @overload
-    def sizes_for(
+    def _serving(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
@@ -127,29 +119,36 @@ class Variants:
         padded: tuple[str, ...],
         *,
         anew: bool,
-    ) -> dict[str, int] | None: ...
+    ) -> Asked | None:
+        """None where it was not found out yet, and shall not be `anew`."""
+        found = size_class(self.declaration, sizes)
+        own = self.asked(schedule, found.sizes, unaligned, padded)
+        if own.record or not self._is_shared(sizes):
+            return own
+        held = self.stand_ins(schedule, sizes, unaligned, padded, anew=anew)
+        if held is None:
+            return None
+        at = held.of(sizes[found.rows])
+        sizes = {**beside_rows(self.declaration, found), found.rows: held.sizes[at]}
+        return self.asked(schedule, sizes, unaligned, padded, shared=held.schedules[at])
 
-    def sizes_for(
+    def _is_shared(self, sizes: Mapping[str, int]) -> bool:
+        rows = self.declaration.rows
+        is_known = rows in sizes and len(sizes) == len(self.declaration.dims)
+        return is_known and not is_round(sizes[rows])
+
+    def stand_ins(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
-        unaligned: tuple[str, ...] = (),
-        padded: tuple[str, ...] = (),
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...],
         *,
         anew: bool = True,
-    ) -> dict[str, int] | None:
-        """The sizes for which the kernel is chosen that serves the class of these: they do not
-        depend on what was called before. None where that was not found out yet, and shall not be
-        `anew`. ScheduleError where the schedule fits no size.
-        """
+    ) -> StandIns | None:
+        """The kernels that serve the range of rows that these are of; None likewise."""
         found = size_class(self.declaration, sizes)
-        rows = sizes.get(found.rows, 0)
-        if found.rows not in sizes or is_round(rows) or len(sizes) < len(self.declaration.dims):
-            return found.sizes
-        if self.asked(schedule, sizes, unaligned, padded).record:
-            return found.sizes
-        span = dict(found.spans)[found.rows]
-        others = beside_rows(self.declaration, found)
+        span, others = dict(found.spans)[found.rows], beside_rows(self.declaration, found)
 
         def make() -> StandIns:
             from wsdsl.lowering.stand_ins import stand_ins
@@ -157,16 +156,16 @@ class Variants:
             asked = Asked(schedule, tuple(sorted(others.items())), unaligned, padded)
             return stand_ins(self._posed(asked), found.rows, span, others)
 
-        alike = span.step, span.unlike, row_range(rows), tuple(sorted(others.items()))
+        rows = row_range(sizes[found.rows])
+        alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
         asked = repr(schedule), unaligned, padded, *alike
         held = self._stand_ins.get(asked)
         if held is None:
             key = self._chosen_at("stand-ins", *asked)
             held = kept(key, StandIns, make) if anew else look(key, StandIns)
-            if held is None:
-                return None
-            self._stand_ins[asked] = held
-        return {**others, found.rows: held.of(rows)}
+            if held is not None:
+                self._stand_ins[asked] = held
+        return held
 
     def padded(
         self,
@@ -199,18 +198,17 @@ class Variants:
         num_sms: int | None = None,
     ) -> Compiled:
         """With a whole schedule; nothing is assembled or proved yet."""
-        return self._lowered(self.asked(schedule, sizes, unaligned, padded, num_sms))
+        return self.lowered_as(self.asked(schedule, sizes, unaligned, padded, num_sms))
 
-    def _lowered(self, asked: Asked) -> Compiled:
+    def lowered_as(self, asked: Asked) -> Compiled:
         if (found := self.choices.get(asked)) is not None:
             return found
         try:
             return self._lower(asked)
         except WsdslError:
-            if asked.record is None:
+            if asked.whole is None:
                 raise
-            # It was measured with another version.
-            return self._choose(asked, self._lowered(asked._replace(record=None)))
+            return self._choose(asked, self.lowered_as(asked.by_itself))
 
     def _lower(self, asked: Asked) -> Compiled:
         with self._lock:
@@ -235,7 +233,9 @@ class Variants:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
-        asked = self.asked(schedule, sizes, unaligned, padded, num_sms)
+        return self.made_as(self.asked(schedule, sizes, unaligned, padded, num_sms))
+
+    def made_as(self, asked: Asked) -> Compiled:
         if (found := self.choices.get(asked)) is not None and found.is_made:
             return found
 
@@ -260,7 +260,7 @@ class Variants:
 
     def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
         """What was made elsewhere; without an artifact that is made here."""
-        settled = asked._replace(schedule=choice.schedule, record=None)
+        settled = asked.by_itself._replace(schedule=choice.schedule)
         code = self._code_of(asked, choice)
         with self._lock:
             found = self._compiled.get(code)
@@ -284,8 +284,8 @@ class Variants:
         padded: tuple[str, ...],
     ) -> Compiled | None:
         """What serves the class of these sizes, if it is made, here or on disk."""
-        at = self.sizes_for(schedule, sizes, unaligned, padded, anew=False)
-        return None if at is None else self.at_hand(self.asked(schedule, at, unaligned, padded))
+        asked = self._serving(schedule, sizes, unaligned, padded, anew=False)
+        return None if asked is None else self.at_hand(asked)
 
     def at_hand(self, asked: Asked) -> Compiled | None:
         """What is made, here or on disk."""
@@ -321,7 +321,7 @@ class Variants:
     def _posed(self, asked: Asked) -> ir.Kernel:
         return dataclasses.replace(
             self._tile(),
-            schedule=asked.record.whole if asked.record else asked.schedule,
+            schedule=asked.whole or asked.schedule,
             sizes=self.static(asked.sizes),
             unaligned=asked.unaligned,
             padded=asked.padded,
@@ -335,12 +335,12 @@ class Variants:
         return None if found == target_of(arch) else found
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
-        compiled = self._lowered(asked)
+        compiled = self.lowered_as(asked)
         try:
             _ = compiled.artifact
         except CompileError as error:
-            if asked.record is not None:
-                return self._fitting_registers(asked._replace(record=None))
+            if asked.whole is not None:
+                return self._fitting_registers(asked.by_itself)
             compiled = self.narrower(compiled, asked, error)
         return compiled
 
@@ -351,7 +351,7 @@ class Variants:
             raise error
         shared = dataclasses.replace(given, decode="shared")
         try:
-            compiled = self._lowered(asked._replace(schedule=shared))
+            compiled = self.lowered_as(asked._replace(schedule=shared))
             _ = compiled.artifact
         except (ScheduleError, CompileError):
             raise error from None
@@ -380,7 +380,7 @@ class Variants:
             if other is None:
                 raise error
             try:
-                compiled = self._lowered(asked._replace(schedule=other))
+                compiled = self.lowered_as(asked._replace(schedule=other))
                 _ = compiled.artifact
             except (ScheduleError, SpillError) as again:
                 failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0

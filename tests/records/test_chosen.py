@@ -40,8 +40,8 @@ def test_a_kernel_is_its_text_and_no_name(kept: Database) -> None:
 def test_calls_of_its_class_run_it(kept: Database) -> None:
     kept.add([row(make_gemm())])
     gemm = make_gemm()
-    assert gemm.schedule(**gemm.sizes_for(**(SIZES | {"M": 997}))) == USUAL
-    assert gemm.schedule(**gemm.sizes_for(**(SIZES | {"M": 977}))) != USUAL
+    assert gemm.schedule_of_calls(**(SIZES | {"M": 997})) == USUAL
+    assert gemm.schedule_of_calls(**(SIZES | {"M": 977})) != USUAL
 
 
 @pytest.mark.parametrize(

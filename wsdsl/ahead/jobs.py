@@ -33,23 +33,26 @@ class Job:
     unaligned: tuple[str, ...]
     padded: tuple[str, ...]
     exact: bool = False
+    shared: Schedule | None = None
+    """The whole schedule, where `exact` sizes are those that a kernel of several classes has."""
     knobs: Mapping[str, Any] = field(default_factory=knobs_now)
 
 
 @dataclass(frozen=True)
 class Made:
     """`kept` has the choice and the artifact as they are kept on disk; `sizes`: those for which it
-    was chosen.
+    was chosen; `shared`: by which schedule, if several classes have it.
     """
 
     sizes: tuple[tuple[str, int], ...]
     kept: bytes
+    shared: Schedule | None = None
 
     def adopt(self, variants: Variants, job: Job) -> None:
         choice, artifact = from_bytes(job.text, self.kept).value
         sizes = dict(self.sizes)
-        asked = variants.asked(job.schedule, sizes, job.unaligned, job.padded)
-        variants.adopt(asked, choice, artifact)
+        given = job.schedule, sizes, job.unaligned, job.padded
+        variants.adopt(variants.asked(*given, shared=self.shared), choice, artifact)
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,15 @@ def run(job: Job) -> Made | Failed:
 
 def _made(job: Job) -> Made:
     variants, sizes = _variants(job.text, job.key), dict(job.sizes)
-    if not job.exact:
-        sizes = variants.sizes_for(job.schedule, sizes, job.unaligned, job.padded)
-    made = variants.made(job.schedule, sizes, job.unaligned, job.padded)
+    given = job.schedule, sizes, job.unaligned, job.padded
+    if job.exact:
+        asked = variants.asked(*given, shared=job.shared)
+    else:
+        asked = variants.serving(*given)
+    made = variants.made_as(asked)
     choice = Choice(made.source.schedule or Schedule(), made.notes)
     held: tuple[Choice, Artifact] = choice, made.artifact
-    return Made(tuple(sorted(sizes.items())), to_bytes(Entry(job.text, "", held)))
+    return Made(asked.sizes, to_bytes(Entry(job.text, "", held)), asked.shared)
 
 
 @lru_cache(maxsize=64)

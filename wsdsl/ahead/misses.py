@@ -18,10 +18,11 @@ from wsdsl.artifact.size_class import size_class
 from wsdsl.background import Background
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
+from wsdsl.records.asked import Asked
 from wsdsl.runtime.alignment import Alignment
 from wsdsl.runtime.arguments import Call
 from wsdsl.schedule import Schedule
-from wsdsl.variants import Asked, Variants
+from wsdsl.variants import Variants
 
 
 class Misses:

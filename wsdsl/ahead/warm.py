@@ -11,7 +11,8 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.diagnostics import CompileError, Finding, WsdslError
-from wsdsl.variants import Asked, Variants
+from wsdsl.records.asked import Asked
+from wsdsl.variants import Variants
 
 
 def combinations(
@@ -45,7 +46,7 @@ def compile_all(
     done, the error of the first that failed.
     """
     jobs = [
-        Job(text, variants.key, asked.schedule, asked.sizes, asked.unaligned, asked.padded, True)
+        Job(text, variants.key, *asked[:4], exact=True, shared=asked.shared)
         for asked in every
         if variants.at_hand(asked) is None
     ]

@@ -106,15 +106,28 @@ class Choice:
 
 @dataclass(frozen=True)
 class StandIns:
-    """For which number of rows the kernel is chosen that serves so many: those up to `ends[i]`, and
-    beyond the one before, by that for `rows[i]`.
+    """Which kernels serve a range of rows, from beyond `low`: so many up to `ends[i]`, and beyond
+    the one before, the kernel of the number `served[i]`, which has one of the `schedules` and was
+    chosen for one of the `sizes`. `longer`: by how much they take longer in the mean than the best
+    of all that were looked at, by the model.
     """
 
+    low: int
     ends: tuple[int, ...]
-    rows: tuple[int, ...]
+    served: tuple[int, ...]
+    sizes: tuple[int, ...]
+    schedules: tuple[Schedule, ...]
+    longer: str = ""
 
     def of(self, rows: int) -> int:
-        return self.rows[bisect_left(self.ends, rows)]
+        """The number of the kernel."""
+        return self.served[bisect_left(self.ends, rows)]
+
+    def spans(self, kernel: int) -> list[tuple[int, int]]:
+        """Of rows that it serves, the first and the last."""
+        begins = [self.low + 1, *(end + 1 for end in self.ends)]
+        pairs = zip(begins, self.ends, self.served, strict=False)
+        return [(begin, end) for begin, end, own in pairs if own == kernel]
 
 
 @dataclass(frozen=True)

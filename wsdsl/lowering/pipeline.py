@@ -139,6 +139,11 @@ def scheduled_tile(
     return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)
 
 
+def before_choice(kernel: Kernel) -> Kernel:
+    """The TILE kernel of which a schedule is chosen, whatever its sizes are."""
+    return _through(kernel, PASSES[0][0], verify_sums, None, ())
+
+
 def schedule_with_fewer_sums(
     kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
 ) -> Schedule | None:

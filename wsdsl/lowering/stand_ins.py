@@ -1,13 +1,14 @@
-"""Few kernels for all numbers of rows: for which number the kernel is chosen that serves a class.
+"""Few kernels for all numbers of rows: which serves a class.
 
 What is best for each class by itself would be some 35 kernels for 60 numbers of rows up to 4096, as
-tiles are as high as makes waves come out. So a range of rows (up to 64, 4096, ...) has a few:
-schedules are chosen at 4 or 16 sizes of each octave, and of these those are taken that, each size
-by the best of them, take the least time in the mean. Then each class is given the one that is
-predicted to be the quickest for its largest member. `python -m benchmarks.size_classes` tells what
-that costs: 1 to 7 % in the mean, mostly by waves that do not come out. Among the best 20 schedules
-of many sizes no 7 would cost less than 3.8 % for N = K = 4096, and no 10 less than 2.7 %; the
-fewer waves there are (N = 1024), the more.
+tiles are as high as makes waves come out. So a range of rows (up to 64, 4096, ...) has a few. At
+some sizes of each octave the best schedules are candidates, and not the very best alone: one that
+is nearly the best in many places is worth more than those that are first in one. How long each
+takes is asked for every class of the range, and those are taken that, each class by the best of
+them, take the least time in the mean, in relation to the best of all candidates.
+
+`python -m benchmarks.size_classes` tells what that costs by the model: waves that do not come out,
+and the fewer waves there are the more. For N = 1024, K = 4096 no 7 kernels cost less than 5 %.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
 Only pieces of tiles that wait for each other must all have room at the same time, so a kernel of
@@ -21,41 +22,66 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsdsl.artifact.artifact import StandIns
 from wsdsl.artifact.size_class import FINE, Span, row_parts, row_range
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
+from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.schedule import Schedule
+from wsdsl.lowering.passes.choose_schedule import nearly_best
+from wsdsl.lowering.pipeline import before_choice, scheduled_tile
+from wsdsl.schedule import Schedule, changed
 
-SAMPLES, LAST_SAMPLES = 4, 16
-"""Parts of an octave, for the end of each of which a schedule is chosen: of a range's first
+SAMPLES, LAST_SAMPLES = 2, 10
+"""Parts of an octave, for the end of each of which schedules are chosen: of a range's first
 octaves, and of the last two, which have three quarters of its sizes."""
+NEARLY, MOST_EACH = 1.03, 5
+"""Candidates of a size take up to so many times as long as its best, and are so many of each
+orientation at the most."""
 MOST_FIRST, MOST = 2, 7
 """Kernels for the first range of rows, where all read the same weights, and for each other."""
 NEAR = 1.01
 """No more are taken where the mean is within so much of what each size has by itself."""
+SWEEPS = 3
+"""How often those that were taken are looked at again, at the most, beside each that is added."""
 REFUSED = 1000.0
 """By how much longer it counts what a kernel can not do: at last no such is taken."""
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What is chosen at the `size` of a dimension."""
+class _Part(NamedTuple):
+    """Rows that are not told apart, and the largest number of them that is aligned as all are."""
 
+    first: int
+    last: int
     size: int
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A schedule, whatever the order of its tiles, which the model does not know: `chosen` has it
+    with that, by the size that it was chosen for. `kernel` has its roles.
+    """
+
     kernel: Kernel
+    chosen: dict[int, Schedule]
 
     @property
     def schedule(self) -> Schedule:
-        return self.kernel.schedule or Schedule()
+        return next(iter(self.chosen.values()))
 
-    def may_serve(self, size: int) -> bool:
-        return size <= self.size or self.schedule.reduction != "parallel"
+    def may_serve(self, size: int, chosen_for: int) -> bool:
+        return size <= chosen_for or self.schedule.reduction != "parallel"
+
+    def nearest(self, sizes: Sequence[int]) -> int:
+        """Of those that it was chosen for, the one that is most like those that it will serve."""
+        middle = sizes[len(sizes) // 2]
+        able = [size for size in self.chosen if self.may_serve(sizes[-1], size)]
+        return min(able or self.chosen, key=lambda size: (abs(math.log(size / middle)), size))
 
 
 def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -> StandIns:
@@ -63,100 +89,108 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -
     memory where the span's do. ScheduleError where the schedule fits no size.
     """
     low, high = row_range(span.high)
-    halves = _ends(low, high // 4, SAMPLES, span), _ends(high // 4, high, LAST_SAMPLES, span)
-    samples = [size for _, size in itertools.chain(*halves)]
-    choices = _choices(kernel, dim, samples, others)
-    cycles = _cycles(choices, dim, samples, others)
-    share = [(last - first) / samples[-1] for first, last in itertools.pairwise([0, *samples])]
-    taken = _best(cycles, share, MOST if low else MOST_FIRST)
-    ends = list(_ends(low, high, FINE, span))
-    table = _cycles([choices[i] for i in taken], dim, [size for _, size in ends], others)
-    by_end = [taken[column.index(min(column))] for column in zip(*table, strict=True)]
-    apt: dict[int, int] = {}
-    for i in {*by_end}:
-        own = [size for (_, size), j in zip(ends, by_end, strict=True) if j == i]
-        alike = (c for c, line in zip(choices, cycles, strict=True) if line == cycles[i])
-        apt[i] = _nearest(own, [c for c in alike if c.may_serve(own[-1])] or [choices[i]]).size
-    served = [apt[i] for i in by_end]
-    last = [i for i, size in enumerate(served) if [size] != served[i + 1 : i + 2]]
-    return StandIns(tuple(ends[i][0] for i in last), tuple(served[i] for i in last))
+    octaves = _parts(low, high // 4, SAMPLES, span), _parts(high // 4, high, LAST_SAMPLES, span)
+    samples = [part.size for part in itertools.chain(*octaves)]
+    candidates = _candidates(kernel, dim, samples, others)
+    parts = list(_parts(low, high, FINE, span))
+    sizes, rows = [part.size for part in parts], [part.last - part.first + 1 for part in parts]
+    cycles = [_cycles(candidate, dim, sizes, others) for candidate in candidates]
+    taken, longer = _best(cycles, rows, MOST if low else MOST_FIRST)
+    by_part = [min(taken, key=lambda i: cycles[i][at]) for at in range(len(parts))]
+    used = list(dict.fromkeys(by_part))
+    stand_in = [
+        candidates[i].nearest([s for s, own in zip(sizes, by_part, strict=True) if own == i])
+        for i in used
+    ]
+    ends = [at for at, i in enumerate(by_part) if [i] != by_part[at + 1 : at + 2]]
+    return StandIns(
+        low,
+        tuple(parts[at].last for at in ends),
+        tuple(used.index(by_part[at]) for at in ends),
+        tuple(stand_in),
+        tuple(candidates[i].chosen[size] for i, size in zip(used, stand_in, strict=True)),
+        f"{100 * (longer - 1):.1f} %",
+    )
 
 
-def _nearest(own: Sequence[int], alike: Sequence[_Choice]) -> _Choice:
-    """Of choices that differ in what the model does not know, as the order of tiles, the one at a
-    size like those that it will serve.
-    """
-    middle = own[len(own) // 2]
-    return min(alike, key=lambda c: (abs(math.log(c.size / middle)), c.size))
-
-
-def _ends(low: int, high: int, parts: int, like: Span) -> Iterator[tuple[int, int]]:
-    """Of the parts of a range the end, and the largest size that is aligned as the span's."""
+def _parts(low: int, high: int, parts: int, like: Span) -> Iterator[_Part]:
+    """Of a range, those with sizes that are aligned as the span's."""
     for first, last in row_parts(low, high, parts):
-        part = Span(first, last, like.step, like.unlike)
+        span = Span(first, last, like.step, like.unlike)
         sizes = (x for x in range(last // like.step * like.step, first - 1, -like.step))
-        found = next((x for x in sizes if x in part), None)
+        found = next((x for x in sizes if x in span), None)
         if found is not None:
-            yield last, found
+            yield _Part(first, last, found)
 
 
-def _choices(
+def _candidates(
     kernel: Kernel, dim: str, samples: Sequence[int], others: Mapping[str, int]
-) -> list[_Choice]:
-    """One for each schedule that is chosen anywhere, at the largest size."""
-    found: dict[Schedule | None, _Choice] = {}
+) -> list[_Candidate]:
+    kernel, found = before_choice(kernel), dict[Schedule, _Candidate]()
     refused: ScheduleError | None = None
     for size in samples:
         try:
-            chosen = scheduled_tile(kernel, {**others, dim: size})
+            best = nearly_best(kernel, {**others, dim: size}, NEARLY, MOST_EACH)
         except ScheduleError as error:
             refused = error
             continue
-        found[chosen.schedule] = _Choice(size, chosen)
+        for own, schedule in best:
+            like = changed(schedule, raster=None, swizzle=None, overlap=None)
+            found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
     if refused is not None and not found:
         raise refused
     return list(found.values())
 
 
 def _cycles(
-    choices: Sequence[_Choice], dim: str, sizes: Sequence[int], others: Mapping[str, int]
-) -> list[list[float]]:
-    """Of each choice (lines) at each size."""
-    # A kernel is taken apart once for each size and orientation.
-    like = {(c.schedule.mma, c.schedule.precise_every): c.kernel for c in choices}
-    made: list[list[float]] = []
-    for c in choices:
-        kernel = like[c.schedule.mma, c.schedule.precise_every]
-        tile = axis_sizes(c.kernel, c.schedule)
-        works = ((size, Work.of(kernel, {**others, dim: size})) for size in sizes)
-        made.append([
-            predict(work, c.schedule, tile).cycles * (1 if c.may_serve(size) else REFUSED)
-            for size, work in works
-        ])  # fmt: skip
-    return made
+    candidate: _Candidate, dim: str, sizes: Sequence[int], others: Mapping[str, int]
+) -> list[float]:
+    """At each size: those that come to as many tiles take as long as the largest of them."""
+    kernel, schedule = candidate.kernel, candidate.schedule
+    tile, known = axis_sizes(kernel, schedule), dict[tuple[int, ...], float]()
+    walked = [loop.index.type for loop in output_nest(kernel)[0]]
+    axes = [axis for axis in axes_of(kernel).values() if axis.dim == dim]
+    steps = [tile[axis.name] * cluster_along(schedule, axis.name) for axis in axes]
+    if not all(steps) or any(axis not in walked for axis in axes):
+        steps = [1]
+    found = list[float]()
+    for size in reversed(sizes):
+        tiles = tuple([-(-size // step) for step in steps])
+        if tiles not in known:
+            work = Work.of(kernel, {**others, dim: size})
+            known[tiles] = predict(work, schedule, tile).cycles
+        is_able = any(candidate.may_serve(size, chosen_for) for chosen_for in candidate.chosen)
+        found.append(known[tiles] * (1 if is_able else REFUSED))
+    return found[::-1]
 
 
-def _best(cycles: Sequence[Sequence[float]], share: Sequence[float], most: int) -> list[int]:
-    """The lines that together take the least time in the mean, each column by the best of them, in
-    relation to the best of all; one after the other, each time with those before looked at again.
+def _best(
+    cycles: Sequence[Sequence[float]], share: Sequence[float], most: int
+) -> tuple[list[int], float]:
+    """The candidates that together take the least time in the mean, each size by the best of them,
+    in relation to the best of all; one after the other, each time with those before looked at
+    again. And how much longer that is.
     """
-    columns = list(zip(*cycles, strict=True))
-    ratios = [[own / min(column) * s for own in column] for column, s in zip(columns, share)]
+    whole, least = sum(share), [min(column) for column in zip(*cycles, strict=True)]
+    ratios = [[c / b * s for c, b, s in zip(own, least, share, strict=True)] for own in cycles]
 
-    def mean(taken: Sequence[int]) -> float:
-        return sum(min([ratio[i] for i in taken]) for ratio in ratios)
+    def best_beside(others: Sequence[int]) -> int:
+        held = [*map(min, *(ratios[i] for i in others))] if len(others) > 1 else None
+        held = held or (ratios[others[0]] if others else [math.inf] * len(share))
+        rest = [i for i in range(len(ratios)) if i not in others]
+        return min(rest, key=lambda i: sum(map(min, held, ratios[i])))
 
-    taken: list[int] = []
-    while len(taken) < min(most, len(cycles)):
-        rest = [i for i in range(len(cycles)) if i not in taken]
-        taken.append(min(rest, key=lambda i: mean([*taken, i])))
-        for at in range(len(taken) - 1):
-            others = [*taken[:at], *taken[at + 1 :]]
-            rest = [i for i in range(len(cycles)) if i not in others]
-            taken[at] = min(rest, key=lambda i: mean([*others, i]))
-        if mean(taken) <= NEAR * sum(share):
-            break
-    return taken
+    taken, longer = list[int](), math.inf
+    while len(taken) < min(most, len(ratios)) and longer > NEAR:
+        taken.append(best_beside(taken))
+        for _ in range(SWEEPS):
+            before = list(taken)
+            for at in range(len(taken)):
+                taken[at] = best_beside([*taken[:at], *taken[at + 1 :]])
+            if taken == before:
+                break
+        longer = sum(map(min, *(ratios[i] for i in taken), ratios[taken[0]])) / whole
+    return taken, longer
 
 
 def predicted_cycles(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> float:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
@@ -65,27 +66,62 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
     known = at_least_one(sizes or {})
-    other = other_orientation(kernel, known)
-    if other is None:
-        return _chosen(kernel, known)[0]
-    variable, factor = other
-    asked = dataclasses.replace(kernel.schedule or Schedule(), mma=variable)
-    swapped = dataclasses.replace(kernel, schedule=asked)
-    best, limit, failed = kernel, math.inf, list[WsdslError]()
-    for way in (kernel, swapped) if factor else (swapped, kernel):
+    ways, factor = _ways(kernel, known)
+    best, limit, failed = None, math.inf, list[WsdslError]()
+    for way in ways:
         try:
-            made, cycles = _chosen(way, known, limit)
+            schedule, cycles = next(_choices(way, known, limit))
         except WsdslError as error:
             # The axes can not be laid out so, or nothing is within the limit.
-            failed.insert(0 if way is kernel else 1, error)
+            failed.append(error)
             continue
         if cycles < limit:
-            best, limit = made, cycles / max(1.0, factor)
+            best = dataclasses.replace(_with_roles(way), schedule=schedule)
+            limit = cycles / max(1.0, factor)
         if not factor:
             break
-    if best is kernel:
-        raise failed[0]
+    if best is None:
+        raise failed[0 if ways[0] is kernel else -1]
     return best
+
+
+def nearly_best(
+    kernel: Kernel, sizes: Mapping[str, int], near: float, most: int
+) -> list[tuple[Kernel, Schedule]]:
+    """Whole schedules for `sizes`, `most` of each orientation, that take no more than `near` times
+    as long as the best, and the kernel with the roles that they go with, the same for all sizes.
+    """
+    known = at_least_one(sizes)
+    ways, factor = _ways(kernel, known)
+    limit, found, failed = math.inf, list[tuple[float, Kernel, Schedule]](), list[WsdslError]()
+    for way in ways:
+        try:
+            for schedule, cycles in islice(_choices(way, known, limit), most):
+                limit = min(limit, cycles * near)
+                found.append((cycles, _with_roles(way), schedule))
+        except WsdslError as error:
+            failed.append(error)
+        if found and not factor:
+            break
+    if not found:
+        raise failed[0 if ways[0] is kernel else -1]
+    return [(way, schedule) for cycles, way, schedule in found if cycles <= limit]
+
+
+def _ways(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[list[Kernel], float]:
+    """The kernel by every orientation that is to be tried, in order, and by what factor the cycles
+    of another than the first count; 0 where the first that can be laid out is taken.
+    """
+    other = other_orientation(kernel, sizes)
+    if other is None:
+        return [kernel], 0.0
+    variable, factor = other
+    kept: dict[str, Kernel] = kernel.__dict__.setdefault("_swapped", {})
+    if variable not in kept:
+        asked = dataclasses.replace(kernel.schedule or Schedule(), mma=variable)
+        kept[variable] = dataclasses.replace(kernel, schedule=asked)
+    swapped = kept[variable]
+    return ([kernel, swapped] if factor else [swapped, kernel]), factor
 
 
 def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
@@ -93,13 +129,18 @@ def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
     return {dim: max(1, size) for dim, size in sizes.items()}
 
 
-def _chosen(
+@once
+def _with_roles(kernel: Kernel) -> Kernel:
+    return assign_roles(kernel)
+
+
+def _choices(
     kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf
-) -> tuple[Kernel, float]:
-    """With roles and the best schedule that leaves them so, and the cycles of that; an error where
-    none can take fewer than `limit`.
+) -> Iterator[tuple[Schedule, float]]:
+    """Whole schedules that leave the orientation as it is, and their cycles, the best first; an
+    error where none can take fewer than `limit`.
     """
-    kernel = assign_roles(kernel)
+    kernel = _with_roles(kernel)
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += _unknown_variables(kernel, given)
     findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
@@ -107,16 +148,20 @@ def _chosen(
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
         raise ScheduleError(located(findings, kernel))
+    any_fits = False
     for option, _ in ranked(kernel, given, sizes, limit):
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
+                any_fits = True
                 own = predict(Work.of(kernel, sizes), chosen, axis_sizes(kernel, chosen))
-                return dataclasses.replace(kernel, schedule=chosen), weight(own)
+                yield chosen, weight(own)
+                break
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty
-    raise ScheduleError(located(findings, kernel))
+    if not any_fits:
+        raise ScheduleError(located(findings, kernel))
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
