@@ -23,6 +23,7 @@ from wsdsl.schedule import Arch
 
 DELETED = (
     t.StoreScales,
+    t.TensorCopy,
     t.TensorStoreWait,
     b.FenceAsyncProxy,
     t.AllocateTensorMemory,
@@ -79,6 +80,12 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
                     ),
                 )
                 yield "scale_state", dataclasses.replace(op, scale_state=op.state)
+        case t.TensorCopy():
+            yield "column", dataclasses.replace(op, column=op.column + 4)
+            yield "rows", dataclasses.replace(op, rows=384 - op.rows)
+            yield "words", dataclasses.replace(op, words=op.words + 1)
+            yield "offset", dataclasses.replace(op, offset=op.offset + 128)
+            yield "state", dataclasses.replace(op, shared_state=op.state)
         case t.StoreScales():
             yield "column", dataclasses.replace(op, column=op.column + 1)
             yield "columns", dataclasses.replace(op, column=4 - op.column)

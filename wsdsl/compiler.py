@@ -88,6 +88,7 @@ class Kernel(Serving):
     def packed(self, *names: str) -> Kernel:
         """The kernel that takes these tensors packed, in the order in which threads hold what they
         compute an operand from. Calls find it by what they are given: `kernel(x, kernel.pack(w))`.
+        Scales of blocks it takes in atoms, as tensors [row atoms, block atoms, 2, 256].
 
         LaunchError for a tensor that is written, of other than 8 or 16 bits, or of one dimension or
         more than three.
@@ -101,7 +102,7 @@ class Kernel(Serving):
         operand, what that is loaded from: `w = kernel.pack(W=w)`. Of any framework and device; the
         result has `unpack()`, and stands for the array in calls of any kernel that was packed so.
 
-        Returns a `Packed`, or a tuple of several, in order.
+        Returns a `Packed`, or a tuple of several, in order; of scales an array, for `packed(…)`.
         """
         from wsdsl.packing import pack_arrays
 

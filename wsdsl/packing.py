@@ -1,4 +1,6 @@
-"""`Kernel.packed` and `Kernel.pack`: kernels that take tensors in the order of fragments."""
+"""`Kernel.packed` and `Kernel.pack`: kernels that take tensors in the order of fragments, or scales
+in atoms.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import replace_operands
+from wsdsl.scale_packing import scale_tensors, with_atoms
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -31,8 +34,11 @@ def check(kernel: Kernel, names: Sequence[str]) -> None:
     """LaunchError for tensors that can not be packed."""
     params = {p.name: p.type for p in kernel.params}
     findings = unknown_names(names, params, f"{kernel.name}.packed()")
+    scales = scale_tensors(kernel.tile)
     for name in names:
         kind = params.get(name)
+        if name in scales:
+            continue
         if isinstance(kind, Tensor):
             findings += (Finding(f"{name}: {why}") for why in _faults(kernel, name, kind))
         elif kind is not None:
@@ -66,6 +72,8 @@ def _made(kernel: Kernel, names: Sequence[str]) -> Kernel:
 
 
 def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
+    scales = {*scale_tensors(tile)} & {*names}
+    tile, names = with_atoms(tile, scales), [name for name in names if name not in scales]
     changed = dict[Value, Value]()
     for param in tile.params:
         if param.name in names and isinstance(param.type, Tensor):
@@ -84,6 +92,7 @@ def packable(kernel: Kernel) -> list[str]:
 
 def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
     from wsdsl.runtime.packed import pack
+    from wsdsl.runtime.packed_scales import pack_scales
 
     given = dict(named)
     if arrays:
@@ -96,9 +105,9 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
     kinds = {p.name: p.type for p in kernel.params}
-    made: list[Any] = []
+    made, scales = list[Any](), scale_tensors(kernel.tile)
     for name, array in given.items():
         kind = kinds[name]
         assert isinstance(kind, Tensor)
-        made.append(pack(array, kind.dtype))
+        made.append(pack_scales(array) if name in scales else pack(array, kind.dtype))
     return made[0] if len(made) == 1 else tuple(made)

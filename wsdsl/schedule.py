@@ -13,6 +13,7 @@ Mode = Literal["cooperative", "pingpong"]
 Place = Literal["registers", "shared"]
 Reduction = Literal["serial", "parallel", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
+ScalePath = Literal["copy", "store"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 
@@ -60,6 +61,9 @@ class Schedule:
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
         warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
         operand is loaded from, `dict(W="registers", X="shared")`
+    scale_path: how scales of blocks come to tensor memory: "copy", by the tensor cores, which take
+        them in atoms (`Kernel.packed`), or "store", by a partition of threads, which takes them a
+        row at a time. Scales lie as they are given; if this is said, they have to lie so
     precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
         promoted to f32; 0 for never, which is faster and less exact
     constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
@@ -87,6 +91,7 @@ class Schedule:
     ctas_per_sm: int | None = None
     mma: str | None = None
     decode: Place | Mapping[str, Place] | None = None
+    scale_path: ScalePath | None = None
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
@@ -207,6 +212,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda p: _positive(p) or (type(p) is int and p == 0),
         "a number of elements, 0 for never",
     ),
+    ("scale_path", _words("copy", "store"), '"copy" or "store"'),
     ("constant", _names, 'names of tensors, `("B",)`'),
     *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
     ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),

@@ -95,6 +95,22 @@ def test_machine_code_of_scaled_products(arch: Arch, n: int) -> None:
     assert sass.count("FENCE.VIEW.ASYNC.T") == 1
 
 
+@needs_ptxas
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_machine_code_that_copies_scales(arch: Arch) -> None:
+    kernel = lowered(SCALED["mx_atoms"], arch, tile=dict(n=256))
+    ptx = ptx_of(kernel)
+    # Eight rows of 16 bytes, no swizzle, and the version; three atoms.
+    assert f"mov.b32 ha, {0x00004008};" in ptx
+    assembled = assemble_checked(kernel, ptx)
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    issued = [m.start() for m in re.finditer(r"(UTCCP|UTCQMMA)[^\n]*;", sass)]
+    assert len(issued) == 7 and sass.count("UTCCP.T.S.4x32dp128bit") == 3
+    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
+    assert "BRA.U.ANY" not in sass and "STTM" not in sass
+
+
 def test_ptx_of_scales_that_differs_is_refused() -> None:
     kernel = lowered(SCALED["mx"], tile=dict(n=64))
     ptx = ptx_of(kernel)

@@ -326,6 +326,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%s: slot, %x: smem<f8e8m0[m, k]>, %k: axis<k of K by 128>",
         "scales_to_slot(slot=%s, field=1, value=%x, summed=%k, block=32)",
     ),
+    "copy_scales": (
+        "%x: smem<f8e8m0[m, k]>",
+        "%y: smem<f8e8m0[m, k]> = copy_scales(value=%x, block=32)",
+    ),
     "scales_in_tensor": (
         "%c: columns<8 x 2>, %s: state",
         "%x: smem<f8e8m0[m, k]> = scales_in_tensor(scales=%c, column=4, state=%s)",
@@ -367,6 +371,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%c: columns<8 x 2>, %s: state, %x: shared<4096 x 4>, %r: state, %i: i32, %v: i32",
         "store_scales(scales=%c, state=%s, column=4, shared=%x, shared_state=%r, offset=2048, "
         "line=16, first=%i, valid=%v, rows=128, words=2)",
+    ),
+    "tensor_copy": (
+        "%c: columns<8 x 1>, %s: state, %x: shared<40960 x 4>, %r: state",
+        "tensor_copy(scales=%c, state=%s, column=4, shared=%x, shared_state=%r, offset=32768, "
+        "rows=256, words=2)",
     ),
     "tensor_store_wait": ("", "tensor_store_wait()"),
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs, right_and_proved
-from tests.scaled_kernels import SCALED
+from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import CompileError, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
@@ -16,7 +17,8 @@ from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.report.timeline import timeline
-from wsdsl.simulator import tensor_memory_ops
+from wsdsl.runtime.packed_scales import pack_scales
+from wsdsl.simulator import block_scales, tensor_memory_ops
 from wsdsl.simulator.tensor_memory import TensorMemory
 
 
@@ -92,6 +94,66 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
             assert not cells[i % 32 :: 32, at, 2:].any()
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [dict(M=100, N=70, K=336), dict(M=3, N=128, K=640), dict(M=128, N=9, K=32)],
+    ids=str,
+)
+def test_copies_and_stores_bring_the_same_bytes(
+    sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, found, read = SCALED["mx"], list[list[bytes]](), block_scales.words_read
+    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // 32))
+    scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
+    packed = case.kernel.pack(**scales)
+    for kernel, own, path in (
+        (case.kernel, tuple(scales.values()), "store"),
+        (case.kernel.packed(*scales), packed, "copy"),
+    ):
+        made = list[bytes]()
+
+        def kept(*given: Any, made: list[bytes] = made) -> Any:
+            words = read(*given)
+            made.append(words.tobytes())
+            return words
+
+        monkeypatch.setattr(block_scales, "words_read", kept)
+        asked = Schedule(arch="sm_100a", tile=dict(n=128), scale_path=path)
+        kernel.simulate(arrays["A"], arrays["B"], *own, arrays["C"], schedule=asked)
+        check(case, arrays, expected(case, arrays))
+        found.append(sorted(made))
+    assert found[0] == found[1] and len(found[0]) >= 2
+
+
+def test_atoms_are_as_others_store_them() -> None:
+    """cuBLAS: the offset of (row, block) is in its documentation; Triton has the same bytes as
+    [row atoms, block atoms, 32, 4, 4].
+    """
+    scales = np.arange(256 * 12, dtype=np.uint8).reshape(256, 12)
+    atoms = pack_scales(scales)
+    by_triton = scales.reshape(2, 4, 32, 3, 4).transpose(0, 3, 2, 1, 4)
+    assert atoms.tobytes() == np.ascontiguousarray(by_triton).tobytes()
+    flat = atoms.reshape(-1)
+    for i, j in ((0, 0), (33, 5), (127, 3), (200, 11)):
+        offset = (i % 32) * 16 + (i % 128 // 32) * 4 + j % 4
+        assert flat[(i // 128 * 3 + j // 4) * 512 + offset] == scales[i, j]
+    assert pack_scales(scales[:5, :2]).shape == (1, 1, 2, 256)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("i % 32 // 16", "i % 64 // 16"),
+        ("b // 4", "b // 8"),
+        ("i // 32 % 4 * 4", "i // 64 % 4 * 4"),
+    ],
+)
+def test_indices_that_say_something_else_are_no_atoms(old: str, new: str) -> None:
+    kernel = dataclasses.replace(SCALED["mx_atoms"], text=ATOMS.replace(old, new)).kernel
+    with pytest.raises(CompileError, match="sm_100a"):
+        lower(dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a")))
+
+
 def test_a_partition_stores_scales_while_products_run() -> None:
     kernel = lowered(SCALED["mx"], tile=dict(n=128))
     assert [(p.role, p.num_warps) for p in kernel.of(Partition)] == [
@@ -128,12 +190,22 @@ def test_products_do_not_wait_for_scales_in_two_slots() -> None:
         (dict(tile=dict(n=20)), "no multiple of 8"),
         (dict(tile=dict(k=64)), "no multiple of 128"),
         (dict(mma="n", tile=dict(n=64)), "with scales a product has 128 rows"),
+        (dict(scale_path="copy"), "`a_scale` does not lie in atoms"),
     ],
     ids=str,
 )
 def test_a_schedule_that_does_not_fit_is_refused(schedule: dict, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         lowered(SCALED["mx"], **schedule)
+
+
+def test_atoms_are_copied_whole() -> None:
+    with pytest.raises(ScheduleError, match="`b_scale` has scales of 128 rows together"):
+        lowered(SCALED["mx_atoms"], tile=dict(n=64))
+    with pytest.raises(ScheduleError, match="`a_scale` lies in atoms"):
+        lowered(SCALED["mx_atoms"], scale_path="store")
+    with pytest.raises(ScheduleError, match="scale_path is for cards"):
+        lowered(SCALED["mx"], "sm_90a", scale_path="store")
 
 
 def test_rows_that_tma_does_not_take_are_refused() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from wsdsl.codegen import inline_ptx
@@ -20,8 +20,17 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Operand
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import WARP_ROWS, WORD, stored_at_once, word_columns
+from wsdsl.ir.block_scales import (
+    TILE_COLUMNS,
+    WARP_ROWS,
+    WORD,
+    scale_columns,
+    stored_at_once,
+    word_columns,
+)
 from wsdsl.ir.op import Op, Value
+from wsdsl.ir.scale_atoms import BYTES
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tensor_instructions import instructions
 from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, Lanes, TensorMemory
 
@@ -29,6 +38,9 @@ VERSION = 1 << 14
 """What smem descriptors have in their high half, beside wgmma's fields."""
 WIDEST = 128
 """Columns that one instruction loads."""
+ATOM = 128 >> 4
+"""The high half of an smem descriptor of atoms: from eight rows to the next eight, in units of 16
+bytes, and no swizzle."""
 LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""
 
@@ -168,6 +180,28 @@ def convert_wait(c: Context, op: t.TensorWait) -> None:
         c.held[value] = Registers(load.dtype, *load.shape, own)
 
 
+def convert_copy(c: Context, op: t.TensorCopy) -> None:
+    """Each instruction copies an atom: 32 rows of 16 bytes, eight of which are 128 bytes apart from
+    the next ones.
+    """
+    w, shared = c.w, c.shared(op.shared)
+    address = _address(c, op.scales, op.state, op.column)
+    start = w.add(c.item(shared, c.state(op.shared_state).stage), shared.offset + op.offset)
+    low = w.binary("lshr", "i32", w.binary("and", "i32", start, (1 << 18) - 1), 4)
+    lines = [".reg .b32 at, la, ha;", ".reg .b64 a;", f"mov.b32 ha, {ATOM | VERSION};"]
+    count = op.rows // ATOM_ROWS
+    for word, atom in product(range(op.words), range(count)):
+        column = scale_columns(op.rows, word) + TILE_COLUMNS * atom
+        lines += [
+            f"add.s32 la, $1, {(atom * op.words + word) * BYTES >> 4};",
+            "mov.b64 a, {la, ha};",
+            f"add.s32 at, $0, {column};",
+            "tcgen05.cp.cta_group::1.32x128b.warpx4 [at], a;",
+        ]
+    args: list[Operand] = [("i32", address), ("i32", low)]
+    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", "r,r", args)
+
+
 def convert_store_scales(c: Context, op: t.StoreScales) -> None:
     """A thread has the words of a row in each 32 rows; the other three warps have the same ones."""
     w, shared = c.w, c.shared(op.shared)
@@ -227,6 +261,7 @@ ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
     t.TensorCommit: convert_commit,
     t.TensorLoad: convert_load,
     t.StoreScales: convert_store_scales,
+    t.TensorCopy: convert_copy,
     t.TensorStoreWait: convert_store_wait,
     t.TensorWait: convert_wait,
     t.TensorFence: convert_fence,

@@ -17,6 +17,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import (
     ACCUMULATOR,
@@ -256,6 +257,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return _of_store(op, kind)
         case tm.StoreScales():
             return op.rows * op.line, ""
+        case tm.TensorCopy():
+            return BYTES * (op.rows // ROWS) * op.words, ""
         case f.MatrixOperand():
             size = DTYPES[op.dtype].bytes
             line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]

@@ -138,6 +138,12 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         rows=between(8, 256, 8),
         words=between(1, 128),
     ),
+    tm.TensorCopy: dict(
+        column=between(0, 511),
+        offset=BYTES,
+        rows=between(128, 256, 128),
+        words=between(1, 128),
+    ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(fn=one_of("add", "max", "min"), ctas=between(1, 16)),
     m.ReducePartials: dict(fn=one_of("add", "max", "min"), parts=between(1, 128)),

@@ -14,6 +14,8 @@ from math import ceil
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
+from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import (
@@ -72,6 +74,8 @@ def unit_of(kernel: Kernel, index: Value) -> int:
     for op in kernel.ops:
         if isinstance(op, Load) and op.packed and index in op.index[-2:]:
             units.append(PACKED_LINES)
+        elif isinstance(op, Load) and op.block > 1 and in_atoms(op) and index in op.index:
+            units.append(ATOM_ROWS)
         elif isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
             assert isinstance(op.tensor.type, Tensor)
             units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.type.dtype.bits)))

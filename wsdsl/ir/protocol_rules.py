@@ -45,7 +45,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
-from wsdsl.ir.tensor_ops import AllocateTensorMemory
+from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorCopy
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -146,6 +146,9 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
+        elif isinstance(op, TensorCopy):
+            if op.offset % LINE_ALIGN:
+                yield op, f"atoms of scales begin at a multiple of {LINE_ALIGN} bytes"
         elif isinstance(op, (TmaLoad, LoadPanels, ClearPanels, MatrixOperand, StoreShared)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"

@@ -20,17 +20,20 @@ from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
+from wsdsl.ir.scale_atoms import SHAPE
 from wsdsl.ir.types import Columns, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import MAX_COLUMNS
 
+Writer = tm.StoreScales | tm.TensorCopy
 Place = tuple[Value, int, int, int]
 """Columns, the first one, rows and words: of the scales of an operand."""
 
 
 def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
     """Every field of their instructions, and where their scales lie."""
-    written = {_written(op) for op in kernel.of(tm.StoreScales)}
+    written = {_written(op) for op in _writers(kernel)}
     for op in kernel.of(tm.TensorProduct):
         named = (op.scales is not None, op.scale_state is not None)
         named = (*named, bool(op.block), bool(op.scale_dtype))
@@ -46,7 +49,7 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
             for place in _read(op, op.scales, kind):
                 if place not in written:
                     what = f"{place[2]} rows of {place[3]} words from column {place[1]} on"
-                    yield op, f"scales of {what} are not what store_scales writes"
+                    yield op, f"scales of {what} are not what is written"
 
 
 def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
@@ -69,14 +72,18 @@ def _read(op: tm.TensorProduct, scales: Value, kind: Kind) -> Iterator[Place]:
         yield scales, column, rows, words
 
 
-def _written(op: tm.StoreScales) -> Place:
+def _written(op: Writer) -> Place:
     return op.scales, op.column, op.rows, op.words
+
+
+def _writers(kernel: Kernel) -> list[Writer]:
+    return [*kernel.of(tm.StoreScales), *kernel.of(tm.TensorCopy)]
 
 
 def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     """Those of several operands, and each within its item, from a tile's first column on."""
     taken = dict[Value, set[tuple[int, int]]]()
-    for op in kernel.of(tm.StoreScales):
+    for op in _writers(kernel):
         kind = op.scales.type
         end = op.column + scale_columns(op.rows, op.words)
         if not isinstance(kind, Columns):
@@ -105,15 +112,18 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
         if made is not None and isinstance(made.tensor.type, Tensor):
             boxes[copy.shared, copy.offset] = made, made.tensor.type
     scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
-    for op in kernel.of(tm.StoreScales):
-        if WORD * op.words > op.line:
+    for op in _writers(kernel):
+        if isinstance(op, tm.StoreScales) and WORD * op.words > op.line:
             yield op, f"{op.words} words of lines of {op.line} bytes"
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
         if found is None or product is None:
             yield op, "nothing copies these scales, or no product takes them"
             continue
         made, tensor = found
-        if (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
+        if isinstance(op, tm.TensorCopy):
+            if made.box[-4:] != (op.rows // ATOM_ROWS, op.words, *SHAPE):
+                yield op, f"atoms of {op.rows} rows and {op.words} words, of a box of {made.box}"
+        elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
             yield op, f"{op.rows} lines of {op.line} bytes, of a box of {made.box}"
         if tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
             yield op, f"{made.tensor} is copied, and scales are {product.scale_dtype}"
@@ -122,6 +132,22 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
 def _places(op: tm.TensorProduct) -> list[Place]:
     kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
     return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
+
+
+def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
+    """Nothing else orders a copy with the products that take it."""
+    parts = [[*walk(op.body)] for op in kernel.body if isinstance(op, Partition)]
+    beside = [own for own in parts if any(isinstance(o, tm.TensorProduct) for o in own)]
+    inside = {id(o) for own in beside for o in own}
+    for op in kernel.of(tm.TensorCopy):
+        if id(op) not in inside:
+            yield op, "who multiplies copies scales: its products follow in order"
+    for op in kernel.of(tm.TensorCopy):
+        kind = op.scales.type
+        if isinstance(kind, Columns) and kind.num != 1:
+            yield op, "scales that are copied have one item"
+        if any(o.scales == op.scales for o in kernel.of(tm.StoreScales)):
+            yield op, "scales are copied, or stored"
 
 
 def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
@@ -145,5 +171,6 @@ RULES: tuple[Callable[[Kernel], Iterator[tuple[Op | None, str]]], ...] = (
     scaled_products_fit,
     scales_lie_apart,
     scales_are_copied_as_read,
+    who_multiplies_copies_scales,
     one_warpgroup_stores_scales,
 )

@@ -276,9 +276,21 @@ class ScalesToSlot(Op):
 
 
 @op_class
+class CopyScales(Op):
+    """Copy to tensor memory the scales in the tile `value`, a slot that was waited for and has them
+    in atoms: of blocks of `block` elements of its last axis. Products that follow may take them.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    value: Value
+    block: int
+
+
+@op_class
 class ScalesInTensor(Op):
     """The tile of scales in item `state.stage` of `scales`, from its column `column` on; what
-    `slot_tile` becomes where its slots lie in tensor memory.
+    `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
     """
 
     levels: ClassVar = PARTITIONED

@@ -38,7 +38,8 @@ from wsdsl.ir.op import (
 )
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.tile_ops import BESIDE_FIRST, Block, Cast, Contract, If, Map, Yield
+from wsdsl.ir.scale_atoms import in_atoms
+from wsdsl.ir.tile_ops import BESIDE_FIRST, Block, Cast, Contract, If, Load, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
 
@@ -136,9 +137,10 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(tensor, Value) and isinstance(index, tuple):
             assert isinstance(tensor.type, Tensor)
             entries: tuple[Value, ...] = index
-            if len(entries) != len(tensor.type.dims):
+            atoms = isinstance(op, Load) and in_atoms(op)
+            if len(entries) != len(tensor.type.dims) and not atoms:
                 yield op, f"{tensor} has {len(tensor.type.dims)} dimensions"
-            whole = len(entries) - (getattr(op, "block", 1) > 1)
+            whole = len(entries) - (1 + atoms) * (getattr(op, "block", 1) > 1)
             for entry, dim in zip(entries[:whole], tensor.type.dims, strict=False):
                 if isinstance(entry.type, Axis) and entry.type.dim != str(dim):
                     yield op, f"{entry} walks {entry.type.dim}, not {dim}"

@@ -139,6 +139,25 @@ class StoreScales(Op):
 
 
 @op_class
+class TensorCopy(Op):
+    """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
+    from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are
+    read in item `shared_state.stage` of `shared`, `offset` bytes in, as atoms of 512 bytes, those
+    of the same rows one behind the other. It runs in the order of the thread's products.
+    """
+
+    levels: ClassVar = SCHEDULED
+    scales: Value
+    state: Value
+    column: int = 0
+    shared: Value
+    shared_state: Value
+    offset: int = 0
+    rows: int
+    words: int = 1
+
+
+@op_class
 class TensorStoreWait(Op):
     """Wait until all `store_scales` of the thread are over."""
 

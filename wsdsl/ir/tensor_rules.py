@@ -28,6 +28,7 @@ TENSOR_OPS: tuple[type[Op], ...] = (
     tm.TensorWait,
     tm.TensorFence,
     tm.StoreScales,
+    tm.TensorCopy,
     tm.TensorStoreWait,
 )
 ADDRESS_BYTES = 4

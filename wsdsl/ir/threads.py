@@ -46,6 +46,7 @@ THREADS: dict[type[Op], Threads] = {
     m.TmaLoad: "one",
     tm.TensorProduct: "one",
     tm.TensorCommit: "one",
+    tm.TensorCopy: "one",
     # Each thread for itself.
     b.ForRange: "any",
     t.If: "any",

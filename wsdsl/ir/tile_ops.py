@@ -123,7 +123,8 @@ class Load(AtIndex, Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
     The result's axes are those of the entries, in order of first appearance. Of a last entry that
-    is an axis each `block` elements have one index.
+    is an axis each `block` elements have one index; of a tensor with two more dimensions these are
+    scales in atoms (`ir/scale_atoms.py`).
     """
 
     levels: ClassVar = TILES

@@ -8,18 +8,22 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.block_scales import COLUMN_STEP as SCALED_STEP
 from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
+from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, ROWS
-from wsdsl.ir.tile_ops import Contract, Store
+from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
-from wsdsl.lowering.tensor_scales import BUFFERED
-from wsdsl.lowering.tensor_sums import scale_slot_columns, slot_columns
+from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.schedule import Schedule
 
 
 def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    if chosen.scale_path and not kernel.target.has_tensor_memory:
+        what = "Schedule.scale_path is for cards whose tensor cores take scales"
+        yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
     if not kernel.target.has_tensor_memory or not kernel.of(Contract):
         return
     yield from _not_yet(kernel, chosen)
@@ -37,16 +41,38 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         step = SCALED_STEP if scaled else COLUMN_STEP.get(rows, 1)
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
+    yield from _scale_path(kernel, chosen.scale_path)
+    for op in kernel.of(Load):
+        for axis in op.axes[:-1] if op.result in operand_scales(kernel) and in_atoms(op) else ():
+            if sizes[axis.name] % ATOM_ROWS:
+                told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
+                hint = f"make it a multiple of {ATOM_ROWS}, or give scales a row at a time"
+                yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
     for op in kernel.of(Store):
         across = len(op.axes) > 1 and op.last is not None and op.last.role == "rows"
         if rows == LANES and across:
             told = f"rows of `{op.tensor.name}` lie along its last dimension, and are stored"
             yield Finding(f"{told} from tiles of 64, not {rows}", op.loc, "use a tile of 64 rows")
-    used = slot_columns(kernel, sizes) + BUFFERED * scale_slot_columns(kernel, sizes)
+    used = slot_columns(kernel, sizes) + scale_columns_of(kernel, sizes)
     if used > COLUMNS:
         both = "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
         yield Finding(told, hint="make the tile narrower")
+
+
+def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
+    loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
+    told = f'Schedule.scale_path is "{asked}", and'
+    if asked and not loads:
+        yield Finding(f"{told} no product has scales of blocks", hint="leave it out")
+    for op in loads if asked else ():
+        if in_atoms(op) != (asked == "copy"):
+            name = op.tensor.name
+            lies = "lies in atoms" if in_atoms(op) else "does not lie in atoms"
+            hint = f'kernel.packed("{name}") takes it so, from kernel.pack({name}=…)'
+            yield Finding(
+                f"{told} `{name}` {lies}", op.loc, "leave it out" if in_atoms(op) else hint
+            )
 
 
 def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from wsdsl.ir.op import Op, Region, Value, results_of
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
+    CopyScales,
     ProducerAcquire,
     ProducerCommit,
     SlotSum,
@@ -38,7 +39,7 @@ from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.slots import SlotGroup
 from wsdsl.lowering.tensor_sums import multiplies
 
-OF_OPERANDS = (ConsumerWait, ConsumerRelease, SlotTile)
+OF_OPERANDS = (ConsumerWait, ConsumerRelease, CopyScales, SlotTile)
 
 
 def product_slice(body: Region, sums: SlotGroup, ring: Value, namer: Namer) -> Region:

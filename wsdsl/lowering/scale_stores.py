@@ -10,14 +10,17 @@ arrive_barrier(barriers=%full, state=%s, each_warp=True)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from wsdsl.ir.barrier_ops import ArriveBarrier
+from wsdsl.ir.barrier_ops import ArriveBarrier, InitialState
 from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Value
-from wsdsl.ir.slot_ops import ScalesToSlot
-from wsdsl.ir.tensor_ops import StoreScales, TensorFence, TensorStoreWait
+from wsdsl.ir.slot_ops import CopyScales, ScalesInTensor, ScalesToSlot
+from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
+from wsdsl.ir.types import Axis, SharedTile, State
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
+from wsdsl.lowering.tensor_rings import TensorRings
 
 Place = tuple[PlacedRing, Value, int]
 """A field of a slot: its ring, the slot's state, and where the field begins."""
@@ -53,6 +56,28 @@ def store_scales(
         loc=op.loc,
     )
     b.add(made)
+
+
+def copy_scales(
+    b: Builder, op: CopyScales, read: Place, rings: TensorRings, axes: Mapping[str, Axis]
+) -> None:
+    """In front of the products: there is one place for them, and what copies is in order."""
+    assert isinstance(op.value.type, SharedTile)
+    rows, summed = (axes[x].size for x in op.value.type.axes)
+    state = b.value("s", State())
+    b.add(InitialState(result=state, parity=0))
+    where = dict[str, Any](scales=rings.scales, state=state, column=rings.copied[op.result])
+    made = TensorCopy(
+        **where,
+        shared=read[0].shared,
+        shared_state=read[1],
+        offset=read[2],
+        rows=rows,
+        words=summed // (WORD * op.block),
+        loc=op.loc,
+    )
+    b.add(made)
+    b.add(ScalesInTensor(result=op.result, **where, loc=op.loc))
 
 
 def hand_over_scales(b: Builder, ring: PlacedRing, state: Value) -> None:

@@ -27,6 +27,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
+    CopyScales,
     LoadToSlot,
     ProducerAcquire,
     ProducerCommit,
@@ -194,6 +195,10 @@ class ProducerSlice:
                 value = Value(self.namer.new("block"), INT)
                 blocks.append(dataclasses.replace(known, result=value))
             index.append(value)
+        rank = len(side.load.tensor.as_tensor.dims)
+        for _ in range(rank - len(index)):
+            index.append(Value(self.namer.new("c"), INT))
+            blocks.append(Constant(result=index[-1], value=0))
         return blocks, tuple(index)
 
     def _block(self, axis: Value, every: int, loc: Loc | None, made: list[Op]) -> Value:
@@ -282,12 +287,16 @@ class ConsumerSlice:
         new, made = self.loads.namer.new, list[Op]()
         for field, edge in enumerate(group.edges):
             where = dict[str, Any](slot=slot, field=field, loc=edge.made.loc)
-            if edge.box:
+            if edge.box and "mma" not in edge.consumers:
                 made += self._values(group, edge, where)
             if "mma" in edge.consumers:
                 kind = SharedTile(edge.layout.dtype, edge.layout.axes)
                 tile = Value(new(edge.name.lower()), kind)
                 made.append(SlotTile(result=tile, **where))
+                if edge.box:
+                    before, tile = tile, Value(new(edge.name.lower()), kind)
+                    block, loc = edge.load.block, edge.load.loc
+                    made.append(CopyScales(result=tile, value=before, block=block, loc=loc))
                 tiles |= dict.fromkeys(edge.values, tile)
             if "compute" in edge.consumers:
                 read, load = Value(new(edge.name.lower()), edge.value.type), edge.load

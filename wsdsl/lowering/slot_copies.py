@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
-from wsdsl.ir.op import Kernel, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
@@ -92,6 +92,25 @@ class SlotCopies:
 
     def at(self, fill: LoadToSlot) -> tuple[Value, ...]:
         return coordinates(self.builder, fill.index, self.starts)
+
+    def ops(
+        self, fills: Sequence[LoadToSlot], unaligned: Collection[str]
+    ) -> tuple[list[Op], list[Op]]:
+        """What one thread does: it expects bytes and has them copied; and what all do, who copy
+        what TMA can not take.
+        """
+        b = self.builder
+        with b.region() as copies:
+            tma = (fill for fill in fills if fill.tensor.name not in unaligned)
+            total = sum([self.by_tma(fill) for fill in tma])
+        expect = ArriveExpectTx(
+            barriers=self.ring.full, state=self.state, tx_bytes=total, loc=b.loc
+        )
+        with b.region() as by_all:
+            for fill in fills:
+                if fill.tensor.name in unaligned:
+                    self.by_threads(fill)
+        return [expect, *copies], by_all
 
     def by_tma(self, fill: LoadToSlot) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will

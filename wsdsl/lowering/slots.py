@@ -19,6 +19,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
@@ -211,6 +212,8 @@ class _Finder:
                 (edge,) = group.edges
                 known = next((e for e in before.edges if e.values == edge.values), edge)
                 before.edges = [*(e for e in before.edges if e is not known), known]
+                # Panels begin at multiples of more than what lies beside them.
+                before.edges.sort(key=lambda e: e.box is not None)
             else:
                 merged.append(group)
         return merged
@@ -242,10 +245,10 @@ class _Finder:
                 where = dict[str, Any](made=op, layout=value.as_tile)
                 where |= dict(values=self.alike(block, op), produced_in=self.around[op])
                 where |= dict(consumed_in=self.around[block[at[0]]])
-                own = [
-                    Edge(producer="load", consumers=("scale",), box=block_scales(op), **where),
-                    Edge(producer="scale", consumers=("mma",), space="TMEM", **where),
-                ]
+                box, first = block_scales(op), "mma" if in_atoms(op) else "scale"
+                own = [Edge(producer="load", consumers=(first,), box=box, **where)]
+                if first == "scale":
+                    own.append(Edge(producer="scale", consumers=("mma",), space="TMEM", **where))
                 for edge in own:
                     yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 

@@ -1,15 +1,17 @@
-"""The columns of circular buffers in tensor memory."""
+"""The columns of circular buffers in tensor memory, and of scales that are copied there."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 from typing import Any
 
+from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.ir.slot_ops import CopyScales
 from wsdsl.ir.tcgen05 import allocated
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns
-from wsdsl.ir.types import Columns, TensorMemory
+from wsdsl.ir.types import Columns, SharedTile, TensorMemory
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
@@ -24,13 +26,27 @@ class TensorRings:
 
     def __init__(self, kernel: Kernel, builder: Builder, sizes: dict[str, int]) -> None:
         self.kernel, self.builder, self.sizes = kernel, builder, sizes
-        self.taken = 0
         self.declarations: list[Op] = []
+        # Sums come first: wide ones begin at multiples of what their columns are.
         rings = [op for op in kernel.of(CircularBuffer) if in_tensor_memory(op)]
+        self.first: dict[Value, int] = {}
+        used = 0
+        for op in sorted(rings, key=lambda op: op.block):
+            self.first[op.result] = used
+            used += op.depth * self._slot(op)[-1]
+        self.copied: dict[Value, int] = {}
+        """By scales that are copied, where they begin."""
+        columns = 0
+        for op in kernel.of(CopyScales):
+            self.copied[op.result] = columns
+            assert isinstance(op.value.type, SharedTile)
+            columns += columns_of_scales(op.value.type, op.block, sizes)
         if rings:
-            columns = sum(op.depth * self._slot(op)[-1] for op in rings)
-            self.memory = builder.value("tensor_memory", TensorMemory(allocated(columns)))
+            kind = TensorMemory(allocated(used + columns))
+            self.memory = builder.value("tensor_memory", kind)
             self.declarations.append(AllocateTensorMemory(result=self.memory))
+        if columns:
+            self.scales = self.columns("scales", Columns(columns, 1), used)
 
     def _slot(self, op: CircularBuffer) -> tuple[int, ...]:
         """Where the fields of a slot begin, and where it ends."""
@@ -44,9 +60,11 @@ class TensorRings:
     def place(self, op: CircularBuffer) -> tuple[Value, tuple[int, ...]]:
         """Its items, and where each field of one begins."""
         *fields, columns = self._slot(op)
-        name = op.result.name.replace("_ring", "s")
-        made = self.builder.value(name, Columns(columns, op.depth))
-        where = dict[str, Any](label=made.name, memory=self.memory, first=self.taken, loc=op.loc)
+        name, kind = op.result.name.replace("_ring", "s"), Columns(columns, op.depth)
+        return self.columns(name, kind, self.first[op.result], op.loc), tuple(fields)
+
+    def columns(self, name: str, kind: Columns, first: int, loc: Loc | None = None) -> Value:
+        made = self.builder.value(name, kind)
+        where = dict[str, Any](label=made.name, memory=self.memory, first=first, loc=loc)
         self.declarations.append(TensorColumns(result=made, **where))
-        self.taken += columns * op.depth
-        return made, tuple(fields)
+        return made

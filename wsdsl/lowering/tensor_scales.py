@@ -19,8 +19,10 @@ from typing import Protocol
 
 from wsdsl.ir.block_scales import WORD, Kind, kind_of, scale_columns
 from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, in_atoms
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tile_ops import Contract, Load
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, SharedTile, Tile
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.scale_loads import ScaleLoad
 
@@ -41,10 +43,21 @@ class BlockScales(ScaleLoad):
         return tuple(found)
 
 
-def block_scales(load: Load) -> BlockScales:
+@dataclass(frozen=True)
+class AtomScales(ScaleLoad):
+    """The same of atoms (`ir/scale_atoms.py`), which tensor memory takes as they are."""
+
+    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        atoms = [1 if at is None else sizes[at[0].as_axis.name] // at[1] for at in self.places]
+        return *atoms, *SHAPE
+
+
+def block_scales(load: Load) -> BlockScales | AtomScales:
     *others, last = load.index
-    across = [(v, 1) if isinstance(v.type, Axis) else None for v in others]
-    return BlockScales(load, (*across, (last, load.block)))
+    every, block = (ATOM_ROWS, BLOCKS * load.block) if in_atoms(load) else (1, load.block)
+    across = [(v, every) if isinstance(v.type, Axis) else None for v in others]
+    kind = AtomScales if in_atoms(load) else BlockScales
+    return kind(load, (*across, (last, block)))
 
 
 def scaled_kind(op: Contract) -> Kind:
@@ -60,7 +73,7 @@ def scaled_products(kernel: Kernel) -> Sequence[Contract]:
     return [op for op in kernel.of(Contract) if op.scales]
 
 
-def columns_of_scales(tile: Tile, block: int, sizes: Mapping[str, int]) -> int:
+def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Mapping[str, int]) -> int:
     """Of tensor memory, of a tile whose last axis is the one that is summed over."""
     rows, summed = tile.axes
     return scale_columns(sizes[rows], sizes[summed] // (WORD * block))

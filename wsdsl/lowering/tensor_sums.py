@@ -102,8 +102,15 @@ def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 def sum_depth(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """Slots of the ring of sums."""
-    left = COLUMNS - SCALES_BUFFERED * scale_slot_columns(kernel, sizes)
+    left = COLUMNS - scale_columns_of(kernel, sizes)
     return max(1, min(BUFFERED, left // max(1, slot_columns(kernel, sizes))))
+
+
+def scale_columns_of(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """Of all slots of scales, or of those that are copied."""
+    copied = (e for g in operand_slots(kernel) if g.consumer == "mma" for e in g.edges if e.box)
+    stored = SCALES_BUFFERED * scale_slot_columns(kernel, sizes)
+    return stored + sum(_scale_columns(edge, sizes) for edge in copied)
 
 
 def scale_slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:

@@ -123,6 +123,7 @@ def _release_hint(reader: Party) -> str:
     over = {
         "Wgmma": "wgmma_wait",
         "TensorProduct": "a tensor_commit",
+        "TensorCopy": "a tensor_commit",
         "TensorLoad": "tensor_wait, then tensor_fence",
         "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
         "StoreScales": fenced,

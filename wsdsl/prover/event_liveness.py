@@ -99,7 +99,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         case tm.TensorProduct():
             scales = [] if op.scales is None else [ask(op.scales, LOOKS)]
             return [ask(op.sums, CHANGES), *scales]
-        case tm.StoreScales():
+        case tm.StoreScales() | tm.TensorCopy():
             return [ask(op.scales, CHANGES), ask(op.shared, LOOKS)]
         case tm.TensorCommit():
             return [ask(op.barriers, CHANGES)]

@@ -91,6 +91,7 @@ HANDLERS: dict[type[Op], Run] = {
     tm.TensorCommit: tensor_memory.tensor_commit,
     tm.TensorLoad: tensor_memory.tensor_load,
     tm.StoreScales: tensor_memory.store_scales,
+    tm.TensorCopy: tensor_memory.tensor_copy,
     tm.TensorStoreWait: tensor_memory.tensor_store_wait,
     tm.TensorWait: tensor_memory.tensor_wait,
     tm.TensorFence: tensor_memory.tensor_fence,

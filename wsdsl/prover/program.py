@@ -115,6 +115,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     tm.TensorCommit,
     tm.TensorLoad,
     tm.StoreScales,
+    tm.TensorCopy,
     tm.TensorStoreWait,
     tm.TensorWait,
     tm.TensorFence,
@@ -295,7 +296,7 @@ def _wanted(op: Op) -> list[Value]:
         case tm.TensorProduct():
             held = [op.state, op.a, op.b, op.accumulate]
             return [*held, *([] if op.scale_state is None else [op.scale_state])]
-        case tm.StoreScales():
+        case tm.StoreScales() | tm.TensorCopy():
             return [op.state, op.shared_state]
         case tm.TensorLoad():
             return [op.state]

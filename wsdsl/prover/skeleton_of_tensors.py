@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import stored_at_once, word_columns
 from wsdsl.ir.op import Op, Value
+from wsdsl.ir.scale_atoms import ROWS
 from wsdsl.ir.tensor_instructions import instructions
 from wsdsl.ir.types import Accumulator, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
@@ -60,6 +61,9 @@ def tensor_events(made: Builder, op: Op) -> None:
             for columns in word_columns(op.rows, op.words):
                 for count in stored_at_once(len(columns)):
                     made.emit(op, f"{PREFIX}st.32x32b.x{count}")
+        case t.TensorCopy():
+            for _ in range(op.rows // ROWS * op.words):
+                made.emit(op, f"{PREFIX}cp{CTA}.32x128b.warpx4")
         case t.TensorStoreWait():
             made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import WORD, word_columns
+from wsdsl.ir.block_scales import WORD, scale_columns, word_columns
+from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.types import Accumulator
 from wsdsl.prover.access import item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
@@ -80,7 +81,27 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int) -> None:
             item_of(m, a, op, array, state.stage, begin, end)
             before, reader = a.know[0] | a.open.events, ("tensor", a.index)
             where = array, state.stage, begin, end
-            read(m, a, op, *where, a.know[0], reader, event, before, asynchronous=False)
+            read(m, a, op, *where, before, reader, event, before, asynchronous=False)
+
+
+def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
+    """Its thread's products follow it in order."""
+    op = i.op
+    assert isinstance(op, t.TensorCopy)
+    _fenced(m, a, i)
+    held: StageParity = a.slots[i.extra[op.shared_state.name]]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    shared, array = m.model.arrays[op.shared.name], m.model.arrays[op.scales.name]
+    event, know = m.event(), a.know[0] | a.open.events
+    begin, end = op.offset, op.offset + BYTES * (op.rows // ROWS) * op.words
+    item_of(m, a, op, shared, held.stage, begin, end)
+    reader = ("wgmma", a.index)
+    read(m, a, op, shared, held.stage, begin, end, a.know[0], reader, event, know)
+    begin, end = op.column, op.column + scale_columns(op.rows, op.words)
+    item_of(m, a, op, array, state.stage, begin, end)
+    write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+    a.open.events |= event
+    return LOCAL
 
 
 def store_scales(m: Machine, a: Agent, i: Instruction) -> int:

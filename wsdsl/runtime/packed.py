@@ -60,9 +60,9 @@ class Packed:
         cut, order = _cut(self.shape, kind), _order(self.shape, kind)
         data = _without_nibbles(self.data) if kind.bits == 4 else self.data
         parts = data.reshape([cut[i] for i in order])
-        parts = _transposed(parts, [order.index(i) for i in range(len(order))])
+        parts = transposed(parts, [order.index(i) for i in range(len(order))])
         whole = parts.reshape([*outer, num_blocks(lines) * PACKED_LINES, -1])
-        whole = _contiguous(whole[..., :lines, : kind.size(last)])
+        whole = contiguous(whole[..., :lines, : kind.size(last)])
         return whole if self.like is None else whole.view(self.like)
 
 
@@ -78,11 +78,11 @@ def pack(array: Any, dtype: DType) -> Packed:
     *_, lines, last = view.shape
     if view.is_empty:
         raise LaunchError(Finding(f"an array of shape {view.shape} has nothing to pack"))
-    raw = _contiguous(array).view(_bytes_of(array))
+    raw = contiguous(array).view(bytes_of(array))
     over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
     over.append((0, dtype.size(num_blocks(last) * PACKED_LINES - last)))
-    raw = _with_zeros(raw, over).reshape(_cut(view.shape, dtype))
-    data = _contiguous(_transposed(raw, _order(view.shape, dtype))).reshape(-1)
+    raw = with_zeros(raw, over).reshape(_cut(view.shape, dtype))
+    data = contiguous(transposed(raw, _order(view.shape, dtype))).reshape(-1)
     data = _with_nibbles(data) if dtype.bits == 4 else data
     return Packed(data, view.shape, dtype.name, array.dtype)
 
@@ -128,7 +128,7 @@ def _with_nibbles(data: Any) -> Any:
     """
     even, odd = data[0::2].reshape(-1, 2), data[1::2].reshape(-1, 2)
     first, second = (even & 15) | ((odd & 15) << 4), (even >> 4) | (odd & 0xF0)
-    return _module(data).stack([first, second], 1).reshape(-1)
+    return module_of(data).stack([first, second], 1).reshape(-1)
 
 
 def _without_nibbles(data: Any) -> Any:
@@ -136,35 +136,35 @@ def _without_nibbles(data: Any) -> Any:
     words = data.reshape(-1, 2, 2)
     first, second = words[:, 0], words[:, 1]
     even, odd = (first & 15) | ((second & 15) << 4), (first >> 4) | (second & 0xF0)
-    return _module(data).stack([even, odd], 2).reshape(-1)
+    return module_of(data).stack([even, odd], 2).reshape(-1)
 
 
-def _module(array: Any) -> Any:
+def module_of(array: Any) -> Any:
     """Where the functions for arrays like this one are."""
     root = type(array).__module__.partition(".")[0]
     return sys.modules["jax.numpy" if root in ("jax", "jaxlib") else root]
 
 
-def _bytes_of(array: Any) -> Any:
-    return _module(array).uint8
+def bytes_of(array: Any) -> Any:
+    return module_of(array).uint8
 
 
-def _contiguous(array: Any) -> Any:
+def contiguous(array: Any) -> Any:
     if hasattr(array, "contiguous"):
         return array.contiguous()
-    module = _module(array)
+    module = module_of(array)
     return module.ascontiguousarray(array) if hasattr(module, "ascontiguousarray") else array
 
 
-def _transposed(array: Any, order: list[int]) -> Any:
+def transposed(array: Any, order: list[int]) -> Any:
     return array.permute(order) if hasattr(array, "permute") else array.transpose(order)
 
 
-def _with_zeros(array: Any, over: list[tuple[int, int]]) -> Any:
+def with_zeros(array: Any, over: list[tuple[int, int]]) -> Any:
     """Longer along its last two axes."""
     if not any(more for _, more in over):
         return array
-    module = _module(array)
+    module = module_of(array)
     if hasattr(array, "permute"):
         return module.nn.functional.pad(array, (*over[1], *over[0]))
     return module.pad(array, [(0, 0)] * (len(array.shape) - 2) + over)

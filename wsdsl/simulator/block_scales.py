@@ -95,12 +95,17 @@ def _scales(
 
 def _fetch(memory: TensorMemory, first: list[int], rows: int, dtype: str, block: int) -> Array:
     """Each row's, one an element; NaN where the quarters of the lanes differ."""
+    held = words_read(memory, first, rows)
+    alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
+    scales = np.ascontiguousarray(alike).view(numpy_dtype(DTYPES[dtype]))
+    return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
+
+
+def words_read(memory: TensorMemory, first: list[int], rows: int) -> Array:
+    """By quarter of the lanes, row and word, of which each column begins one."""
     row = np.arange(rows)
     words = [
         [memory.cells[q + row % WARP_ROWS, at + row // WARP_ROWS] for at in first]
         for q in range(0, LANES, WARP_ROWS)
     ]
-    held = np.stack([np.stack(own, -1) for own in words])
-    alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
-    scales = np.ascontiguousarray(alike).view(numpy_dtype(DTYPES[dtype]))
-    return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
+    return np.stack([np.stack(own, -1) for own in words])

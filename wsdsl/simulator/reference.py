@@ -17,6 +17,7 @@ import numpy as np
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.factors import factored
 from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.scale_atoms import in_atoms, place_of
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
@@ -253,8 +254,12 @@ class _Evaluator:
         if simple is not None:
             return np.array(tensor.array[simple])
         shape = tuple(len(self.range_of(a)) for a in axes)
-        *others, last = self.positions(op.index, axes) or [np.zeros((), np.int64)]
-        index = [*others, last // op.block] if op.index else []
+        index = self.positions(op.index, axes)
+        if op.block > 1:
+            *others, row, last = index
+            block = last // op.block
+            place = place_of(row, block) if in_atoms(op) else (row, block)
+            index = [*others, *place]
         return _gather(tensor, index, shape)
 
     def store(self, op: t.Store) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from wsdsl.ir.op import Op
 from wsdsl.ir.tcgen05 import COLUMNS, LANES, WARP_LANES
 from wsdsl.ir.tensor_ops import TensorCommit, TensorProduct
 from wsdsl.simulator.arithmetic import Array
@@ -121,6 +122,29 @@ class Commit:
         self.check(self.barrier.arrive(1, self.known))
 
 
+class Job(Protocol):
+    """What the tensor cores do in order."""
+
+    @property
+    def op(self) -> Op: ...
+    def run(self) -> None: ...
+
+
+@dataclass(eq=False)
+class CellCopy:
+    """An atom of scales: what lies in SMEM when it runs."""
+
+    op: Op
+    memory: TensorMemory
+    lines: Callable[[], Array]
+    first: int
+
+    def run(self) -> None:
+        """Words of 32 rows of 16 bytes, to all quarters of the lanes."""
+        words = self.lines().reshape(WARP_LANES, 16).view(np.uint32)
+        self.memory.cells[:, self.first : self.first + 4] = np.tile(words, (4, 1))
+
+
 @dataclass(eq=False)
 class CellProduct:
     """Its operands are read, and its sums written, when it runs."""
@@ -150,11 +174,11 @@ def lanes_of(rows: int) -> Array:
 
 @dataclass(eq=False)
 class TensorPipe:
-    """The products and commits of one thread, in order."""
+    """The products, copies and commits of one thread, in order."""
 
     thread: slice
     count: int = 0
-    queue: deque[CellProduct | Commit] = field(default_factory=deque[CellProduct | Commit])
+    queue: deque[Job] = field(default_factory=deque[Job])
     commits: list[Commit] = field(default_factory=list[Commit])
     speed: float = 1.0
 

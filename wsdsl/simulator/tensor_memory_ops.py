@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import word_columns
+from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, word_columns
 from wsdsl.ir.op import Op, Value
+from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tcgen05 import WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
@@ -19,8 +21,10 @@ from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup
 from wsdsl.simulator.tensor_core_ops import operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
+    CellCopy,
     CellProduct,
     Commit,
+    Job,
     PipeAccess,
     TensorMemory,
     lanes_of,
@@ -100,12 +104,37 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major)
     b = operand_in_shared(wg, op, read, b_dtype, op.b, op.columns, op.b_k_major)
     if op.scales is not None:
-        a, b = scaled_operands(wg, op, memory, read, (a, b))
+        own = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
+        a, b = scaled_operands(wg, op, memory, own, (a, b))
     if not accumulate:
         memory.cells[lanes_of(op.rows), columns] = 0xFFFFFFFF
     memory.written[columns] = True
     kind = numpy_dtype(total)
     _issue(wg, op, CellProduct(op, memory, first, (a, b), accumulate, step, kind))
+
+
+def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
+    """An atom at a time."""
+    memory, pipe, count = _memory(wg, op), wg.tensor_pipe, op.rows // ROWS
+    end = scale_columns(op.rows, op.words)
+    first = _first(wg, op, op.scales, op.state, op.column, end)
+    shared, state = wg.values[op.shared.name], wg.values[op.shared_state.name]
+    start = wg.item(op, shared, state.stage, op.offset, BYTES * count * op.words)
+    read = PipeAccess(wg.told, op, pipe, pipe.count)
+    stop, reader = start + BYTES * count * op.words, (wg.index, "product")
+    conflict = wg.cta.accesses.read(start, stop, read, wg.actors, reader)
+    wg.settle(op, f"it reads item {state.stage} of `{shared.label}`", conflict)
+    write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
+    conflict = memory.accesses.write(first, first + end, write, pipe.thread, False)
+    wg.settle(op, f"it writes columns {first} to {first + end}", conflict)
+    memory.written[first : first + end] = True
+    held = wg.cta.memory.bytes
+    for word in range(op.words):
+        for atom in range(count):
+            place = start + BYTES * (atom * op.words + word)
+            column = first + scale_columns(op.rows, word) + TILE_COLUMNS * atom
+            lines = partial(held.__getitem__, slice(place, place + BYTES))
+            _issue(wg, op, CellCopy(op, memory, lines, column))
 
 
 def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
@@ -118,7 +147,7 @@ def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
     _issue(wg, op, commit)
 
 
-def _issue(wg: Warpgroup, op: Op, job: CellProduct | Commit) -> None:
+def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
     pipe = wg.tensor_pipe
     pipe.count += 1
     if not pipe.queue:
@@ -191,6 +220,7 @@ TENSOR_MEMORY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     t.TensorCommit: tensor_commit,
     t.TensorLoad: tensor_load,
     t.StoreScales: store_scales,
+    t.TensorCopy: tensor_copy,
     t.TensorStoreWait: tensor_store_wait,
     t.TensorWait: tensor_wait,
     t.TensorFence: tensor_fence,

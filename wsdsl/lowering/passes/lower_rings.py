@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     ArriveBarrier,
-    ArriveExpectTx,
     Elect,
     FenceAsyncProxy,
     ForRange,
@@ -44,6 +43,7 @@ from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partitio
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
+    CopyScales,
     LoadToSlot,
     NoSlot,
     ProducerAcquire,
@@ -73,7 +73,7 @@ from wsdsl.lowering.placed_ring import (
     take_subtiles,
 )
 from wsdsl.lowering.placed_slots import Located, located
-from wsdsl.lowering.scale_stores import hand_over_scales, store_scales
+from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.tensor_rings import TensorRings, in_tensor_memory
 
@@ -138,6 +138,10 @@ class _Rings:
                 self.elements.add(self.slots[op.slot].ring)
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
+            elif isinstance(op, SlotTile):
+                self.slot_tiles[op.result] = op
+        copied = {self.slot_tiles[op.value].slot for op in kernel.of(CopyScales)}
+        self.copied = {self.slots[slot].ring for slot in copied}
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
@@ -242,7 +246,8 @@ class _Rings:
         """Whether there are values in its slots that threads read: each warp then says for itself
         that it has them. Of products all warps know when they are over.
         """
-        return ring in self.elements or any(held == ring for held, _, _ in self.boxes)
+        beside = any(held == ring for held, _, _ in self.boxes)
+        return ring in self.elements or (beside and ring not in self.copied)
 
     def in_tensor_memory(self, ring: Value) -> bool:
         return ring in self.rings and isinstance(self.rings[ring].shared.type, Columns)
@@ -278,8 +283,11 @@ class _Rings:
                     b.add(TensorFence(after=True, loc=op.loc))
             case ConsumerRelease():
                 self.release(op)
-            case SlotTile() if self.stores_scales:
-                self.slot_tiles[op.result] = op
+            case SlotTile() if self.box_of(op):
+                pass  # Read where it lies.
+            case CopyScales():
+                read = self.slot_tiles[op.value]
+                copy_scales(b, op, self.place_of(read.slot, read.field), self.in_tensors, self.axes)
             case ScalesToSlot():
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
@@ -353,22 +361,12 @@ class _Rings:
             copies_to.in_parts(self.parts[op.ring], fills)
             return
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
-        with b.region() as copies:
-            total = 0
-            for fill in fills:
-                if fill.tensor.name not in self.kernel.unaligned:
-                    total += copies_to.by_tma(fill)
-        expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
+        elected, by_all = copies_to.ops(fills, {*self.kernel.unaligned})
         if not by_threads:
-            b.ops += self.by_who_fills(op.ring, [wait, expect, *copies])
+            b.ops += self.by_who_fills(op.ring, [wait, *elected])
             return
-        b.add(wait)
-        if by_tma:
-            b.add(Elect(body=(expect, *copies), loc=op.loc))
-        for fill in fills:
-            if fill.tensor.name in self.kernel.unaligned:
-                copies_to.by_threads(fill)
-        b.add(FenceAsyncProxy(loc=op.loc))
+        one = [Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
+        b.ops += [wait, *one, *by_all, FenceAsyncProxy(loc=op.loc)]
         self.written(op.ring, state)
 
     def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:

@@ -11,7 +11,8 @@ After:
     %s: f8e8m0[m, k] = load(tensor=%a_scale, index=(%m, %k), block=32)
     %p: f32[m, n] = contract(a=%a, b=%b, a_scale=%s, b_scale=%t, block=32)
 
-Both operands have one scale each, of types and blocks that an instruction takes, and the kernel
+Or, where scales lie in atoms (`ir/scale_atoms.py`): the same of a tensor [.., .., 2, 256]. Both
+operands have one scale each, of types and blocks that an instruction takes, and the kernel
 does not write what they are loaded from; other products stay as they are.
 
 Why here: in front of `move_factors`, which makes factors of a sum of what is left.
@@ -23,11 +24,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.ir.block_scales import kind_of
+from wsdsl.ir.block_scales import KINDS, kind_of
 from wsdsl.ir.factors import Factored, factored, widens
 from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Store
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, rewrite
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.passes.drop_unused import without_unused
@@ -46,7 +48,7 @@ def scale_products(kernel: Kernel) -> Kernel:
             return (op,)
         a, b = (tile for tile, _ in sides)
         loads = [load for side in sides if (load := _scale(side, op.summed[0], made))]
-        alike = len({(load.dtype.name, load.block) for load in loads}) == 1
+        alike = len({(load.dtype.name, load.block, in_atoms(load)) for load in loads}) == 1
         if len(loads) < 2 or not alike or stored & {load.tensor for load in loads}:
             return (op,)
         block, dtypes = loads[0].block, (a.as_tile.dtype.name, b.as_tile.dtype.name)
@@ -65,16 +67,32 @@ def _named(load: Load, namer: Namer) -> Load:
 
 
 def _scale(side: Factored, k: str, made: Mapping[Value, Op]) -> Load | None:
-    """What loads the only factor of an operand: a scale for each block of a row."""
+    """What loads the only factor of an operand: a scale for each block of a row, which lies behind
+    the last one of that row, or in an atom.
+    """
     tile, factors = side
     op = made.get(factors[0]) if len(factors) == 1 else None
     while isinstance(op, Cast) and widens(op.x.as_tile.dtype, op.result.as_tile.dtype):
         op = made.get(op.x)
-    if not isinstance(op, Load) or op.result.as_tile.axes != tile.as_tile.axes:
+    loaded = made.get(tile)
+    if not isinstance(op, Load) or not isinstance(loaded, Load):
         return None
+    axes = {v.as_axis.name: v for v in loaded.index if isinstance(v.type, Axis)}
+    if len(axes) != 2 or {*op.result.as_tile.axes} != {*axes}:
+        return None
+    (across,) = (v for name, v in axes.items() if name != k)
+    summed = axes[k]
     *others, last = op.index
-    block = blocks_of(last, made)
-    rows = [v for v in others if isinstance(v.type, Axis)]
-    if block is None or block[0].as_axis.name != k or len(rows) != 1 or any(map(is_tile, others)):
+    if blocks_of(last, made) is not None:
+        axis, block = blocks_of(last, made) or (summed, 0)
+        rows = [v for v in others if isinstance(v.type, Axis)]
+        fits = axis == summed and rows == [across] and not any(map(is_tile, others))
+        return dataclasses.replace(op, index=(*others, summed), block=block) if fits else None
+    before = op.index[:-4]
+    sizes = sorted({kind.block for kind in KINDS})
+    block = block_in_atoms(op, across.as_axis.name, k, made, sizes)
+    if not block or any(is_tile(v) or isinstance(v.type, Axis) for v in before):
         return None
-    return dataclasses.replace(op, index=(*others, block[0]), block=block[1])
+    kind = Tile(op.result.as_tile.dtype, (across.as_axis.name, k))
+    made_of = Value(op.result.name, kind)
+    return dataclasses.replace(op, result=made_of, index=(*before, across, summed), block=block)
