@@ -22,6 +22,7 @@ DTYPES = {
     "f8e4m3": ml_dtypes.float8_e4m3fn,
     "f8e5m2": ml_dtypes.float8_e5m2,
     "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f4e2m1": np.uint8,
     "i32": np.int32,
     "i8": np.int8,
     "u8": np.uint8,
@@ -61,9 +62,14 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
             continue
         shape = [dims.get(d, d) for d in kind.dims]
         dtype = DTYPES[kind.dtype.name]
-        if kind.dtype.name == "f8e8m0":
-            # Rows as TMA takes them.
-            whole = rng.integers(122, 133, (*shape[:-1], -(-shape[-1] // 16) * 16), np.uint8)
+        if kind.dtype.bits == 4:
+            made[p.name] = rng.integers(0, 256, (*shape[:-1], shape[-1] // 2), np.uint8)
+        elif kind.dtype.name == "f8e8m0" or ("scale" in p.name and kind.dtype.bits == 8):
+            # Rows as TMA takes them; none is negative.
+            least = 122 if kind.dtype.name == "f8e8m0" else 40
+            whole = rng.integers(
+                least, least + 11, (*shape[:-1], -(-shape[-1] // 16) * 16), np.uint8
+            )
             made[p.name] = whole.view(dtype)[..., : shape[-1]]
         elif kind.dtype.bits == 8 and kind.dtype.is_integer:
             known = np.iinfo(dtype)
@@ -83,6 +89,9 @@ def expected(found: Case, arrays: Arrays) -> dict[str, Any]:
     types: dict[str, Any] = {p.name: p.type for p in found.kernel.tile.params}
 
     def wide(name: str, held: Any) -> Any:
+        if types[name].dtype.bits == 4:
+            both = np.stack([held & 15, held >> 4], axis=-1).reshape(*held.shape[:-1], -1)
+            return both.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
         if types[name].dtype.name == "tf32":
             # The tensor cores ignore the lower 13 bits.
             held = (held.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)

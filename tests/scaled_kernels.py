@@ -91,6 +91,31 @@ def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     return {"C": np.stack([by_blocks(a, s) @ by_blocks(b, t).T for a, s, b, t in pairs])}
 
 
+FP4 = """
+@kernel
+def {name}(
+    A: f4e2m1[M, K], B: f4e2m1[N, K], a_scale: {scale}[M, KB], b_scale: {scale}[N, KB], C: f32[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            b = B[n, k] * b_scale[n, index(k) // {block}]
+            acc += (A[m, k] * a_scale[m, index(k) // {block}]) @ b
+        C[m, n] = acc
+"""
+for _name, _scale, _block in (
+    ("mxf4", "f8e8m0", 32),
+    ("mxf4_16", "f8e8m0", 16),
+    ("nvf4", "f8e4m3", 16),
+):
+
+    def _of_fp4(A: Any, B: Any, a_scale: Any, b_scale: Any, block: int = _block) -> Any:
+        return {"C": by_blocks(A, a_scale, block) @ by_blocks(B, b_scale, block).T}
+
+    _text = FP4.format(name=_name, scale=_scale, block=_block)
+    SCALED[_name] = Case(_text, _of_fp4, dict(M=140, N=72, K=608, KB=608 // _block))
+
+
 ATOMS = """
 @kernel
 def mx_atoms(

@@ -65,13 +65,29 @@ def test_machine_code_issues_products_without_waiting(name: str, arch: str) -> N
     assert "BRA.U.ANY" not in sass and "UTCBAR" in sass
 
 
-@pytest.mark.parametrize("step", range(4))
-def test_descriptors_of_scaled_products(step: int) -> None:
-    kernel = lowered(SCALED["mx"], tile=dict(n=128))
-    (product,) = kernel.of(TensorProduct)
-    made = instructions(product)[step]
-    assert made.descriptor == 0x08A00000 | step << 29 | step << 4
-    assert (made.kind, made.a_scale, made.b_scale) == ("mxf8f6f4.block_scale.block32", 0, 4)
+@pytest.mark.parametrize(
+    ("name", "kind", "descriptors", "columns"),
+    [
+        (
+            "mx",
+            "mxf8f6f4.block_scale.block32",
+            [0x08A00000 | i << 29 | i << 4 for i in range(4)],
+            0,
+        ),
+        ("mxf4", "mxf4.block_scale.block32", [0x08A00480, 0x48A004A0] * 2, 4),
+        ("mxf4_16", "mxf4nvf4.block_scale.block16", [0x08A00480] * 4, 12),
+        ("nvf4", "mxf4nvf4.block_scale.block16", [0x08200480] * 4, 12),
+    ],
+)
+def test_descriptors_of_scaled_products(
+    name: str, kind: str, descriptors: list[int], columns: int
+) -> None:
+    """`columns`: from the scales of the first instruction to those of the last one."""
+    (product,) = lowered(SCALED[name], tile=dict(n=128)).of(TensorProduct)
+    made = instructions(product)
+    assert {one.kind for one in made} == {kind}
+    assert [one.descriptor for one in made] == descriptors
+    assert made[-1].a_scale - made[0].a_scale == made[-1].b_scale - made[0].b_scale == columns
 
 
 def test_scales_of_a_deep_tile_are_words_further_on() -> None:
@@ -81,16 +97,26 @@ def test_scales_of_a_deep_tile_are_words_further_on() -> None:
 
 
 @needs_ptxas
-@pytest.mark.parametrize(("arch", "n"), [("sm_100a", 128), ("sm_103a", 136)])
-def test_machine_code_of_scaled_products(arch: Arch, n: int) -> None:
-    kernel = lowered(SCALED["mx"], arch, tile=dict(n=n))
+@pytest.mark.parametrize(
+    ("name", "arch", "n", "opcode", "stores"),
+    [
+        ("mx", "sm_100a", 128, "UTCQMMA", 2),
+        ("mx", "sm_103a", 136, "UTCQMMA", 3),
+        ("mxf4", "sm_100a", 128, "UTCOMMA", 4),
+        ("nvf4", "sm_100a", 128, "UTCOMMA.4X", 8),
+        ("nvf4", "sm_103a", 128, "UTCOMMA.BLOCK16", 8),
+    ],
+)
+def test_machine_code_of_scaled_products(
+    name: str, arch: Arch, n: int, opcode: str, stores: int
+) -> None:
+    kernel = lowered(SCALED[name], arch, tile=dict(n=n))
     assembled = assemble_checked(kernel, ptx_of(kernel))
     assert assembled is not None and not assembled.resources.spill_store_bytes
     sass = disassemble(assembled.cubin)
-    issued = [m.start() for m in re.finditer(r"UTCQMMA[^\n]*;", sass)]
+    issued = [m.start() for m in re.finditer(rf"{opcode}[^\n]*;", sass)]
     assert len(issued) == 4
     assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
-    stores = {128: 2, 136: 3}[n]
     assert len(re.findall(r"\bSTTM", sass)) == stores and "BRA.U.ANY" not in sass
     assert sass.count("FENCE.VIEW.ASYNC.T") == 1
 

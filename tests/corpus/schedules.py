@@ -10,6 +10,7 @@ from random import Random
 from tests.corpus.entries import Entry, words
 from tests.kernels import CASES
 from tests.prover.random_schedules import random_schedule
+from tests.scaled_kernels import SCALED
 from tests.schedules import ORDERS, WIDTHS
 from wsdsl import Schedule
 
@@ -76,6 +77,10 @@ def entries() -> Iterator[Entry]:
             yield _entry(f"words/{what}/{name}", name, schedule, **sizes)
     for what, schedule in CHAINED.items():
         yield _entry(f"chained/{what}", "attention", schedule, M=4096, N=4096, D=64)
+    for name, case in SCALED.items():
+        path = "copy" if "atoms" in name else "store"
+        asked = Schedule(arch="sm_100a", tile=dict(n=128), scale_path=path)
+        yield Entry(f"scaled/{name}", case.text, case.sizes, words(asked))
     rng = Random(0)
     for i in range(RANDOM):
         name, schedule, threads = rng.choice([*CASES]), random_schedule(rng), rng.random() < 0.3

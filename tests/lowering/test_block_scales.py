@@ -54,6 +54,15 @@ def test_scales_behind_the_last_block_count_for_nothing() -> None:
     check(case, arrays, expected(case, arrays))
 
 
+def test_a_sign_of_a_scale_that_has_none_is_seen() -> None:
+    """Tensor cores read scales of f8e4m3 without it."""
+    case = SCALED["nvf4"]
+    arrays = inputs(case)
+    arrays["a_scale"].view(np.uint8)[5, 3] |= 0x80
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a"))
+    assert np.isnan(arrays["C"][5]).all() and np.isfinite(arrays["C"][6]).all()
+
+
 def test_hopper_computes_the_same_text() -> None:
     case, found = SCALED["mx"], list[np.ndarray]()
     for arch in ("sm_90a", "sm_100a"):
@@ -95,15 +104,23 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [dict(M=100, N=70, K=336), dict(M=3, N=128, K=640), dict(M=128, N=9, K=32)],
+    ("name", "sizes"),
+    [
+        ("mx", dict(M=100, N=70, K=336)),
+        ("mx", dict(M=3, N=128, K=640)),
+        ("mx", dict(M=128, N=9, K=32)),
+        ("mxf4", dict(M=100, N=128, K=416)),
+        ("mxf4_16", dict(M=7, N=70, K=288)),
+        ("nvf4", dict(M=100, N=70, K=352)),
+    ],
     ids=str,
 )
 def test_copies_and_stores_bring_the_same_bytes(
-    sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    name: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case, found, read = SCALED["mx"], list[list[bytes]](), block_scales.words_read
-    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // 32))
+    case, found, read = SCALED[name], list[list[bytes]](), block_scales.words_read
+    block = 16 if name in ("mxf4_16", "nvf4") else 32
+    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // block))
     scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
     packed = case.kernel.pack(**scales)
     for kernel, own, path in (

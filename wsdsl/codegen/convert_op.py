@@ -197,8 +197,10 @@ def convert_tma_store_wait(c: Context, op: m.TmaStoreWait) -> None:
 
 def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
     w, shared = c.w, c.shared(op.shared)
-    size = DTYPES[op.dtype].bytes
-    held = layout(op.rows, op.columns, op.swizzle, op.k_major, size)
+    dtype = DTYPES[op.dtype]
+    # Of halves of bytes lines run along K, and are told in bytes.
+    columns = dtype.size(op.columns) if dtype.bits < 8 else op.columns
+    held = layout(op.rows, columns, op.swizzle, op.k_major, dtype.bytes)
     address = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         start = c.scalar(op.start)

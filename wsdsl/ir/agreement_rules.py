@@ -260,8 +260,7 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
         case tm.TensorCopy():
             return BYTES * (op.rows // ROWS) * op.words, ""
         case f.MatrixOperand():
-            size = DTYPES[op.dtype].bytes
-            line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]
+            line, span = DTYPES[op.dtype].size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if op.rows % 8 or line % span:
                 return (
                     0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import F32, DType
 
 ROWS = 128
 """Of the left operand: no product with scales has others, in one CTA."""
@@ -51,7 +51,14 @@ class Kind:
         return divmod(step * (self.k // self.block), WORD)
 
 
-KINDS = (Kind("mxf8f6f4", 32, 32, "f8e8m0", (("f8e4m3", 0), ("f8e5m2", 1)), 1),)
+E2M1 = (("f4e2m1", 1),)
+KINDS = (
+    Kind("mxf8f6f4", 32, 32, "f8e8m0", (("f8e4m3", 0), ("f8e5m2", 1)), 1),
+    Kind("mxf4", 32, 64, "f8e8m0", E2M1, 1),
+    Kind("mxf4nvf4", 16, 64, "f8e8m0", E2M1, 1),
+    Kind("mxf4nvf4", 16, 64, "f8e4m3", E2M1, 0),
+)
+"""Those of f8e4m3 are read without a sign."""
 
 
 def kind_of(a: str, b: str, scale: str, block: int) -> Kind | None:
@@ -60,6 +67,11 @@ def kind_of(a: str, b: str, scale: str, block: int) -> Kind | None:
         if (kind.scale, kind.block) == (scale, block) and None not in (kind.code(a), kind.code(b)):
             return kind
     return None
+
+
+def are_scaled(a: DType, b: DType) -> DType | None:
+    """What operands with scales are summed in; None where no instruction takes them."""
+    return F32 if any(kind_of(a.name, b.name, k.scale, k.block) for k in KINDS) else None
 
 
 def scale_columns(rows: int, words: int) -> int:

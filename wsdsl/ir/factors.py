@@ -5,7 +5,7 @@ type nor too large for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsdsl.ir.op import Op, Value, operands
@@ -20,9 +20,11 @@ Factored = tuple[Value, list[Value]]
 occur as `index(k) // c`, if tiles begin at multiples of their size."""
 
 
-def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
-    """Both operands as loads and factors, where the tensor cores multiply what is loaded, and one
-    of the operands is more than that.
+def factored(
+    op: Contract, made: Makers, sum_of: Callable[[DType, DType], DType | None] = sum_of
+) -> tuple[Factored, Factored] | None:
+    """Both operands as loads and factors, where the tensor cores multiply what is loaded (`sum_of`
+    says in what they sum it), and one of the operands is more than that.
     """
     assert isinstance(op.result.type, Tile)
     shared = [x for x in _axes(op.a) if x in _axes(op.b)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.barrier_ops import SyncCta
+from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import Partition
@@ -114,7 +115,8 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     for op in kernel.of(tm.TensorProduct):
         a, b = (DTYPES.get(name) for name in op.dtypes)
-        total = sum_of(a, b) if a and b else None
+        taken = are_scaled if op.scales is not None else sum_of
+        total = taken(a, b) if a and b else None
         if a is None or total is None:
             yield op, f"tcgen05.mma does not multiply {' and '.join(op.dtypes)}"
             continue

@@ -36,7 +36,7 @@ def sum_of(a: DType, b: DType) -> DType | None:
 
 def k_step(dtype: DType) -> int:
     """Elements of the contraction that one instruction takes."""
-    return K_BYTES // dtype.bytes
+    return dtype.count(K_BYTES)
 
 
 def may_be_mn_major(dtype: DType) -> bool:

@@ -61,9 +61,9 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for op in kernel.of(Contract):
         for axis in op.summed:
-            step, line = found.get(axis, (1, MAX_LINE))
+            step, line = found.get(axis, (1, op.dtype.count(MAX_LINE)))
             own = max(k_step(op.dtype), WORD * op.block)
-            found[axis] = max(step, own), min(line, MAX_LINE // op.dtype.bytes)
+            found[axis] = max(step, own), min(line, op.dtype.count(MAX_LINE))
     for load in kernel.of(Load):
         if load.dtype.bits < 8 and load.last is not None and load.last.name in found:
             step, line = found[load.last.name]

@@ -221,9 +221,9 @@ class Products:
             last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
         )
         k_major, offset, deep = last.name == k, tile.offset, 0
-        if k_major and not any(d * kind.dtype.bytes % SWIZZLE_SPAN[swizzle] for d in depth):
+        if k_major and not any(kind.dtype.size(d) % SWIZZLE_SPAN[swizzle] for d in depth):
             if depth != (0, last.size):
-                offset += depth[0] * rows.size * kind.dtype.bytes
+                offset += kind.dtype.size(depth[0] * rows.size)
                 columns = depth[1] - depth[0]
         else:
             deep = depth[0]

@@ -15,6 +15,7 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.types import DType
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import (
     ALL,
@@ -317,7 +318,7 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
 def operand_ranges(
     rows: int,
     columns: int,
-    element: int,
+    element: DType,
     swizzle: str,
     k_major: bool,
     start: int,
@@ -329,11 +330,11 @@ def operand_ranges(
     span = SWIZZLE_SPAN[swizzle]
     panel = rows * span
     if k_major:
-        lines, first, last = (start, start + extent), 0, -(-k * element // span)
+        lines, first, last = (start, start + extent), 0, -(-element.size(k) // span)
     else:
         lines = (0, k)
-        first, last = start * element // span, -(-(start + extent) * element // span)
-    last = min(last, -(-columns * element // span))
+        first, last = element.size(start) // span, -(-element.size(start + extent) // span)
+    last = min(last, -(-element.size(columns) // span))
     begin, end = lines[0] // 8 * 8 * span, min(-(-lines[1] // 8) * 8, rows) * span
     if begin == 0 and end == panel:
         return [(first * panel, last * panel)]

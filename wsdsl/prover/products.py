@@ -117,7 +117,7 @@ def read_operand(
     know: int,
     event: int,
 ) -> None:
-    op, element = held.op, DTYPES[dtype].bytes
+    op, kind = held.op, DTYPES[dtype]
     along = op.rows if op.k_major else op.columns
     start = 0 if held.start is None else held.start
     if held.start is not None and start + extent > along:
@@ -126,7 +126,7 @@ def read_operand(
         )
     extent = along if held.start is None else extent
     ranges = operand_ranges(
-        op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, op.first + product.k
+        op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
     )
     # Groups retire in the order in which they were committed.
     before = know | a.open.events

@@ -97,7 +97,11 @@ def _fetch(memory: TensorMemory, first: list[int], rows: int, dtype: str, block:
     """Each row's, one an element; NaN where the quarters of the lanes differ."""
     held = words_read(memory, first, rows)
     alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
-    scales = np.ascontiguousarray(alike).view(numpy_dtype(DTYPES[dtype]))
+    raw = np.ascontiguousarray(alike).view(np.uint8)
+    if dtype != "f8e8m0":
+        # There is no sign: nothing says what such a bit does.
+        raw = np.where(raw < 0x80, raw, np.uint8(0xFF))
+    scales = raw.view(numpy_dtype(DTYPES[dtype]))
     return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
 
 

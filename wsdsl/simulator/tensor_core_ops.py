@@ -19,7 +19,8 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
-from wsdsl.simulator.arithmetic import Array, multiplicand, numpy_dtype
+from wsdsl.simulator.arithmetic import Array, multiplicand
+from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
@@ -45,7 +46,7 @@ class Operand:
 
     def part(self, extent: int, k: int) -> tuple[slice, slice]:
         """Rows and 16-byte chunks that `extent` elements along M or N and `k` take."""
-        per_chunk = CHUNK // self.dtype.bytes
+        per_chunk = self.dtype.count(CHUNK)
         if self.k_major:
             chunks = slice(self.deep // per_chunk, (self.deep + k) // per_chunk)
             return slice(self.start, self.start + extent), chunks
@@ -58,7 +59,7 @@ class Operand:
             return (
                 f"{extent} x {k} elements from {self.start} of a {self.rows} x {self.columns} tile"
             )
-        granule = 8 if self.k_major else SWIZZLE_SPAN[self.swizzle] // self.dtype.bytes
+        granule = 8 if self.k_major else self.dtype.count(SWIZZLE_SPAN[self.swizzle])
         if self.start % granule:
             return f"an operand that begins at {self.start}: no multiple of {granule}"
         return ""
@@ -78,10 +79,10 @@ class Operand:
 
     def fetch(self, wg: Warpgroup, extent: int, k: int) -> Array:
         """The operand as (M or N) x K, widened for the product."""
-        row_bytes = self.columns * self.dtype.bytes
+        row_bytes = self.dtype.size(self.columns)
         part = self.part(extent, k)
         raw = wg.cta.memory.read(self.base, self.rows, row_bytes, self.swizzle, part)
-        held = multiplicand(raw.view(numpy_dtype(self.dtype)), self.dtype)
+        held = multiplicand(elements_of(raw, self.dtype), self.dtype)
         return held if self.k_major else held.T
 
 
@@ -89,7 +90,7 @@ def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     dtype = DTYPES[op.dtype]
-    row_bytes = op.columns * dtype.bytes
+    row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
         wg.fail(op, f"a tile of {op.rows} x {row_bytes} bytes has no panels of {op.swizzle}")
     base = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)

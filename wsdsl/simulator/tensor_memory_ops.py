@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, word_columns
+from wsdsl.ir.block_scales import TILE_COLUMNS, are_scaled, scale_columns, word_columns
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tcgen05 import WARP_LANES
@@ -90,7 +90,8 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     memory, pipe = _memory(wg, op), wg.tensor_pipe
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
     dtype, b_dtype = (DTYPES[name] for name in op.dtypes)
-    total, step = sum_of(dtype, b_dtype), k_step(dtype)
+    taken = sum_of if op.scales is None else are_scaled
+    total, step = taken(dtype, b_dtype), k_step(dtype)
     if total is None or op.k % step:
         wg.fail(op, f"k = {op.k} of {dtype} and {b_dtype}: no multiple of {step}, or no product")
     columns = slice(first, first + op.columns)

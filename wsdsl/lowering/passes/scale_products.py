@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.ir.block_scales import KINDS, kind_of
+from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
 from wsdsl.ir.factors import Factored, factored, widens
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
@@ -43,7 +43,7 @@ def scale_products(kernel: Kernel) -> Kernel:
     stored = {op.tensor for op in kernel.of(Store)}
 
     def scaled(op: Op) -> tuple[Op, ...]:
-        sides = factored(op, made) if isinstance(op, Contract) else None
+        sides = factored(op, made, are_scaled) if isinstance(op, Contract) else None
         if not isinstance(op, Contract) or sides is None:
             return (op,)
         a, b = (tile for tile, _ in sides)

@@ -209,7 +209,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     if not free
                     else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
-        if sum_of(a.dtype, b.dtype) is None:
+        if sum_of(a.dtype, b.dtype) is None and not op.scales:
             yield Finding(
                 f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
                 op.loc,
