@@ -28,6 +28,33 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "m", "sizes"),
+    [
+        ("mx", 8, dict(M=5, N=300, K=528)),
+        ("mx", 24, dict(M=40, N=128, K=256)),
+        ("mx_gated", 16, dict(M=16, N=200, K=272)),
+        ("nvf4", 8, dict(M=8, N=130, K=352)),
+    ],
+    ids=str,
+)
+def test_few_rows_are_columns_of_the_product(name: str, m: int, sizes: dict[str, int]) -> None:
+    """Then scales of up to 32 of them are a column of tensor memory."""
+    case, asked = SCALED[name], dict[str, Any](mma="n", tile=dict(n=128, m=m))
+    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // (16 if name == "nvf4" else 32)))
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", **asked))
+    check(case, arrays, expected(case, arrays))
+    stores = lowered(case, **asked).of(t.StoreScales)
+    assert {op.rows for op in stores} == {128, m}
+
+
+def test_products_of_few_rows_are_swapped() -> None:
+    asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
+    chosen = scheduled_tile(asked, dict(M=8, N=4096, K=4096)).schedule
+    assert chosen is not None and chosen.mma == "n" and chosen.tile is not None
+    assert chosen.tile["n"] == 128 and chosen.tile["m"] <= 16
+
+
+@pytest.mark.parametrize(
     ("sizes", "tile"),
     [
         (dict(M=128, N=40, K=48), dict(n=40)),
@@ -135,7 +162,7 @@ def test_copies_and_stores_bring_the_same_bytes(
             return words
 
         monkeypatch.setattr(block_scales, "words_read", kept)
-        asked = Schedule(arch="sm_100a", tile=dict(n=128), scale_path=path)
+        asked = Schedule(arch="sm_100a", mma="m", tile=dict(m=128, n=128), scale_path=path)
         kernel.simulate(arrays["A"], arrays["B"], *own, arrays["C"], schedule=asked)
         check(case, arrays, expected(case, arrays))
         found.append(sorted(made))
@@ -252,4 +279,5 @@ def test_the_choice_has_128_rows_for_few_rows_too() -> None:
     asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
     for rows in (8, 64, 4096):
         chosen = scheduled_tile(asked, dict(M=rows, N=512, K=512)).schedule
-        assert chosen is not None and chosen.tile is not None and chosen.tile["m"] == 128
+        assert chosen is not None and chosen.tile is not None
+        assert chosen.tile[chosen.mma or "m"] == 128

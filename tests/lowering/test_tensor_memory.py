@@ -51,6 +51,11 @@ def test_tiles_of_128_rows(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a", tile=dict(m=128, n=64)))
 
 
+@pytest.mark.parametrize("name", ["gemm", "product_tf32", "product_f8e4m3"])
+def test_results_whose_rows_lie_along_their_last_dimension(name: str) -> None:
+    right_and_proved(CASES[name], Schedule(arch="sm_100a", mma="n", tile=dict(n=128, m=48)))
+
+
 def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
     asked = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=Schedule(arch="sm_100a"))
     chosen = scheduled_tile(asked, dict(M=4096, N=4096, K=4096)).schedule

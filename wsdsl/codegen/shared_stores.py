@@ -48,8 +48,7 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
         return
     assert op.item is not None
     size = value.dtype.bytes
-    own = 64 if op.joined else 16
-    lines, line = (value.columns, own) if op.transposed else (16, value.columns)
+    lines, line = (value.columns, op.line) if op.transposed else (16, value.columns)
     span = max(line * size if op.swizzle == "none" else 0, SWIZZLE_SPAN[op.swizzle])
     room = shared.bytes // (1 if op.joined else 4) - op.before
     if line * size > span or lines * span > room or value.columns % 8:
@@ -62,7 +61,7 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
         )
     place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
     place = At(place.base, place.offset + op.before)
-    byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
+    byte = c.w.multiply(c.threads.warp, 32) if op.joined else str(op.along)
     _store(c, value, _Panel(place, op.swizzle, span), op.transposed, byte)
 
 
@@ -79,7 +78,7 @@ def _store(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str
     if value.dtype.bits == 16:
         _store_matrices(c, value, to, transposed, byte)
     elif transposed:
-        _store_elements(c, value, to)
+        _store_elements(c, value, to, byte)
     else:
         _store_pairs(c, value, to)
 
@@ -164,11 +163,11 @@ def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:
             inline_ptx.store_shared(w, at, bits, texts[e : e + count])
 
 
-def _store_elements(c: Context, value: Registers, to: _Panel) -> None:
+def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None:
     """Lines are columns: each element goes to a line of its own."""
     w, size = c.w, value.dtype.bytes
     texts = _as_bits(w, value)
-    row = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), size)
+    row = w.add(w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), size), byte)
     for odd in (0, 1):
         own = to.own(w, w.add(c.threads.column, odd), row)
         for half in (0, 1):

@@ -296,20 +296,20 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
 def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
     if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
         return 0, "it is written to a quarter of an `item`, or to lines of the item of a `state`"
-    if op.half and (op.state is not None or op.transposed):
+    if op.half and (op.state is not None or op.joined):
         return 0, "halves are of a warp's rows in an item"
     if op.state is not None:
         fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
         if not fits or op.start is None or op.transposed or op.rows < kind.rows:
             return 0, f"{kind} as lines of a tile of {op.rows}"
         return op.panels * op.rows * SWIZZLE_SPAN[op.swizzle], ""
-    own, size = 64 if op.joined else 16, kind.dtype.bytes
-    lines, line = (kind.columns, own) if op.transposed else (16, kind.columns)
+    size = kind.dtype.bytes
+    lines, line = (kind.columns, op.line) if op.transposed else (16, kind.columns)
     wide, span = line * size, SWIZZLE_SPAN[op.swizzle]
     whole = not wide % span if op.swizzle == "none" else wide == span
     if kind.rows != 64 or kind.columns % 8 or not whole:
         return 0, f"lines of {wide} bytes of {kind} with swizzle {op.swizzle}"
-    return lines * wide * (1 if op.joined else 4) * (2 if op.half else 1), ""
+    return lines * wide * (1 if op.joined else 4) * (2 if op.half and not op.transposed else 1), ""
 
 
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:

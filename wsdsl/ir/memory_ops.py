@@ -151,7 +151,8 @@ class StoreShared(Op):
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
     swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it. `joined`:
     the warps' transposed panels are one, of w lines of 64 elements, so that they must meet. With
-    `half` 1 or 2 a warp's panel has 32 rows, of which these are the first or the last 16.
+    `half` 1 or 2 a warp's panel has 32 rows, of which these are the first or the last 16; of
+    `transposed` lines of 32 elements each they are the first or the last half.
 
     With a `state` instead of an item the fragment is lines `start` (i32) to `start` + 64 of the
     panels of a tile of `rows` lines that lies in item `state.stage`, `offset` bytes in, as
@@ -176,7 +177,19 @@ class StoreShared(Op):
         """Bytes of the warp's panel in front of its rows."""
         kind = self.value.type
         assert isinstance(kind, Fragment)
-        return 16 * kind.dtype.size(kind.columns) if self.half == 2 else 0
+        return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
+
+    @property
+    def along(self) -> int:
+        """Bytes of each line in front of its elements."""
+        kind = self.value.type
+        assert isinstance(kind, Fragment)
+        return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
+
+    @property
+    def line(self) -> int:
+        """Elements of a line, if lines are columns."""
+        return 64 if self.joined else 32 if self.half else 16
 
     @property
     def panels(self) -> int:

@@ -10,8 +10,8 @@ from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, ROWS
-from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, ROWS
+from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes
@@ -48,11 +48,6 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
                 hint = f"make it a multiple of {ATOM_ROWS}, or give scales a row at a time"
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
-    for op in kernel.of(Store):
-        across = len(op.axes) > 1 and op.last is not None and op.last.role == "rows"
-        if rows == LANES and across:
-            told = f"rows of `{op.tensor.name}` lie along its last dimension, and are stored"
-            yield Finding(f"{told} from tiles of 64, not {rows}", op.loc, "use a tile of 64 rows")
     used = slot_columns(kernel, sizes) + scale_columns_of(kernel, sizes)
     if used > COLUMNS:
         both = "sums and scales" if scaled else "sums"

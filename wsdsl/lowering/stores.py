@@ -266,6 +266,9 @@ class Stores:
             )
         )
         if half < halves - 1:
+            if panel.transposed:
+                # The halves of a line lie in one panel, and panels are what is followed.
+                b.add(SyncWarp(loc=op.loc))
             return None
         common = dict[str, Any](
             coordinates=coordinates,

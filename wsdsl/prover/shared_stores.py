@@ -77,7 +77,8 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     assert op.item is not None
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
-    size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
+    rows = op.line if op.transposed and op.half else 16
+    size = rows * op.value.type.columns * op.value.type.dtype.bits // 8
     if op.before + size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"{op.before + size} bytes, a warp has {array.bytes // 4}")
     size *= 4 if op.joined else 1

@@ -52,6 +52,9 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     for i in range(parts):
         rows = value if op.joined else value[16 * i : 16 * i + 16]
         lines = np.ascontiguousarray(rows.T if op.transposed else rows)
+        if op.half and op.transposed:
+            _store_half(wg, op, start + i * quarter, lines, i)
+            continue
         line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
         if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
             wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
@@ -63,6 +66,19 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         what = f"it overwrites item {item} of `{shared.label}` ({who})"
         write_shared(wg, op, address, lines.nbytes, actors, what)
         wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
+
+
+def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: int) -> None:
+    """Of lines of 32 elements."""
+    count, wide = len(lines), op.line * lines.itemsize
+    if wide != SWIZZLE_SPAN[op.swizzle] or count * wide > wg.values[op.shared.name].bytes // 4:
+        wg.fail(op, f"{count} lines of {wide} bytes with swizzle {op.swizzle}")
+    aligned(wg, op, panel, op.swizzle)
+    write_shared(wg, op, panel, count * wide, wg.warp(i), f"it overwrites a panel (warp {i})")
+    everything = slice(None), slice(None)
+    held = wg.cta.memory.read(panel, count, wide, op.swizzle, everything).copy()
+    held[:, op.along : op.along + wide // 2] = lines.view(np.uint8)
+    wg.cta.memory.write(panel, held, op.swizzle)
 
 
 def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: Array) -> None:
