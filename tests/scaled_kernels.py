@@ -146,3 +146,34 @@ def _of_atoms(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
 
 
 SCALED["mx_atoms"] = Case(ATOMS, _of_atoms, dict(M=140, N=200, K=336, MA=2, NA=2, KA=3))
+
+
+@kept(
+    "mx_two_loops",
+    """
+@kernel
+def mx_two_loops(
+    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f8e8m0[M, KB], b_scale: f8e8m0[N, KB],
+    D: f8e4m3[M, L], E: f8e4m3[N, L], d_scale: f8e8m0[M, LB], e_scale: f8e8m0[N, LB],
+    X: bf16[M, H], Y: bf16[N, H], R: bf16[M, N], C: f32[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            b = B[n, k] * b_scale[n, index(k) // 32]
+            acc += (A[m, k] * a_scale[m, index(k) // 32]) @ b
+        for l in tiles(L):
+            e = E[n, l] * e_scale[n, index(l) // 32]
+            acc += (D[m, l] * d_scale[m, index(l) // 32]) @ e
+        for h in tiles(H):
+            acc += X[m, h] @ Y[n, h]
+        C[m, n] = acc + cast(R[m, n], f32)
+""",
+    M=140, N=72, K=336, KB=11, L=272, LB=9, H=72,
+)  # fmt: skip
+def _(
+    A: Any, B: Any, a_scale: Any, b_scale: Any, D: Any, E: Any, d_scale: Any, e_scale: Any,
+    X: Any, Y: Any, R: Any,
+) -> Any:  # fmt: skip
+    first = by_blocks(A, a_scale) @ by_blocks(B, b_scale).T
+    return {"C": first + by_blocks(D, d_scale) @ by_blocks(E, e_scale).T + X @ Y.T + R}

@@ -16,6 +16,7 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.report.scale_moves import scale_moves
 from wsdsl.report.timeline import timeline
 from wsdsl.runtime.packed_scales import pack_scales
 from wsdsl.simulator import block_scales, tensor_memory_ops
@@ -204,6 +205,18 @@ def test_a_partition_stores_scales_while_products_run() -> None:
         ("load", 4), ("mma", 1), ("load", 1), ("scale", 4), ("compute", 4)
     ]  # fmt: skip
     assert columns_of(kernel) == {"scales": Columns(8, 2), "sums": Columns(128, 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "told"),
+    [
+        ("mx", dict(n=128), "a_scale: of 2048 bytes that come to SMEM for a k-tile 512 are useful"),
+        ("mx", dict(n=8), "b_scale: of 128 bytes that come to SMEM for a k-tile 32 are useful"),
+        ("mx_atoms", dict(n=256), "b_scale: 1024 bytes of atoms for a k-tile"),
+    ],
+)
+def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int], told: str) -> None:
+    assert told in "\n".join(scale_moves(lowered(SCALED[name], tile=asked)))
 
 
 def waits_for_scales(depth: int) -> float:

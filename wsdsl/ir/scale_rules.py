@@ -82,7 +82,7 @@ def _writers(kernel: Kernel) -> list[Writer]:
 
 def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     """Those of several operands, and each within its item, from a tile's first column on."""
-    taken = dict[Value, set[tuple[int, int]]]()
+    taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
         kind = op.scales.type
         end = op.column + scale_columns(op.rows, op.words)
@@ -92,14 +92,16 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"columns {op.column} to {end} of an item of {kind.columns}"
         if op.column % TILE_COLUMNS:
             yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
-        own = taken.setdefault(op.scales, set())
+        # Slots hold one layout at a time; what is copied has one item.
+        state = op.state if isinstance(op, tm.StoreScales) else None
+        own = taken.setdefault((op.scales, state), set())
         if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):
             yield op, "overlaps other scales"
         own.add((op.column, end))
     for op in kernel.of(tm.TensorColumns):
         kind = op.result.type
         odd = isinstance(kind, Columns) and kind.columns % TILE_COLUMNS
-        if op.result in taken and (odd or op.first % TILE_COLUMNS):
+        if any(op.result == scales for scales, _ in taken) and (odd or op.first % TILE_COLUMNS):
             yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
 
 

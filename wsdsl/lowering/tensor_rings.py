@@ -11,7 +11,7 @@ from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.slot_ops import CopyScales
 from wsdsl.ir.tcgen05 import allocated
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns
-from wsdsl.ir.types import Columns, SharedTile, TensorMemory
+from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
@@ -33,7 +33,7 @@ class TensorRings:
         used = 0
         for op in sorted(rings, key=lambda op: op.block):
             self.first[op.result] = used
-            used += op.depth * self._slot(op)[-1]
+            used += op.depth * self._slot(op)[0]
         self.copied: dict[Value, int] = {}
         """By scales that are copied, where they begin."""
         columns = 0
@@ -48,20 +48,21 @@ class TensorRings:
         if columns:
             self.scales = self.columns("scales", Columns(columns, 1), used)
 
-    def _slot(self, op: CircularBuffer) -> tuple[int, ...]:
-        """Where the fields of a slot begin, and where it ends."""
-        (layout,) = op.layouts
-        if op.block:
-            widths = [columns_of_scales(tile, op.block, self.sizes) for tile in layout]
-        else:
-            widths = [sum_columns(self.kernel, tile, self.sizes) for tile in layout]
-        return (0, *accumulate(widths))
+    def _slot(self, op: CircularBuffer) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        """Its columns, and where the fields of each layout begin."""
+        ends = [(0, *accumulate(self._width(op, tile) for tile in own)) for own in op.layouts]
+        return max(end for *_, end in ends), tuple(tuple(fields) for *fields, _ in ends)
 
-    def place(self, op: CircularBuffer) -> tuple[Value, tuple[int, ...]]:
-        """Its items, and where each field of one begins."""
-        *fields, columns = self._slot(op)
+    def _width(self, op: CircularBuffer, tile: Tile) -> int:
+        if op.block:
+            return columns_of_scales(tile, op.block, self.sizes)
+        return sum_columns(self.kernel, tile, self.sizes)
+
+    def place(self, op: CircularBuffer) -> tuple[Value, tuple[tuple[int, ...], ...]]:
+        """Its items, and where each field of one begins, by layout."""
+        columns, fields = self._slot(op)
         name, kind = op.result.name.replace("_ring", "s"), Columns(columns, op.depth)
-        return self.columns(name, kind, self.first[op.result], op.loc), tuple(fields)
+        return self.columns(name, kind, self.first[op.result], op.loc), fields
 
     def columns(self, name: str, kind: Columns, first: int, loc: Loc | None = None) -> Value:
         made = self.builder.value(name, kind)

@@ -16,6 +16,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Shared
+from wsdsl.report.scale_moves import scale_moves
 
 BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
 
@@ -56,6 +57,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             case _:
                 pass
     lines += [f"{name}: {', '.join(sorted(ways))}" for name, ways in moves.items()]
+    lines += scale_moves(kernel)
     for op in kernel.body:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             kind = op.result.type

@@ -199,7 +199,7 @@ class _Rings:
         """
         columns, offsets = self.in_tensors.place(op)
         arrivals = (WARPS, 1) if op.block else (1, WARPS * op.consumers)
-        self.barriers(op, columns, None, (offsets,), arrivals)
+        self.barriers(op, columns, None, offsets, arrivals)
 
     def declare(
         self,
