@@ -17,6 +17,8 @@ from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.report.scale_moves import scale_moves
+from wsdsl.report.timed.agent import Agent
+from wsdsl.report.timed.effects import EFFECTS
 from wsdsl.report.timeline import timeline
 from wsdsl.runtime.packed_scales import pack_scales
 from wsdsl.simulator import block_scales, tensor_memory_ops
@@ -220,24 +222,37 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
 
 
 def waits_for_scales(depth: int) -> float:
-    """Cycles that the thread which multiplies waits for scales, once its first products run."""
-    asked = Schedule(arch="sm_100a", tile=dict(n=128), stages=5)
+    """The share of all cycles that the thread which multiplies waits for scales, also for the first
+    ones. (Its waits on one ring are one span, however many: products take it no time.)
+    """
+    asked = Schedule(arch="sm_100a", mma="m", tile=dict(m=128, n=128), stages=5)
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
     tile = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=asked)
     chosen = scheduled_tile(tile, sizes)
     cut = lower(chosen, "partitioned", is_chosen=True)
     rings = [op for op in cut.of(CircularBuffer) if op.block]
     body = [dataclasses.replace(op, depth=depth) if op in rings else op for op in cut.body]
-    scheduled = lower(dataclasses.replace(cut, body=tuple(body)))
-    (lane,) = (x for x in timeline(chosen, sizes, scheduled).worker.lanes if x.name == "mma")
-    spans = [s for s in lane.spans if s.what == "wait" and "ring of scales (full)" in s.edge]
-    first = next(s.stop for s in lane.spans if "(full)" in s.edge)
-    return sum(s.stop - s.start for s in spans if s.start > first + 500)
+    worker = timeline(chosen, sizes, lower(dataclasses.replace(cut, body=tuple(body)))).worker
+    (lane,) = (lane for lane in worker.lanes if lane.name == "mma")
+    waited = (cycles for edge, cycles in lane.waiting.items() if "ring of scales (full)" in edge)
+    return sum(waited) / worker.cycles
 
 
-def test_products_do_not_wait_for_scales_in_two_slots() -> None:
-    assert waits_for_scales(2) == 0
-    assert waits_for_scales(1) > 1000
+@pytest.mark.parametrize(("latency", "one_slot", "two_slots"), [(0, 0.25, 0.01), (200, 0.8, 0.04)])
+def test_products_hardly_wait_for_scales_in_two_slots(
+    latency: int, one_slot: float, two_slots: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has SMEM's bandwidth for stores of scales, and no latency, since none is known: so
+    one is supposed, too. What is left in two slots is the first scales of all, and of tiles.
+    """
+
+    def wait(agent: Agent, op: t.TensorStoreWait) -> None:
+        del op
+        agent.until(agent.now + latency, "SMEM")
+
+    monkeypatch.setitem(EFFECTS, t.TensorStoreWait, wait)
+    assert waits_for_scales(1) > one_slot
+    assert waits_for_scales(2) < two_slots
 
 
 @pytest.mark.parametrize(
