@@ -121,6 +121,14 @@ class Schedule:
         """Whether it is split-K or stream-K."""
         return self.scheduler in ("split_k", "stream_k")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one that the compiler has filled in: then what it has not (a cluster, an
+        axis on wgmma's M) is not to be chosen.
+        """
+        filled = self.tile, self.stages, self.consumers, self.mode, self.scheduler, self.swizzle
+        return None not in filled
+
     def _faults(self) -> list[Finding]:
         faults: list[Finding] = []
         for name, is_ok, expected in _CHECKS:

@@ -95,7 +95,8 @@ def _variable(loop: Loop) -> str:
 
 def _may_be_in_clusters(given: Schedule, work: Work) -> bool:
     open_to = (None, "auto", "persistent")
-    return work.sized and given.scheduler in open_to and given.cluster is None
+    is_open = given.cluster is None and not given.is_whole
+    return work.sized and given.scheduler in open_to and is_open
 
 
 def sharing_options(

@@ -31,7 +31,7 @@ def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, fl
     is known, nothing is chosen.
     """
     schedule = kernel.schedule or Schedule()
-    if schedule.mma is not None or not sizes:
+    if schedule.mma is not None or schedule.is_whole or not sizes:
         return None
     known = dict(kernel.sizes) | dict(sizes)
     extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
