@@ -1,5 +1,8 @@
 """Whether a choice of tiles surely leaves an epilogue the registers that it needs, and other
 choices, where ptxas has too few registers for the first.
+
+The numbers are registers of a thread, and say when ptxas 13.0 spills: of 232 or 240 that consumers
+have, what it needs beside sums.
 """
 
 from __future__ import annotations
@@ -14,7 +17,12 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.row_options import with_fewer_elements
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
-from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
+from wsdsl.lowering.footprint import (
+    accumulator_registers,
+    is_heavy,
+    part_bytes,
+    promoted_registers,
+)
 from wsdsl.lowering.held_rows import with_roles
 from wsdsl.lowering.instruction_counts import COUNTED
 from wsdsl.lowering.product_operands import copied_operands
@@ -29,6 +37,14 @@ consumers who share a tile; and tiles.
 MOST_BESIDE_COPIES = (176, 128, 128)
 """The same by what the epilogue reads (`rank_beside_sums`), where threads copy operands: for more
 sums they would have to spare registers, and ask for less at once."""
+HEAVY = 176
+"""Accumulators a thread from which on consumers need what loading can hardly spare."""
+HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
+"""The same where the epilogue reads vectors: ptxas has all of them loaded at its start, if it may,
+and spills."""
+HEAVY_PROMOTED = 160
+"""The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
+registers a thread than with 240, though nothing spills."""
 VECTOR_REGISTERS = 16
 """Of a row of 64 numbers, a thread's share."""
 LONG = (3, 20, 60, 60, 60)
@@ -49,6 +65,16 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     if option.consumers in (3, 4):
         return accumulators <= (96 if option.consumers == 3 else 48)
     return accumulators <= _most_sums(kernel, option)
+
+
+def wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether its consumers need more registers than usual, and loading has to spare them."""
+    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
+    if promoted:
+        return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
+    if rank_beside_sums(kernel) == 1:
+        return sums > HEAVY_VECTORS[chosen.mode or "cooperative"]
+    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
 
 
 def _most_sums(kernel: Kernel, option: Schedule) -> int:

@@ -28,7 +28,7 @@ from wsdsl.lowering.check_schedule import faults, located, tile_faults
 from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
 from wsdsl.lowering.choice.ranked import ranked, weight
-from wsdsl.lowering.choice.register_room import rank_beside_sums
+from wsdsl.lowering.choice.register_room import wants_registers
 from wsdsl.lowering.choice.ring_depth import ring_depth
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -36,11 +36,7 @@ from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
     MOST_REGISTERS,
-    accumulator_registers,
     axis_sizes,
-    is_heavy,
-    part_bytes,
-    promoted_registers,
 )
 from wsdsl.lowering.held_rows import ctas_per_sm
 from wsdsl.lowering.lanes import holds_vectors
@@ -49,15 +45,6 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
-
-HEAVY = 176
-"""Accumulators a thread from which on consumers need what loading can hardly spare."""
-HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
-"""The same where the epilogue reads vectors: ptxas has all of them loaded at its start, if it may,
-and spills."""
-HEAVY_PROMOTED = 160
-"""The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
-registers a thread than with 240, though nothing spills."""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -170,7 +157,7 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
     consumers or registers is told where that does not fit.
     """
     is_open = given.consumers is None and given.registers is None
-    if not (is_open and option.constant and _wants_registers(kernel, option)):
+    if not (is_open and option.constant and wants_registers(kernel, option)):
         yield option
     if is_open and option.constant:
         yield dataclasses.replace(option, constant=None)
@@ -225,22 +212,12 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products and not kernel.target.has_tensor_memory:
         loads = num_load_partitions(kernel, chosen)
-        heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
+        heavy, copies = wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
         if num_decoders(kernel):
             own = _beside_decoding(kernel.target, chosen.consumers or 1, loads)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
-
-
-def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
-    """Whether its consumers need more registers than usual, and loading has to spare them."""
-    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
-    if promoted:
-        return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
-    if rank_beside_sums(kernel) == 1:
-        return sums > HEAVY_VECTORS[chosen.mode or "cooperative"]
-    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
 
 
 def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[str, int]:
