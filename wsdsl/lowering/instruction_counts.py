@@ -18,6 +18,12 @@ COUNTED = {
 cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here. `join`:
 half of one, with what brings bytes to registers, and the waits for products that read the element.
 """
+SPECIAL, SPECIAL_LANES = {
+    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "sqrt": 1, "rsqrt": 1, "tanh": 2, "sigmoid": 2,
+    "silu": 2, "erf": 1, "gelu": 1, "div": 1, "pow": 2,
+}, 8  # fmt: skip
+"""Of these so many that are special, each counted as 8; and what is in front of and behind it."""
+BESIDE_SPECIAL = 2.0
 OF_BITS, IN_WORD = ("and", "or", "xor", "shl", "shr"), 4
 """Of u8 these are made four at a time, and so are bytes of nibbles."""
 RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
@@ -48,6 +54,15 @@ def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
     counted = per_element(op)
     axes = counted[1].axes if counted and isinstance(counted[1], Tile) else ()
     return (counted[0], axes) if counted and axes else None
+
+
+def by_unit(op: Op, counted: float) -> tuple[float, float]:
+    """What an op is counted as, as instructions that are issued, and those of the exp unit among
+    them: where other warps run meanwhile, the larger share of the two is the limit.
+    """
+    special = SPECIAL.get(op.fn, 0) if isinstance(op, Map) else 0
+    others = max(counted - SPECIAL_LANES * special, BESIDE_SPECIAL * special)
+    return (others + special, special) if special else (counted, 0)
 
 
 def per_element(op: Op) -> tuple[float, Type] | None:

@@ -29,6 +29,7 @@ from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.report.plain_choice import plain_reasons
 from wsdsl.schedule import Schedule
 
 SHOWN = 4
@@ -49,11 +50,15 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
     told += "" if work.sized else f" ({UNKNOWN_SIZE} is assumed)"
     own = predict(work, schedule, axis_sizes(chosen, schedule))
-    registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
-    compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
-    lines = [f"chosen for {told}: {schedule!r}", *_reasons(own, schedule)]
-    lines.append(f"  sums take {registers} of {compute} registers a thread")
-    lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
+    lines = [f"chosen for {told}: {schedule!r}"]
+    if own.plain:
+        lines += plain_reasons(own.plain, schedule)
+    else:
+        registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
+        compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
+        lines += _reasons(own, schedule)
+        lines.append(f"  sums take {registers} of {compute} registers a thread")
+        lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
     if schedule.mma:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
         lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")

@@ -48,6 +48,7 @@ from wsdsl.lowering.model.numbers import (
     SCALED_CYCLES,
     WIDE_ALONE,
 )
+from wsdsl.lowering.model.plain import MEMORY, PlainCost
 from wsdsl.lowering.model.split_k_cost import (
     SUM_BYTES,
     exchange_cycles,
@@ -88,6 +89,8 @@ class Prediction:
     """By how much longer, or shorter, an SM takes for what it does, as its clock is."""
     crowding: float = 1.0
     """Of the time that bytes of one SM take, as others move such."""
+    plain: PlainCost | None = None
+    """Of a kernel without products."""
 
     @property
     def waves(self) -> int:
@@ -110,6 +113,8 @@ class Prediction:
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
+    if work.plain and not schedule.cuts_tiles:
+        return _of_vectors(work.plain.cost(schedule, tile), schedule)
     cluster = clustered(work, schedule)
     asked = work.under(tile, cluster, {} if schedule.multicast is False else cluster)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
@@ -117,6 +122,20 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     at_once = is_one_wave(work.target, num_pieces(asked, schedule))
     return predicted(asked, schedule, gain_of(asked, schedule, at_once=at_once))
+
+
+def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
+    """Of a kernel without products; all of a tile is what stands outside of loops of products."""
+    asked, cluster = cost.tile, cluster_size(schedule)
+    scheduler = tile_scheduler(schedule.scheduler or "", 1)
+    room = asked.target.cluster_room(cluster)
+    work = busiest(scheduler, -(-asked.tiles // cluster), 1, room)
+    each = (cost.cycles - asked.start) / work.iterations
+    limited = cost.limit == MEMORY
+    memory = cost.memory_ns * asked.clock
+    return Prediction(
+        cost.cycles, asked, work, 0.0, each, memory=memory, memory_bound=limited, plain=cost
+    )
 
 
 def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
@@ -314,6 +333,9 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     on.
     """
     rates, sms = work.rates, work.target.num_sms
+    if work.plain:
+        least = start_cycles(rates, has_products=False)
+        return least, least, least
     tiles, products, loaded, stored, sums = work.least(tile)
     products *= power(rates, loaded / max(1.0, products))
     tiles = max(1, tiles)

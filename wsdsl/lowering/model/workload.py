@@ -22,6 +22,7 @@ from wsdsl.lowering.lanes import CTAS, holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
+from wsdsl.lowering.model.plain import Plain
 from wsdsl.lowering.model.runs import Runs
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
@@ -71,6 +72,7 @@ class Work:
         self._least: dict[object, tuple[int, float, float, float, int]] = {}
         self.beside = CTAS if holds_vectors(kernel) else 1
         self._take_apart(kernel)
+        self.plain = Plain(kernel, self) if self.beside > 1 else None
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
