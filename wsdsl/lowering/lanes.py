@@ -24,8 +24,6 @@ from wsdsl.schedule import Schedule
 WARP, ROWS = 32, 64
 MOST_COLUMNS = 128
 """Of a piece: 64 elements a thread."""
-CTAS = 3
-"""On an SM, that have registers for a piece each."""
 MOST_FLAT = 4 * ROWS * MOST_COLUMNS
 """Of a tile that has one axis: several pieces."""
 

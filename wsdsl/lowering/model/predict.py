@@ -284,7 +284,7 @@ def interval(
     asked: Workload, schedule: Schedule, step: Step, pace: float, share: float, gain: float
 ) -> float:
     """Cycles from one iteration of a loop to the next, of all consumers of a tile."""
-    rates, warps = asked.rates, num_cooperating(schedule) * asked.beside
+    rates, warps = asked.rates, num_cooperating(schedule)
     alone = step.chained and warps == 1
     computing = step.instructions / (rates.fma_lanes if alone else issuing(rates, warps))
     # TMA fills slots while products read others.
@@ -298,7 +298,7 @@ def interval(
     busy += crowd * (step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes)
     if step.direct and not asked.product_cycles:
         # Beside products it is asked for ahead.
-        busy += loaded_cycles(asked, share) / asked.beside
+        busy += loaded_cycles(asked, share)
     if not step.loaded:
         return busy
     loading = step.loaded * astray(asked, schedule) / (gain * l2_bytes(rates, share))

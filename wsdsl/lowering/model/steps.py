@@ -68,9 +68,6 @@ class Workload:
     uneven: int = 1
     """So many tiles that follow each other are of unlike length: one part of as many, to all."""
 
-    beside: int = 1
-    """CTAs of an SM, which hide each other's latencies."""
-
     @property
     def clock(self) -> float:
         """Cycles a nanosecond in which all else is told: of SMs whose tensor cores are busy."""

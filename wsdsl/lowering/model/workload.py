@@ -16,9 +16,8 @@ from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
-from wsdsl.lowering.held_rows import loaded_before
 from wsdsl.lowering.instruction_counts import instructions, of_load
-from wsdsl.lowering.lanes import CTAS, holds_vectors
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
@@ -70,9 +69,8 @@ class Work:
         self._known: dict[object, Workload] = {}
         self._moves: dict[object, tuple[float, float]] = {}
         self._least: dict[object, tuple[int, float, float, float, int]] = {}
-        self.beside = CTAS if holds_vectors(kernel) else 1
         self._take_apart(kernel)
-        self.plain = Plain(kernel, self) if self.beside > 1 else None
+        self.plain = Plain(kernel, self) if holds_vectors(kernel) else None
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
@@ -124,11 +122,12 @@ class Work:
                 self.load_terms.append(self._load_term(at, op))
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
-                if op in loaded_before(kernel) or op.result in operand_scales(kernel):
+                if op.result in operand_scales(kernel):
                     continue
                 self.direct.append((at, runs.bytes_of(op, self.size), kind.axes))
                 if not kernel.of(Contract):
-                    self.computed.append((at, of_load(kind.dtype, self.beside > 1), kind.axes))
+                    each = of_load(kind.dtype, holds_vectors(kernel))
+                    self.computed.append((at, each, kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
                 each, axes = own
                 (value,) = results_of(op)
@@ -316,7 +315,6 @@ class Work:
             least_slice=self.least_slice,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             uneven=uneven,
-            beside=self.beside,
         )
 
     def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:

@@ -52,9 +52,10 @@ class Speeds:
         tiles = prediction.work.steps / (max(1, asked.depth) if prediction.work.cut else 1)
         crowding, longer = prediction.crowding, asked.crossing * astray(asked, schedule)
         # Others' latencies pass beside one's own.
-        filled = loaded_cycles(asked, prediction.busy) / asked.beside
+        ctas = prediction.plain.ctas_per_sm if prediction.plain else 1
+        filled = loaded_cycles(asked, prediction.busy) / ctas
         own = num_cooperating(schedule)
-        issued = issuing(rates, own * asked.beside)
+        issued = issuing(rates, own * ctas)
         waits = rates.tma_l2_cycles if asked.product_cycles else filled
         # The first operands come within what a start takes.
         first = filled + rates.mbarrier_cycles if asked.product_cycles else 0.0
