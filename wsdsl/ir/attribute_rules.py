@@ -145,8 +145,12 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         words=between(1, 128),
     ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
-    m.StorePartials: dict(fn=one_of("add", "max", "min"), ctas=between(1, 16)),
-    m.ReducePartials: dict(fn=one_of("add", "max", "min"), parts=between(1, 128)),
+    m.StorePartials: dict(
+        fn=one_of("add", "max", "min"), each=between(0, 128), ctas=between(1, 16)
+    ),
+    m.ReducePartials: dict(
+        fn=one_of("add", "max", "min"), parts=between(1, 128), each=between(0, 128)
+    ),
     t.Map: dict(
         fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS),
         bits=between(1, 24),

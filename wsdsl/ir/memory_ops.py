@@ -244,7 +244,8 @@ class StorePartials(Op):
     rows have a part each, from `part` (i32; 0 without) times as many on. With `ctas` it is written
     to that item of each of so many CTAs, all of the cluster. With `barriers` that is started: when
     words are there, their bytes are counted on their CTA's `barriers` at the state's stage
-    (st.async). The item is that of the state's stage, without a state the first.
+    (st.async). The item is that of the state's stage, without a state the first. With `each`
+    warpgroups have rows of their own, and so many parts each, one warpgroup's behind the other's.
     """
 
     levels: ClassVar = SCHEDULED
@@ -252,6 +253,7 @@ class StorePartials(Op):
     x: Value
     shared: Value
     part: Value | None = None
+    each: int = 0
     ctas: int = 1
     barriers: Value | None = None
     state: Value | None = None
@@ -261,7 +263,7 @@ class StorePartials(Op):
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows to an item of `shared`, of `parts` parts: what `reduce_columns` would give of all of them.
-    The item is that of the state's stage, without a state the first.
+    The item is that of the state's stage, without a state the first; `each` as there.
     """
 
     levels: ClassVar = SCHEDULED
@@ -269,6 +271,7 @@ class ReducePartials(Op):
     fn: str
     shared: Value
     parts: int
+    each: int = 0
     state: Value | None = None
 
 

@@ -5,7 +5,7 @@ they run along the columns of an operand that consumers share: each begins with 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
@@ -20,6 +20,7 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes
 from wsdsl.lowering.lanes import WARP, flat_axis, holds_vectors, thread_vector
 from wsdsl.lowering.product_operands import multiplied
+from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
 
@@ -90,6 +91,24 @@ def _bytes(tensor: Value) -> int:
     return tensor.as_tensor.dtype.bytes
 
 
+def spread_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Where the CTAs of a cluster reduce the columns of products together."""
+    spread = [name for name in spread_axes(kernel) if cluster_along(chosen, name) > 1]
+    if spread and chosen.cuts_tiles:
+        told = f"the CTAs of a cluster reduce `{loop_variable(spread[0])}` together, and "
+        hint = 'use scheduler="persistent" or "grid"'
+        yield Finding(f'{told}scheduler="{chosen.scheduler}" cuts their tiles', hint=hint)
+    yield from cluster_faults(chosen, spread)
+
+
+def cluster_faults(chosen: Schedule, shared: Iterable[str]) -> Iterator[Finding]:
+    """A cluster whose CTAs reduce these axes together, and have others to themselves."""
+    along = max((cluster_along(chosen, name) for name in shared), default=1)
+    if along > 1 and cluster_size(chosen) > along:
+        told = "CTAs of a cluster share rows, and it has CTAs along other axes"
+        yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint="leave those out")
+
+
 def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Tiles whose rows and columns the threads of a warpgroup can not share in whole vectors."""
     if not holds_vectors(kernel) or flat_axis(kernel) is not None:
@@ -101,10 +120,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         return  # There are none, or it is open how many there are beside the columns.
     if height * WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
-    along = max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1)
-    if along > 1 and cluster_size(chosen) > along:
-        told = "CTAs of a cluster share rows, and it has CTAs along other axes"
-        yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint="leave those out")
+    yield from cluster_faults(chosen, held_axes(kernel))
     for name, axis in axes_of(kernel).items():
         size = sizes[name] // shares[axis.role]
         what = f"tile {loop_variable(name)}={sizes[name]}"

@@ -12,7 +12,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
-from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step
+from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
 from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -45,6 +45,7 @@ from wsdsl.lowering.split_k_rules import (
     why_not_parallel,
     why_not_shared,
 )
+from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26
@@ -241,8 +242,9 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
         yield Finding(mixed, hint='leave it out, or use scheduler="persistent"')
+    together = held_axes(kernel).keys() | spread_axes(kernel).keys()
     for op in kernel.ops:
-        reduced = isinstance(op, OVER_AXIS) and op.axis in columns - held_axes(kernel).keys()
+        reduced = isinstance(op, OVER_AXIS) and op.axis in columns - together
         if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
 
@@ -257,6 +259,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     yield from _tiles(kernel, chosen)
     yield from lane_faults(kernel, chosen)
     yield from column_faults(kernel, chosen)
+    yield from spread_faults(kernel, chosen)
     yield from decode_faults(kernel, axis_sizes(kernel, chosen))
     yield from packed_faults(kernel, axis_sizes(kernel, chosen))
     yield from block_faults(kernel, axis_sizes(kernel, chosen))

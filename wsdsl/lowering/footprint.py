@@ -28,6 +28,7 @@ from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
+from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.schedule import Schedule
 
 PRECISE_EVERY = 128
@@ -139,7 +140,9 @@ def smem_bytes(
     total = sum(rings.values())
     if kernel.of(Store) and not holds_vectors(kernel):
         total += staging_bytes(kernel) * buffers * (schedule.consumers or 1)
-    return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
+    spread = -(-spread_bytes(kernel, schedule) // SMEM_ALIGN) * SMEM_ALIGN
+    exchanged = exchanged_bytes(kernel, schedule) + spread
+    return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged
 
 
 def staging_bytes(kernel: Kernel) -> int:

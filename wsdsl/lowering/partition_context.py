@@ -92,7 +92,8 @@ class PartitionContext:
     ) -> None:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
-        self.shared_rows = SharedRows(builder, declarations, self.meet, height_of(kernel), groups)
+        sharing = height_of(kernel), groups, partition.num_agents // groups
+        self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
         self.made = definers(partition.body)

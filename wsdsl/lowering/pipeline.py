@@ -49,6 +49,7 @@ from wsdsl.lowering.passes.scale_products import scale_products
 from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
+from wsdsl.lowering.passes.spread_rows import spread_rows
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.lowering.passes.verify_sums import verify_sums
@@ -74,6 +75,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (hold_rows, "tile"),
+    (spread_rows, "tile"),
     (fit_last_tiles, "tile"),
     (bound_ranges, "tile"),
     (make_plan, "tile"),

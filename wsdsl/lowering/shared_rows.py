@@ -62,10 +62,13 @@ class SharedRows:
         meet: Callable[[Loc | None], NamedBarrierSync],
         height: int,
         groups: int,
+        apart: int,
     ) -> None:
-        """`height`: rows of a piece; `groups`: warpgroups that share columns."""
+        """`height`: rows of a piece; `groups`: warpgroups that share columns, and those that have
+        rows `apart`.
+        """
         self.builder, self.declarations, self.meet = builder, declarations, meet
-        self.height, self.groups = height, groups
+        self.height, self.groups, self.apart = height, groups, apart
         self.buffers: list[Value] = []
         self.turn = 0
         """The buffer of the next reduction."""
@@ -130,11 +133,15 @@ class SharedRows:
         if not self.buffers:
             self.buffers = [self._buffer(parts, 1) for _ in range(BUFFERS)]
         shared, self.turn = self.buffers[self.turn], (self.turn + 1) % BUFFERS
-        b.add(StorePartials(fn=fn, x=x, shared=shared, part=self._part(1, loc), loc=loc))
+        where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), loc=loc)
+        b.add(StorePartials(x=x, part=self._part(1, loc), **where))
         b.add(self.meet(loc))
         self.unsettled = True
-        made = ReducePartials(result=result, fn=fn, shared=shared, parts=parts, loc=loc)
-        return b.add(made).result
+        return b.add(ReducePartials(result=result, parts=parts, **where)).result
+
+    def _each(self, parts: int) -> int:
+        """Parts of a warpgroup's rows, where others have other rows."""
+        return parts if self.apart > 1 else 0
 
     def next_state(self, loc: Loc | None) -> Value:
         """Of the buffer that CTAs write next; at first that of the first one."""
@@ -146,7 +153,7 @@ class SharedRows:
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
         b, kind = self.builder, x.as_fragment
         parts = kind.lanes.warps * self.groups * ctas
-        state, expected = self.next_state(loc), WORD * kind.rows * parts
+        state, expected = self.next_state(loc), WORD * kind.rows * parts * self.apart
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
             self.sent = self._buffer(parts, BUFFERS), full
@@ -156,17 +163,16 @@ class SharedRows:
         expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=expected)
         b.add(Elect(body=(expect,), loc=loc))
         b.add(SyncWarp(loc=loc))
-        where = dict[str, Any](shared=shared, part=part, ctas=ctas, barriers=full, state=state)
-        b.add(StorePartials(fn=fn, x=x, **where, loc=loc))
+        where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), state=state, loc=loc)
+        b.add(StorePartials(x=x, part=part, ctas=ctas, barriers=full, **where))
         b.add(WaitBarrier(barriers=full, state=state, loc=loc))
-        read = dict[str, Any](shared=shared, parts=parts, state=state)
-        made = b.add(ReducePartials(result=result, fn=fn, **read, loc=loc))
+        made = b.add(ReducePartials(result=result, parts=parts, **where))
         self.state = b.value("s", State())
         b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
         return made.result
 
     def _buffer(self, parts: int, num: int) -> Value:
-        size = WORD * self.height * parts
+        size = WORD * self.height * parts * self.apart
         size = size if num == 1 else -(-size // SMEM_ALIGN) * SMEM_ALIGN
         made = self.builder.value("partials", Shared(size, num))
         self.declarations.append(AllocateShared(result=made, label="partials"))

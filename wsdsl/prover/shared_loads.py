@@ -92,9 +92,10 @@ def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, mem.ReducePartials)
     array, kind = m.model.arrays[op.shared.name], op.result.type
-    size = 4 * op.parts * (kind.rows if isinstance(kind, Fragment) else 1)
+    row = 4 * (kind.rows if isinstance(kind, Fragment) else 1)
+    first, size = a.rank * op.each * row, op.parts * row
     for c in ALL:
-        read_by_threads(m, a, op, array, partials_item(a, i), [(0, size)], c)
+        read_by_threads(m, a, op, array, partials_item(a, i), [(first, first + size)], c)
     return fresh(m, a, i)
 
 

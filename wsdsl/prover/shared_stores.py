@@ -130,6 +130,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
         raise m.fail("unknown", a, op, f"which part of `{array.label}` this is")
+    part += op.each * a.rank
     rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
     for number, warp in enumerate(WARPS):
         group, own = divmod(number, kind.lanes.warps)

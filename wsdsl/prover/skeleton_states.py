@@ -67,8 +67,8 @@ def each(told: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class Fill:
     """What an event's letter lacks, by the states that hold when it is met. `cta`: in whose SMEM it
-    acts, by the rank of one's own. `by_rank`, `by_warp`, `apart`: what is added to a place for each
-    CTA, warp and thread. `number`: the named barrier, by warpgroup."""
+    acts, by the rank of one's own. `by_rank`, `by_warp`, `by_lane`, `apart`: what is added to a
+    place for each CTA, warp, lane and thread. `number`: the named barrier, by warpgroup."""
 
     barriers: Items | None = None
     state: Value | None = None
@@ -77,6 +77,7 @@ class Fill:
     stride: int = 0
     by_rank: tuple[int, ...] = ()
     by_warp: tuple[int | None, ...] = ()
+    by_lane: tuple[int, ...] = ()
     apart: int = 0
     cta: tuple[int | None, ...] = ()
     number: tuple[int | None, ...] = ()
@@ -104,6 +105,7 @@ class Fill:
         if further is None:
             return UNKNOWN
         place += self.by_rank[rank] if self.by_rank else 0
+        further += self.by_lane[tid % 32] if self.by_lane else 0
         return place_at(place + further + self.apart * (tid % 128))
 
 

@@ -25,6 +25,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     assert isinstance(kind, Fragment)
     shared: SharedItems = wg.values[op.shared.name]
     lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
+    part += op.each * wg.rank
     parts = lanes.warp_of(np.arange(kind.columns))
     rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
     for i in range(4):
@@ -74,7 +75,8 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     dtype = dtype_of(op.result)
     word = _word(dtype)
     size = op.parts * rows * word.itemsize
-    start = wg.item(op, shared, _item(wg, op), 0, size)
+    first = wg.rank * op.each * rows * word.itemsize
+    start = wg.item(op, shared, _item(wg, op), first, size)
     for i in range(4):
         warp = wg.warp(i)
         access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())

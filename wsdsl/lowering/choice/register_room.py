@@ -26,6 +26,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.held_rows import with_roles
 from wsdsl.lowering.instruction_counts import COUNTED
 from wsdsl.lowering.product_operands import copied_operands
+from wsdsl.lowering.spread_rows import with_more_ctas
 from wsdsl.schedule import Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128, 4: 80}
@@ -159,7 +160,8 @@ def _sums(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
-    """`given` with fewer elements of rows that are held, with fewer CTAs on an SM, then with fewer
+    """`given` with fewer elements of rows that are held, or more CTAs that share those of products,
+    with fewer CTAs on an SM, then with fewer
     and fewer columns in the widest tiles of a PARTITIONED kernel; none where `given` or the
     `source` says how many there are: by now all loops over tiles have a size.
     """
@@ -167,6 +169,7 @@ def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator
     if kernel.schedule:
         roled = with_roles(source)
         yield from with_fewer_elements(roled, kernel.schedule, given) if roled else ()
+        yield from with_more_ctas(source, kernel.schedule, given)
     beside = kernel.schedule.ctas_per_sm if kernel.schedule and not given.ctas_per_sm else None
     for fewer in range((beside or 1) - 1, 0, -1):
         yield dataclasses.replace(given, ctas_per_sm=fewer)

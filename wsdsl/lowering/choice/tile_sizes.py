@@ -32,6 +32,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
+from wsdsl.lowering.spread_rows import fewest_ctas, own_columns, spread_axes
 from wsdsl.schedule import Schedule, changed
 
 LINES = 2
@@ -89,10 +90,6 @@ def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
 
 
-WHOLE_STEP = 16
-"""A multiple of what the tensor cores take of an axis, in columns or contracted."""
-
-
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:
     """The schedule with the kernel's own tile sizes, and where the two contradict each other."""
     tile, findings = dict(given.tile or {}), list[Finding]()
@@ -105,9 +102,13 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
         if op.whole and fits and name in held_axes(kernel):
             continue
         if op.whole:
-            least = known.get(op.dim, 1)
-            size = -(-max(1, least) // WHOLE_STEP) * WHOLE_STEP
-            told = f"and the kernel reduces all {least} of `{op.dim}` in one tile"
+            whole, ctas = known.get(op.dim, 1), 1
+            told = f"and the kernel reduces all {whole} of `{op.dim}` in one tile"
+            if name in spread_axes(kernel):
+                given = given if given.cluster else _spread(given, name, whole, own)
+                ctas = cluster_along(given, name)
+                told += f" of {ctas} CTAs" if ctas > 1 else ""
+            least, size = -(-whole // ctas), own_columns(whole, ctas)
         elif not size:
             continue
         asked = tile.get(name, tile.get(loop_variable(name), size))
@@ -116,3 +117,9 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             findings.append(Finding(told, op.loc, "leave it out of the schedule"))
         tile[name] = max(asked, size) if op.whole else size
     return (dataclasses.replace(given, tile=tile) if tile else given), findings
+
+
+def _spread(given: Schedule, name: str, size: int, asked: int) -> Schedule:
+    """With as few CTAs along an axis as have all of it, by tiles of as many as are asked."""
+    ctas = fewest_ctas(size, asked)
+    return changed(given, cluster={loop_variable(name): ctas}) if ctas > 1 else given

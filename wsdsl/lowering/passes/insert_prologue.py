@@ -115,7 +115,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
     after: list[Op] = [LaunchDependents()] if overlap else []
     together = any(map(reaches_others, kernel.ops))
-    late = together and bool(kernel.of(StorePartials))
+    alone = sum(isinstance(op, Partition) for op in kernel.body) == 1
+    late = together and alone and bool(kernel.of(StorePartials))
     if together and not late:
         prologue.append(SyncCluster(relaxed=True))
     if not early:

@@ -41,6 +41,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import stores_scales
 from wsdsl.lowering.tensor_sums import (
@@ -67,6 +68,8 @@ def make_plan(kernel: Kernel) -> Kernel:
     schedule, groups = kernel.schedule, operand_slots(kernel)
     in_parts = epilogue_slots(kernel, schedule)
     axes, exchanged = axes_of(kernel), exchanged_bytes(kernel, schedule)
+    # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
+    exchanged = exchanged - SMEM_ALIGN + 16 if exchanged else 0
     roles = {role: tuple(n for n, a in axes.items() if a.role == role) for role in _ROLES}
     plan = Plan(
         schedule=schedule,
@@ -79,8 +82,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
         edges=tuple(map(str, edges(kernel))),
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
-        # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
-        exchanged_bytes=exchanged - SMEM_ALIGN + 16 if exchanged else 0,
+        exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
         staging_bytes=staging_bytes(kernel),
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,

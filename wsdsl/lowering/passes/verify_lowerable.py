@@ -35,6 +35,7 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.held_rows import room_for_rows
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.spread_rows import MOST_CTAS, spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
 
 SCALAR_DTYPES = (
@@ -164,7 +165,7 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
         elif isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
             dim, least, axis = op.index.type.dim, 0, op.index.type.name
             at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
-            most = room.get(axis, most)
+            most = MOST_CTAS * most if axis in spread_axes(kernel) else room.get(axis, most)
             told, many = f"all of `{dim}` is reduced here, in one tile", f" of up to {most}"
             hint = (
                 f"walk it inside, `for {axis} in tiles({dim})`, and carry the result; or add it to "

@@ -1,0 +1,95 @@
+"""Rows of products that the CTAs of a cluster have together: each has columns of its own, and they
+reduce them together.
+
+An output loop whose body reduces all of its dimension has one tile. Where that would have more
+columns than a CTA's, a cluster along it has one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForTiles, Reduce, Store
+from wsdsl.ir.wgmma import MAX_COLUMNS
+from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
+from wsdsl.lowering.lanes import ROWS
+from wsdsl.lowering.shared_rows import BUFFERS
+from wsdsl.schedule import Schedule
+
+COLUMN_STEP = 16
+"""Whatever the operands' types, wgmma takes a multiple of so many."""
+MOST_CTAS = 8
+"""Of a cluster that any card launches."""
+WORD = 32
+MBARRIER = 8
+"""Bytes."""
+
+
+@once
+def spread_axes(kernel: Kernel) -> Mapping[str, int]:
+    """The axes of which a cluster's CTAs may have a part each, by name: the dimensions' sizes."""
+    if not kernel.of(Contract) or kernel.target.has_tensor_memory:
+        return {}
+    known, (nest, body) = dict(kernel.sizes), output_nest(kernel)
+    whole = {loop.index.as_axis.name: loop.dim for loop in nest if _is_whole(loop)}
+    over = [op for op in kernel.ops if isinstance(op, OVER_AXIS) and op.axis in whole]
+    apart = {op.axis for op in over if not (isinstance(op, Reduce) and _is_word(op) and op in body)}
+    contracted = {name for op in kernel.of(Contract) for name in op.summed}
+    # What is added to memory would be added by each CTA.
+    added = any(isinstance(op, Store) and op.accumulate for op in kernel.ops)
+    names = whole.keys() - apart - contracted if not added else ()
+    return {name: known[whole[name]] for name in names if whole[name] in known}
+
+
+def _is_whole(loop: object) -> bool:
+    return isinstance(loop, ForTiles) and loop.whole
+
+
+def _is_word(op: Reduce) -> bool:
+    dtype = op.result.as_tile.dtype
+    return dtype.bits == WORD and op.fn in ("add", "max", "min")
+
+
+def fewest_ctas(size: int, columns: int = MAX_COLUMNS) -> int:
+    """That have so many elements together, by tiles of at most so many columns."""
+    most = max(1, min(columns, MAX_COLUMNS))
+    return next((n for n in (1, 2, 4) if n * most >= size), MOST_CTAS)
+
+
+def own_columns(size: int, ctas: int) -> int:
+    """Columns of a CTA's tile, of so many CTAs."""
+    each = -(-max(1, size) // ctas)
+    return -(-each // COLUMN_STEP) * COLUMN_STEP
+
+
+def spread_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """SMEM of what CTAs send each other of rows that they reduce together: in each partition two
+    buffers, of a word for each row and CTA, with their mbarriers.
+    """
+    ctas = max((cluster_along(schedule, name) for name in spread_axes(kernel)), default=1)
+    if ctas == 1:
+        return 0
+    words = WORD // 8 * ROWS * num_cooperating(schedule) * ctas
+    each = -(-words // SMEM_ALIGN) * SMEM_ALIGN
+    return num_pingpong_consumers(schedule) * BUFFERS * (each + MBARRIER)
+
+
+def with_more_ctas(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterator[Schedule]:
+    """`given` with fewer columns for each CTA than were `chosen`, and then for two consumers."""
+    if given.cluster or given.cuts_tiles:
+        return
+    for name, size in spread_axes(kernel).items():
+        variable, ctas = loop_variable(name), 2 * cluster_along(chosen, name)
+        if {name, variable} & {*(given.tile or {})}:
+            continue
+        while ctas <= MOST_CTAS and own_columns(size, ctas) * (ctas - 1) < size:
+            yield dataclasses.replace(given, cluster={variable: ctas})
+            ctas *= 2
+        if given.mode != "pingpong" and given.consumers in (None, 2) and given.share is None:
+            shared = dict[str, Any](mode="cooperative", consumers=2, share=variable)
+            yield dataclasses.replace(given, cluster={variable: min(MOST_CTAS, ctas)}, **shared)
