@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.barriers import barrier_at
@@ -15,7 +16,7 @@ from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.remote_ptx import store_cluster, store_remote
+from wsdsl.codegen.remote_ptx import store_remote
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
@@ -54,23 +55,30 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     shared = c.shared(op.shared)
     base = w.add(c.item(shared, _item(c, op)), place)
     step = 1 if lanes.warps > 1 else lanes.rows
-    first = w.compare("eq", w.binary("and", "i32", threads.lane, min(32, lanes.across) - 1), 0)
-    inside, after = w.name("partials"), w.name("after")
-    w.branch(first, inside, after)
-    w.begin(inside)
-    barrier = None
-    if op.barriers is not None and op.state is not None:
-        barrier = barrier_at(c, op.barriers, op.state)
-    for cta in range(op.ctas):
-        for n, word in enumerate(words):
-            at = At(base, shared.offset + n * step * WORD)
-            if op.ctas == 1:
+    places = [At(base, shared.offset + n * step * WORD) for n in range(len(words))]
+    across = min(32, lanes.across)
+    within = w.binary("and", "i32", threads.lane, across - 1)
+    if op.barriers is None or op.state is None:
+        with _where(w, w.compare("eq", within, 0)):
+            for at, word in zip(places, words, strict=True):
                 inline_ptx.store_shared(w, at, 32, [word])
-            elif barrier is None:
-                store_cluster(w, at, str(cta), word)
-            else:
-                label = shared.label
-                store_remote(w, at, barrier, str(cta), [word], label)
+        return
+    # All lanes that share a row have what it gives, and each sends it to one CTA.
+    barrier = barrier_at(c, op.barriers, op.state)
+    for first in range(0, op.ctas, across):
+        left, cta = op.ctas - first, w.add(within, first)
+        with nullcontext() if left >= across else _where(w, w.compare("ult", within, left)):
+            for at, word in zip(places, words, strict=True):
+                store_remote(w, at, barrier, cta, [word], shared.label)
+
+
+@contextmanager
+def _where(w: Writer, cond: str) -> Generator[None]:
+    """What threads do for which this holds."""
+    inside, after = w.name("partials"), w.name("after")
+    w.branch(cond, inside, after)
+    w.begin(inside)
+    yield
     w.jump(after)
     w.begin(after)
 

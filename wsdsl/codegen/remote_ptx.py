@@ -26,13 +26,3 @@ def store_remote(
     )
     args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
     w.asm(ptx, "void", ",".join(["r"] * (3 + count)), args)
-
-
-def store_cluster(w: Writer, at: At, cta: str, word: str) -> None:
-    """A word to the same place in a CTA of the cluster, this one or another."""
-    ptx = (
-        "{\n.reg .b32 to;\n"
-        "mapa.shared::cluster.u32 to, $0, $1;\n"
-        f"st.shared::cluster.b32 [to+{at.offset}], $2;\n}}"
-    )
-    w.asm(ptx, "void", "r,r,r", [("i32", at.base), ("i32", cta), ("i32", word)])

@@ -244,6 +244,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return op.bytes, _shapes_agree(op.index, kind)
         case m.StorePartials(x=Value(type=Fragment() as kind)):
             fault = "" if kind.columns > 1 else f"{kind} has no columns to reduce"
+            if op.ctas > 1 and op.barriers is None:
+                fault = "what goes to other CTAs is counted on `barriers`"
             return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
         case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
             fits = isinstance(kind, Tile) or kind.columns == 1

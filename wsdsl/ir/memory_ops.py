@@ -238,14 +238,12 @@ class LoadPanels(Op):
 
 @op_class
 class StorePartials(Op):
-    """Each warp of the warpgroup reduces its columns of the fragment `x` by `fn` ("add", "max" or
-    "min"; f32, or integers of 32 bits), and writes the results of its rows, words of four bytes, to
-    an item of `shared`: parts one after another, of as many words as `x` has rows. Warps that share
-    rows have a part each, from `part` (i32; 0 without) times as many on. With `ctas` it is written
-    to that item of each of so many CTAs, all of the cluster. With `barriers` that is started: when
-    words are there, their bytes are counted on their CTA's `barriers` at the state's stage
-    (st.async). The item is that of the state's stage, without a state the first. With `each`
-    warpgroups have rows of their own, and so many parts each, one warpgroup's behind the other's.
+    """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
+    integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
+    `shared` at the state's stage, or the first: parts one after another, of as many words as `x`
+    has rows. Warps that share rows have a part each, from `part` (i32; 0 without) times as many on;
+    warpgroups that have rows of their own, `each` parts, one's behind the other's. With `barriers`
+    it goes to each of `ctas`, all of the cluster, where its bytes are then counted (st.async).
     """
 
     levels: ClassVar = SCHEDULED
@@ -262,8 +260,7 @@ class StorePartials(Op):
 @op_class
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
-    rows to an item of `shared`, of `parts` parts: what `reduce_columns` would give of all of them.
-    The item is that of the state's stage, without a state the first; `each` as there.
+    rows, of `parts` parts: what `reduce_columns` would give of all. The item and `each` as there.
     """
 
     levels: ClassVar = SCHEDULED

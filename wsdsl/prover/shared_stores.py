@@ -151,8 +151,8 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
 def _send_partial(
     m: Machine, a: Agent, i: Instruction, where: tuple[int, int], warp: tuple[int, int], cta: int
 ) -> None:
-    """Over when the phase completes on which its bytes count: who waits for that knows what the
-    thread did before that sends, the first one of the warp.
+    """Over when the phase completes on which its bytes count: who waits for that knows what each of
+    the threads that may send did before.
     """
     op = i.op
     assert isinstance(op, mem.StorePartials)
@@ -163,6 +163,6 @@ def _send_partial(
     write(m, a, op, array, stage, start, end, know, (event, m.event()), False, cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this part on")
-    held.gathered |= event | a.know[warp[0]] | m.everything(a) & (m.waits | m.phases)
+    held.gathered |= event | know | m.everything(a) & (m.waits | m.phases)
     held.tx -= end - start
     settle(m, a, op, held, name)

@@ -18,7 +18,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_tensors import tensor_events
-from wsdsl.prover.skeleton_partials import partial_fills, senders_apart
+from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 from wsdsl.prover.skeleton_values import FOLDED
 
@@ -315,8 +315,9 @@ class _Builder:
                 for block in range(op.value.type.columns // COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
             case m.StorePartials() if op.barriers is not None:
-                threads, start = who.one_in(senders_apart(op)), self.shared[op.shared].offset
-                for fill in partial_fills(op, self.places, start, who.first, who.num):
+                start = self.shared[op.shared].offset
+                for lanes, fill in partial_fills(op, self.places, start, who.first, who.num):
+                    threads = sum(who.one_in(32) << lane for lane in lanes)
                     self.emit(op, "st.async", "4 bytes", threads=threads, fill=fill)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"

@@ -67,8 +67,10 @@ def each(told: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class Fill:
     """What an event's letter lacks, by the states that hold when it is met. `cta`: in whose SMEM it
-    acts, by the rank of one's own. `by_rank`, `by_warp`, `by_lane`, `apart`: what is added to a
-    place for each CTA, warp, lane and thread. `number`: the named barrier, by warpgroup."""
+    acts, by the rank of one's own, or by lane. `by_rank`, `by_warp`, `by_lane`, `apart`: what is
+    added to a place for each CTA, warp, lane and thread. `number`: the named barrier, by
+    warpgroup.
+    """
 
     barriers: Items | None = None
     state: Value | None = None
@@ -80,6 +82,7 @@ class Fill:
     by_lane: tuple[int, ...] = ()
     apart: int = 0
     cta: tuple[int | None, ...] = ()
+    cta_by_lane: tuple[int, ...] = ()
     number: tuple[int | None, ...] = ()
 
     def fill(self, letter: Letter, position: tuple[int, int], members: Sequence[Member]) -> Letter:
@@ -95,6 +98,8 @@ class Fill:
         if self.cta:
             ctas = [self.cta[rank] for _, rank in members]
             letter = letter._replace(cta=each([UNKNOWN if x is None else str(x) for x in ctas]))
+        if self.cta_by_lane:
+            letter = letter._replace(cta=each([str(self.cta_by_lane[t % 32]) for t, _ in members]))
         if self.number:
             of = [self.number[tid // 128] for tid, _ in members]
             letter = letter._replace(number=each([UNKNOWN if x is None else str(x) for x in of]))

@@ -62,8 +62,9 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
     access = SentIn(wg.told, op, barrier.component, str(barrier))
     actors = wg.warp(warp)
     wg.begin_write(op, cta, f"`{shared.label}`", start, held.size, access, actors, False)
-    clocks, first = wg.cta.clocks, slice(actors.start, actors.start + 1)
-    known = np.maximum(clocks.phases_seen(actors), clocks.release(first))
+    clocks = wg.cta.clocks
+    known = np.maximum(clocks.phases_seen(actors), clocks.seen[actors].min(axis=0))
+    clocks.tick(actors)
     sent = SendInFlight(wg, op, cta, held.copy(), start, barrier, access, known)
     wg.cta.residents.start(sent, op, cta)
 
