@@ -59,12 +59,21 @@ def test_few_ctas_are_limited_by_latency() -> None:
 
 @pytest.mark.parametrize("name", ["rmsnorm", "softmax", "layernorm"])
 def test_instructions_are_counted_as_they_are_compiled(name: str) -> None:
-    """Of a thread with 64 elements of a row: but for zeros in front of loads, and moves."""
-    sizes = dict(M=1 << 14, N=1 << 13)
-    ptx = bandwidth.kernels()[name].compile(M=1 << 14, N=1 << 13).ptx
-    body = re.findall(r"^\s*(?:@!?%p\d+ )?([a-z]\w*)\.", ptx, re.MULTILINE)
-    compiled = sum(op not in ("mov", "reg", "version", "target", "ld") for op in body)
-    cost = cost_of(name, sizes)
+    """Of a thread: but for zeros in front of loads, and moves."""
+    kernel = bandwidth.kernels()[name]
+    body = kernel.compile(M=1 << 14, N=1 << 13).ptx
+    found = re.findall(r"^\s*(?:@!?%p\d+ )?([a-z]\w*)\.", body, re.MULTILINE)
+    compiled = sum(op not in ("mov", "reg", "version", "target", "ld") for op in found)
+    cost = cost_of(name, dict(M=1 << 14, N=1 << 13))
     rates, tiles = cost.tile.rates, math.ceil(cost.tile.tiles / cost.tile.target.num_sms)
     cycles = cost.units[INSTRUCTIONS] / cost.tile.clock * rates.clock / tiles
     assert cycles * rates.fma_lanes / 128 == pytest.approx(compiled, rel=0.35)
+
+
+def test_explained() -> None:
+    """In words of someone who has not seen the model."""
+    told = bandwidth.kernels()["rmsnorm"].explain(M=1 << 14, N=1 << 13)
+    assert "limited by memory" in told and "rows are held in registers" in told
+    assert "268 MB are read from memory and 268 MB written" in told
+    told = bandwidth.kernels()["softmax"].explain(M=64, N=100000)
+    assert "limited by latency" in told and "of the 8 CTAs of a cluster" in told

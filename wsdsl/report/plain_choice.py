@@ -28,7 +28,8 @@ def plain_reasons(cost: PlainCost, schedule: Schedule) -> Iterator[str]:
         f"{asked.target.num_sms} SMs at the same time"
     )
     memory, whole = cost.memory_ns / 1000, cost.cycles / asked.clock / 1000
-    beside = f"{whole / memory - 1:.0%} more than the {_time(memory)} that memory takes by itself"
+    more = f"{100 * (whole / memory - 1):.0f} % more"
+    beside = f"{more} than the {_time(memory)} that memory takes by itself"
     yield f"  limited by {MEANING[cost.limit]}; predicted {_time(whole)}, {beside}"
     moved = (
         f"{_bytes(cost.read_bytes)} are read from memory and {_bytes(cost.written_bytes)} written"
@@ -37,7 +38,8 @@ def plain_reasons(cost: PlainCost, schedule: Schedule) -> Iterator[str]:
     yield f"  {moved}, at {rate:.2f} TB/s"
     shares = {name: cycles / cost.cycles for name, cycles in cost.units.items()}
     shares = {n: s for n, s in shares.items() if n != cost.limit and s > LEAST}
-    others = ", ".join(f"{name} {share:.0%}" for name, share in sorted(shares.items(), key=_rank))
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    others = ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered)
     begin = (asked.start + cost.first) / asked.clock / 1000
     beside = f"meanwhile {others} of that time" if others else "nothing else counts"
     yield f"  {beside}; {_time(begin)} to begin and to end"
@@ -45,10 +47,6 @@ def plain_reasons(cost: PlainCost, schedule: Schedule) -> Iterator[str]:
         yield "  rows are held in registers, so that each is read once"
     elif (schedule.stages or 1) > 1:
         yield f"  threads load {schedule.stages} tiles at a time, one of them ahead"
-
-
-def _rank(item: tuple[str, float]) -> float:
-    return -item[1]
 
 
 def _time(microseconds: float) -> str:

@@ -23,7 +23,8 @@ from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating
 from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_before
-from wsdsl.lowering.instruction_counts import LOADED_VECTOR, by_unit, instructions
+from wsdsl.lowering.instruction_counts import by_unit, instructions, of_access
+from wsdsl.lowering.lanes import is_striped
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import larger
 from wsdsl.lowering.model.numbers import READY
@@ -122,9 +123,9 @@ class Plain:
             if isinstance(op, Load | Store):
                 access = self._access(op, (*outer, *around), around)
                 (self.loads if isinstance(op, Load) else self.stores).append(access)
-                counted = (LOADED_VECTOR, access.axes) if isinstance(op, Load) else None
+                counted = of_access(op, is_striped(kernel)), access.axes
             if counted and not is_mask(op, made):
-                same = self.same.of(results_of(op)[0])
+                same = op if isinstance(op, Store) else self.same.of(results_of(op)[0])
                 units = by_unit(op, counted[0])
                 self.computed.append(_Computed(*units, counted[1], around, same))
 
