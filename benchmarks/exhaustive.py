@@ -195,31 +195,30 @@ def near(kernel: Kernel, best: Sequence[Trial], sizes: dict[str, int]) -> Iterat
 def tune_alone(arguments: Sequence[str], seconds: float) -> dict[str, Any]:
     """In a process and with a cache of its own; {} where that fails."""
     command = [sys.executable, "-m", "benchmarks.exhaustive", *arguments, "--only-tune"]
-    with tempfile.TemporaryDirectory() as folder:
-        named = os.environ | {"WSDSL_CACHE_DIR": folder}
+    with tempfile.TemporaryDirectory() as folder, suppress(subprocess.TimeoutExpired):
+        named, limit = os.environ | {"WSDSL_CACHE_DIR": folder}, 2 * seconds + 60
         done = subprocess.run(
-            command,
-            env=named,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=2 * seconds + 60,
-            check=False,
+            command, env=named, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
         )
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+    return {}
 
 
-def search(search: Search, options: argparse.Namespace, found: Sequence[Point]) -> None:
-    until = options.begin + options.limit - LAST_SECONDS
+def search(search: Search, until: float, found: Sequence[Point]) -> None:
+    """All that there is time for, then the neighbours of the best, then the table."""
+    until -= LAST_SECONDS
     middle = until - NEAR * max(0.0, until - time.monotonic())
     try:
         search.measure(whole(found, search.sizes), middle)
         search.measure(near(search.kernel, search.kept.best(LAST), search.sizes), until)
-    finally:
         print(search.so_far(), flush=True)
-    tuned = search.kept.tuned
-    print(search.against(parse_schedule(tuned["schedule"]) if tuned else None))
-    if tuned:
-        print(f"tuned in {tuned['seconds']:.1f} s, with an empty cache")
+        tuned = search.kept.tuned
+        print(search.against(parse_schedule(tuned["schedule"]) if tuned else None))
+        if tuned:
+            print(f"tuned in {tuned['seconds']:.1f} s, with an empty cache")
+    finally:
+        search.arena.close()
 
 
 def main() -> int:
@@ -255,8 +254,7 @@ def main() -> int:
         spent = time.monotonic() - options.begin
         print(f"{name}: {len(found)} schedules, found by {spent:.0f} s", flush=True)
         if own is not None:
-            search(own, options, found)
-            own.arena.close()
+            search(own, options.begin + options.limit, found)
     return 0
 
 

@@ -98,6 +98,19 @@ def test_a_run_goes_on_where_it_was(search: Any) -> None:
     assert search(M=500).kept.trials == {} and first.path.with_suffix(".old").exists()
 
 
+def test_all_of_it(search: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(exhaustive, "LAST", 1)
+    own = search()
+    own.kept.add_tuned({"schedule": repr(like(256)), "seconds": 51.0})
+    exhaustive.search(own, time.monotonic() + exhaustive.LAST_SECONDS + 2.5, FOUND[:6])
+    measured = {main_choices(s) for s in own.kept.trials}
+    tried = {main_choices(s) for s in whole(FOUND[:6], SIZES)}
+    assert tried <= measured and len(own.kept.trials) > len(tried)
+    *_, quotient, seconds = capsys.readouterr().out.splitlines()
+    assert quotient.startswith("tuned ÷ best of all: ")
+    assert seconds == "tuned in 51.0 s, with an empty cache"
+
+
 def test_nothing_is_begun_when_time_is_over(search: Any) -> None:
     own = search()
     assert own.measure([like(256)], time.monotonic()) == 0 and not own.kept.trials
