@@ -46,7 +46,8 @@ def race(M: int, N: int, K: int) -> dict[str, float]:
     others: dict[str, Schedule | None] = {"one": None}
     others |= {
         "one, cooperative": Schedule(mode="cooperative", consumers=2),
-        "one, no multicast": Schedule(multicast=False),
+        "one, cooperative, multicast": Schedule(mode="cooperative", consumers=2, multicast=True),
+        "one, one consumer": Schedule(consumers=1),
         "one, columns shared": Schedule(mode="cooperative", consumers=2, share="n"),
     }
     exact = x.float() @ w.float().T

@@ -83,13 +83,15 @@ def with_more_ctas(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterato
     """`given` with fewer columns for each CTA than were `chosen`, and then for two consumers."""
     if given.cluster or given.cuts_tiles:
         return
+    multicast = bool(given.multicast)
     for name, size in spread_axes(kernel).items():
         variable, ctas = loop_variable(name), 2 * cluster_along(chosen, name)
         if {name, variable} & {*(given.tile or {})}:
             continue
         while ctas <= MOST_CTAS and own_columns(size, ctas) * (ctas - 1) < size:
-            yield dataclasses.replace(given, cluster={variable: ctas})
+            yield dataclasses.replace(given, cluster={variable: ctas}, multicast=multicast)
             ctas *= 2
         if given.mode != "pingpong" and given.consumers in (None, 2) and given.share is None:
             shared = dict[str, Any](mode="cooperative", consumers=2, share=variable)
-            yield dataclasses.replace(given, cluster={variable: min(MOST_CTAS, ctas)}, **shared)
+            cluster = {variable: min(MOST_CTAS, ctas)}
+            yield dataclasses.replace(given, cluster=cluster, multicast=multicast, **shared)
