@@ -34,6 +34,14 @@ def logsumexp(X: bf16[M, N], Y: f32[M]):
         Y[m] = most + log(total)
 
 @kernel
+def halves(X: bf16[M, N], Z: bf16[H, N], Y: f32[M]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(cast(X[m, n], f32) * cast(Z[index(m) // 2, n], f32), over=n)
+        Y[m] = total
+
+@kernel
 def scaled(X: bf16[M, N], at: i32[M], W: f32[R], Y: f32[M]):
     for m in tiles(M):
         total = zeros(f32[m])
@@ -108,6 +116,16 @@ def test_what_another_load_tells_stays_where_it_is() -> None:
     loads = {o.tensor.name: o.result for o in outer.body if isinstance(o, LoadGlobal)}
     assert loads["at"] in yielded(outer.body) and loads["W"] not in yielded(outer.body)
     got, want = compiled.simulate(**given), OWN.scaled.reference(**given)
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=0.1)
+
+
+def test_a_load_whose_place_is_computed_is_asked_for_ahead() -> None:
+    schedule = Schedule(tile=dict(m=1, n=2048), stages=2, scheduler="persistent")
+    compiled = OWN.halves.compile(schedule, M=5, N=5000)
+    given = dict(X=inputs(5, 5000), Z=inputs(3, 5000))
+    inner = loops(compiled.scheduled)[-1]
+    assert {o.tensor.name for o in inner.body if isinstance(o, LoadGlobal)} == {"X", "Z"}
+    got, want = compiled.simulate(**given), OWN.halves.reference(**given)
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=0.1)
 
 

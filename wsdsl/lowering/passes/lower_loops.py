@@ -13,10 +13,9 @@ After:
     }
 
 With `within`, a tile begins no later than the one that ends with its dimension. Where CTAs have one
-tile each and wait for no slots, there is no loop.
-
-A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. In
-ping-pong a partition tests in every iteration whose turn it is (`lowering/order_barriers.py`).
+tile each and wait for no slots, there is no loop. A cluster's CTAs take neighbouring tiles: the
+loop is over clusters, and each adds its rank. In ping-pong a partition tests in every iteration
+whose turn it is (`lowering/order_barriers.py`).
 
 Why here: pipeline states are threaded through one kind of loop.
 """
@@ -35,12 +34,24 @@ from wsdsl.ir.barrier_ops import (
     NumClusters,
     NumCtas,
 )
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
-from wsdsl.ir.tile_ops import Constant, ForEach, ForTiles, If, Index, Load, Map, Reduce, Yield
+from wsdsl.ir.tile_ops import (
+    Cast,
+    Constant,
+    ForEach,
+    ForTiles,
+    If,
+    Index,
+    Load,
+    Map,
+    Reduce,
+    Store,
+    Yield,
+)
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
+from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong
@@ -83,16 +94,15 @@ def _has_rest(op: ForTiles, size: int | None) -> bool:
     return reduced and not part and (size is None or size % axis.size > 0)
 
 
-def _is_load(op: Op, body: Region) -> bool:
-    """Whether an op of the body is a load, or an index that only loads are told by."""
-    if isinstance(op, Load):
-        return True
-    readers = [o for o in body if {*results_of(op)} & {*operands(o), *used_inside(o)}]
-    return (
-        isinstance(op, Index | Constant)
-        and bool(readers)
-        and all(isinstance(o, Load) for o in readers)
-    )
+def _loads_of(body: Region) -> Region:
+    """Loads, and what tells where they are of; not those of what the body stores to."""
+    stored, found = {o.tensor for o in walk(body) if isinstance(o, Store)}, set[Op]()
+    for op in body:
+        needed = makers(body, (op.result,)) if isinstance(op, Load) else ()
+        repeatable = all(isinstance(o, (Cast, Constant, Index, Load, Map)) for o in needed)
+        if repeatable and not any(isinstance(o, Load) and o.tensor in stored for o in needed):
+            found |= {*needed}
+    return tuple(op for op in body if op in found)
 
 
 def step_of(index: Value) -> int:
@@ -164,14 +174,14 @@ class _Loops:
         are the same for all, so that they may be asked for ahead.
         """
         b = self.builder
-        loads = tuple(o for o in op.body if _is_load(o, op.body))
+        loads = _loads_of(op.body)
         rest = tuple(o for o in op.body if o not in loads)
         whole = AxisAt(result=op.index, start=start, inside=True, loc=op.loc)
         with b.region() as tests:
             end = b.plus(start, op.index.as_axis.size, "end")
             cond = b.map("le", end, stop, wish="whole")
-        result = tuple(b.value(v.name, v.type) for v in op.result)
         then = copy_region((whole, *rest), b.namer)
+        result = tuple(b.value(v.name, v.type) for v in op.result)
         branch = If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
         body = (*loads, *tests, branch, Yield(values=result, loc=op.loc))
         return dataclasses.replace(op, body=body)
