@@ -17,6 +17,21 @@ def rmsnorm(X: bf16[M, N], W: bf16[N], Y: bf16[M, N]):
             Y[m, n] = X[m, n] * scale * W[n]
 
 @kernel
+def layernorm(X: bf16[M, N], W: bf16[N], B: bf16[N], Y: bf16[M, N]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(cast(X[m, n], f32), over=n)
+        mean = total / cast(N, f32)
+        squares = zeros(f32[m])
+        for n in tiles(N):
+            d = cast(X[m, n], f32) - mean
+            squares += sum(d * d, over=n)
+        scale = rsqrt(squares / cast(N, f32) + 1e-6)
+        for n in tiles(N):
+            Y[m, n] = (X[m, n] - mean) * scale * W[n] + B[n]
+
+@kernel
 def softmax(X: f32[M, N], Y: f32[M, N], most: f32[M]):
     for m in tiles(M):
         top, total = full(f32[m], -inf), zeros(f32[m])

@@ -33,6 +33,7 @@ from wsdsl.lowering.passes.hold_rows import hold_rows
 from wsdsl.lowering.passes.hold_tables import hold_tables
 from wsdsl.lowering.passes.insert_prologue import insert_prologue
 from wsdsl.lowering.passes.join_bytes import join_bytes
+from wsdsl.lowering.passes.load_before_waits import load_before_waits
 from wsdsl.lowering.passes.load_rows_ahead import load_rows_ahead
 from wsdsl.lowering.passes.load_tiles_ahead import load_tiles_ahead
 from wsdsl.lowering.passes.lower_loops import lower_loops
@@ -93,6 +94,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (lower_tiles, "partitioned"),
     (load_rows_ahead, "partitioned"),
     (load_tiles_ahead, "partitioned"),
+    (load_before_waits, "partitioned"),
     (hoist_operands, "partitioned"),
     (hoist_scalars, "partitioned"),
     (prefetch_copies, "partitioned"),
