@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.bandwidth_case import Case
 from benchmarks.burst import Burst
+from benchmarks.column_cases import column_cases
 from benchmarks.machine import write
 from benchmarks.row_cases import row_cases
 
@@ -148,7 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     wrong = 0
-    for case in (*cases(), *row_cases()):
+    for case in (*cases(), *row_cases(), *column_cases()):
         if not any(part in case.name for part in options.k.split(",")):
             continue
         own = found[case.name] = race(case, options.seconds, options.compile)

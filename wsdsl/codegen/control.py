@@ -52,6 +52,10 @@ def convert_for_range(c: Context, op: ForRange) -> None:
     branch stands between a wgmma and the next."""
     w = c.w
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
+    if stop.known == 1 and step.known is None:
+        # LLVM would see that there is one turn, and whoever follows the loop would miss it.
+        hidden = w.asm("", "i32", "=r,0", [("i32", stop.text)], pure=True)
+        stop = Scalar(hidden, stop.dtype, nonnegative=stop.nonnegative)
     init = _known(c, op.init)
     types = [t for v in init for t in llvm_types(v.type)]
     first = _flat(c, init)

@@ -1,5 +1,6 @@
 """Reductions over columns: a tree over a thread's own, then the lanes that share its rows
-(`reduce_columns`), then warps that do, by way of SMEM (`store_partials`, `reduce_partials`).
+(`reduce_columns`), then warps that do, by way of SMEM (`store_partials`, `reduce_partials`); and
+those over rows likewise.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from wsdsl.codegen.block_reductions import in_32_bits, join_of, reduce_blocks, w
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
-from wsdsl.codegen.fragments import first_row, from_floats, row_offset
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.fragments import (
+    column_offset,
+    first_column,
+    first_row,
+    from_floats,
+    row_offset,
+)
+from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.remote_ptx import store_remote
 from wsdsl.codegen.writer import Writer
@@ -23,8 +30,8 @@ from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType
 
-WORD = 4
-"""Bytes."""
+WORD, WARP = 4, 32
+"""Bytes; lanes."""
 
 
 def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
@@ -42,6 +49,9 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
 def convert_store_partials(c: Context, op: StorePartials) -> None:
     w, x = c.w, c.registers(op.x)
     lanes, threads = x.lanes, c.threads
+    if op.over_rows:
+        _store_columns(c, op, x)
+        return
     totals = _within_warp(w, op.fn, x)
     words = [w.value(f"bitcast float {t} to i32") for t in totals] if x.dtype.is_float else totals
     part = "0" if op.part is None else c.scalar(op.part).text
@@ -93,6 +103,9 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     if shape.rows > 1:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
+    if op.over_rows and shape.columns > 1:
+        _define(c, op.result, dtype, _reduced_columns(c, op, shape, dtype, join))
+        return
     held = lanes.held(shape.rows) if shape.rows > 1 else 1
     step = 1 if lanes.warps > 1 else lanes.rows
     results: list[str] = []
@@ -122,6 +135,73 @@ def _item(c: Context, op: StorePartials | ReducePartials) -> str:
     return "0" if op.state is None else c.state(op.state).stage
 
 
+def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
+    """Of a warp's rows, by the lanes that have its first one."""
+    w, lanes, threads = c.w, x.lanes, c.threads
+    texts, type = in_32_bits(w, x)
+    join = join_of(w, op.fn, x.dtype)
+    columns: dict[int, list[str]] = {}
+    for e, text in enumerate(texts):
+        columns.setdefault(column_offset(e, x.shape), []).append(text)
+    words: dict[int, str] = {}
+    for offset in sorted(columns):
+        total = _tree(columns[offset], join)
+        for step in range(lanes.across.bit_length() - 1, WARP.bit_length() - 1):
+            total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
+        words[offset] = w.value(f"bitcast float {total} to i32") if x.dtype.is_float else total
+    own = threads.warp
+    if op.part is not None:
+        own = w.add(w.multiply(c.scalar(op.part).text, 4), own)
+    place = w.multiply(own, WORD * x.columns)
+    if x.columns > 1:
+        place = w.add(place, w.multiply(first_column(c, lanes), WORD))
+    shared = c.shared(op.shared)
+    base = w.add(c.item(shared, "0"), place)
+    holders = lanes.across if x.columns > 1 else 1
+    inside, after = w.name("partials"), w.name("after")
+    w.branch(w.compare("ult", threads.lane, holders), inside, after)
+    w.begin(inside)
+    runs = _runs(x.shape) if x.columns > 1 else [[0]]
+    for run in runs:
+        at = At(base, shared.offset + run[0] * WORD)
+        inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
+    w.jump(after)
+    w.begin(after)
+
+
+def _reduced_columns(
+    c: Context, op: ReducePartials, shape: Shape, dtype: DType, join: Callable[[str, str], str]
+) -> list[str]:
+    w, shared = c.w, c.shared(op.shared)
+    own = w.multiply(first_column(c, shape.lanes), WORD)
+    base = w.add(c.item(shared, "0"), own)
+    results: list[str] = []
+    for run in _runs(shape):
+        parts: list[tuple[str, ...]] = []
+        for part in range(op.parts):
+            at = At(base, shared.offset + (part * shape.columns + run[0]) * WORD)
+            match len(run):
+                case 4:
+                    words = inline_ptx.load_shared_quad(w, at)
+                case 2:
+                    words = inline_ptx.load_shared_pair(w, at, 32)
+                case _:
+                    words = (inline_ptx.load_shared(w, at),)
+            if dtype.is_float:
+                words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
+            parts.append(words)
+        results += [_tree(list(held), join) for held in zip(*parts, strict=True)]
+    return results
+
+
+def _runs(shape: Shape) -> list[list[int]]:
+    """Columns of a thread that lie side by side, less its first one: up to four, aligned."""
+    lanes = shape.lanes
+    size = 1 if lanes.striped else min(4, lanes.vector)
+    offsets = [column_offset(e, Shape(1, *shape[1:])) for e in range(shape.columns // lanes.across)]
+    return [offsets[n : n + size] for n in range(0, len(offsets), size)]
+
+
 def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:
     """Of each row that a thread holds: f32, or an integer of 32 bits."""
     texts, type = in_32_bits(w, x)
@@ -147,7 +227,6 @@ def _tree(held: list[str], join: Callable[[str, str], str]) -> str:
 
 def _define(c: Context, result: Value, dtype: DType, results: list[str]) -> None:
     shape = dtype_and_shape(result.type)[1]
-    assert shape.columns == 1
     if dtype.is_float:
         define(c, result, from_floats(c.w, dtype, shape, results))
     else:

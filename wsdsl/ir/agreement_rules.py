@@ -163,6 +163,14 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"lanes {vector}x{across} hold multiples of {lanes.columns} columns"
 
 
+def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
+    if kind.rows == 1:
+        return f"{kind} has no rows to reduce"
+    if op.ctas > 1 or op.barriers is not None or op.state is not None or op.each:
+        return "rows are reduced within a CTA"
+    return "warps share its rows" if kind.lanes.warps > 1 else ""
+
+
 def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     for op in kernel.ops:
@@ -243,14 +251,19 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
                 return 0, f"bytes {op.offset} to {op.offset + op.bytes}: no multiples of {size}"
             return op.bytes, _shapes_agree(op.index, kind)
         case m.StorePartials(x=Value(type=Fragment() as kind)):
+            if op.over_rows:
+                return 4 * 4 * kind.columns, _reduces_rows(op, kind)
             fault = "" if kind.columns > 1 else f"{kind} has no columns to reduce"
             if op.ctas > 1 and op.barriers is None:
                 fault = "what goes to other CTAs is counted on `barriers`"
             return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
         case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
-            fits = isinstance(kind, Tile) or kind.columns == 1
-            rows = kind.rows if isinstance(kind, Fragment) else 1
-            return 4 * rows * op.parts, "" if fits else f"a row has one result, not {kind}"
+            along = "columns" if op.over_rows else "rows"
+            across = "rows" if op.over_rows else "columns"
+            fits = isinstance(kind, Tile) or getattr(kind, across) == 1
+            words = getattr(kind, along) if isinstance(kind, Fragment) else 1
+            fault = "" if fits else f"there is one result for all {across}, not {kind}"
+            return 4 * words * op.parts, fault
         case m.SendFragment(value=Value(type=Fragment() as kind)):
             return kind.rows * kind.columns * kind.dtype.bytes, ""
         case m.ReceiveFragment(result=Value(type=Fragment() as kind)):

@@ -132,8 +132,7 @@ class ClearPanels(Op):
 @op_class
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row of the tile, from its first on. No thread
-    waits for it, and what is beyond the tensor's end is left out.
+    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. Nobody waits.
     """
 
     levels: ClassVar = SCHEDULED
@@ -243,13 +242,15 @@ class StorePartials(Op):
     `shared` at the state's stage, or the first: parts one after another, of as many words as `x`
     has rows. Warps that share rows have a part each, from `part` (i32; 0 without) times as many on;
     warpgroups that have rows of their own, `each` parts, one's behind the other's. With `barriers`
-    it goes to each of `ctas`, all of the cluster, where its bytes are then counted (st.async).
+    it goes to each of `ctas`, all of the cluster, where its bytes are then counted (st.async). With
+    `over_rows` it reduces its rows, to a part with a word a column; `part` is the warpgroup.
     """
 
     levels: ClassVar = SCHEDULED
     fn: str
     x: Value
     shared: Value
+    over_rows: bool = False
     part: Value | None = None
     each: int = 0
     ctas: int = 1
@@ -260,13 +261,14 @@ class StorePartials(Op):
 @op_class
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
-    rows, of `parts` parts: what `reduce_columns` would give of all. The item and `each` as there.
+    rows, or columns (`over_rows`), of `parts` parts. The item and `each` as there.
     """
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
     fn: str
     shared: Value
+    over_rows: bool = False
     parts: int
     each: int = 0
     state: Value | None = None
@@ -331,8 +333,7 @@ class ThreadStore(Op):
     i boxes further along `row_dim`. It begins `apart` * i bytes in, or with 0 as far as quarters of
     the item are apart. Elements outside the tensor are dropped; the coordinates of rows and
     columns are not negative. Complete when it returns, in the generic proxy. Takes any stride and
-    alignment. `accumulate` adds to what is there, each element atomically; the tensor is of f32,
-    f16, bf16, i32 or u32.
+    alignment. `accumulate` is as of `tma_store`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -370,9 +371,8 @@ class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
-    or as many as lanes hold, of 16 bytes at the most.
-    `in_order`: not before what stands in front of it, so that it takes no registers till then.
-    `only` (bools of rows): the others are not loaded, and may hold anything.
+    or as many as lanes hold, of 16 bytes at the most. `in_order`: not before what stands in front
+    of it, so that it takes no registers till then. `only` (bools of rows): others hold anything.
     """
 
     levels: ClassVar = SCHEDULED

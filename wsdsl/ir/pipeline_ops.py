@@ -157,12 +157,14 @@ class FinishTile(Op):
     piece adds first and the last one last, those between in any order, so that results may differ
     in the last bits from run to run. "parallel": all pieces leave their sums, and when all have,
     each runs `body` for a part of the tile's columns. `part` is then the piece's number among
-    `parts`. "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing`
-    of them: they send each other their sums.
+    `parts`; the first does where `sums` have columns alone, each then joined by its one of `fns`
+    ("add", "max" or "min"; all are added if there are none). "cluster" is the same for the CTAs of
+    a cluster that share the contraction, `sharing` of them: they send each other their sums.
     """
 
     levels: ClassVar = PARTITIONED
     sums: tuple[Value, ...]
+    fns: tuple[str, ...] = ()
     slot: Value
     begin: Value
     end: Value
@@ -217,6 +219,20 @@ class FoldColumns(Op):
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
+    x: Value
+    axis: str
+
+
+@op_class
+class FoldRows(Op):
+    """Reduce the rows of `x` along `axis` by `fn` ("add", "max" or "min"), those that a thread has:
+    row r of the result, which has as many as a piece, gets every row of its place in a piece.
+    Elements outside of what its loop walks take no part.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    fn: str
     x: Value
     axis: str
 

@@ -8,9 +8,10 @@ After:
       for_tiles(index=%n: axis<n of N columns>) {
 
 Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
-the columns. As far as that leaves a choice, `Schedule.mma` names the rows; else a product's first
-operand gives them, and without products a tensor's contiguous dimension gives the columns. An axis
-that is only contracted has no role.
+the columns; without products along the rows, where a tensor's contiguous dimension is the other one
+and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma` names the rows;
+else a product's first operand gives them, and without products a tensor's contiguous dimension
+gives the columns. An axis that is only contracted has no role.
 
 Why here: tile sizes depend on roles, everything later on both.
 """
@@ -26,15 +27,26 @@ from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.lanes import holds_vectors, reduces_across
 from wsdsl.lowering.product_operands import operand_loads, operand_scales
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
     """Raises CompileError where the constraints contradict each other."""
+    if reduces_across(kernel):
+        sides = _Sides()
+        if not list(_constrain(kernel, sides, reduced_are_columns=False)):
+            made = _with_roles(kernel, sides)
+            if holds_vectors(made):
+                return made
     sides = _Sides()
     findings = list(_constrain(kernel, sides))
     if findings:
         raise CompileError(findings)
+    return _with_roles(kernel, sides)
+
+
+def _with_roles(kernel: Kernel, sides: _Sides) -> Kernel:
     _ride(kernel, sides)
     _prefer(kernel, sides)
     return change_axes(kernel, lambda axis: dataclasses.replace(axis, role=sides.role(axis.name)))
@@ -93,7 +105,9 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
                 yield op, value.type.axes
 
 
-def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
+def _constrain(
+    kernel: Kernel, sides: _Sides, reduced_are_columns: bool = True
+) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
     reduced = [op for op in kernel.ops if isinstance(op, OVER_AXIS)]
     loads, beside = operand_loads(kernel), decoded(kernel).tiles
@@ -116,7 +130,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
                 SWAPPED,
             )
     for op in reduced:
-        if not sides.columns(op.axis):
+        if not sides.columns(op.axis, reduced_are_columns):
             yield Finding(
                 f"this reduces `{op.axis}`, and another use needs it as the axis that is not "
                 "reduced",

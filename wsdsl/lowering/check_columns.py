@@ -18,7 +18,14 @@ from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes
-from wsdsl.lowering.lanes import WARP, flat_axis, holds_vectors, thread_vector
+from wsdsl.lowering.lanes import (
+    MOST_REDUCED,
+    WARP,
+    flat_axis,
+    holds_vectors,
+    reduces_rows,
+    thread_vector,
+)
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_panels import stored_as_panels
@@ -114,7 +121,14 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if not holds_vectors(kernel) or flat_axis(kernel) is not None:
         return
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
-    height = height_in(kernel, sizes)
+    height, most = height_in(kernel, sizes), MAX_COLUMNS
+    if reduces_rows(kernel):
+        most = MOST_REDUCED
+        if shares["columns"] > 1:
+            told = (
+                f'Schedule.share is "{chosen.share}", and rows are reduced, which consumers divide'
+            )
+            yield Finding(told, hint="leave it out")
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
@@ -126,8 +140,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         what = f"tile {loop_variable(name)}={sizes[name]}"
         if axis.role == "rows" and sizes[name] % (height * shares["rows"]):
             yield Finding(f"{what} is no multiple of {height} x {shares['rows']} consumers (rows)")
-        elif axis.role == "rows" and sizes[name] > MAX_COLUMNS:
-            yield Finding(f"{what} (rows of a tile) is more than {MAX_COLUMNS}")
+        elif axis.role == "rows" and sizes[name] > most:
+            yield Finding(f"{what} (rows of a tile) is more than {most}")
         if axis.role != "columns":
             continue
         least = max(COLUMN_STEP, THREADS // height * 2)

@@ -40,6 +40,7 @@ from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
     cut_loop,
+    leaves_lines,
     why_not,
     why_not_by_cluster,
     why_not_parallel,
@@ -174,9 +175,10 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     cuts = chosen.cuts_tiles
     if cuts:
         body = output_nest(kernel)[1]
-        unfit = list(why_not(body))
+        lines = leaves_lines(kernel, chosen.reduction)
+        unfit = list(why_not(body, lines=lines))
         yield from unfit
-        if num_cooperating(chosen) > 1 and not unfit:
+        if num_cooperating(chosen) > 1 and not unfit and not lines:
             yield from why_not_shared(kernel, body)
         if chosen.reduction == "parallel" and not unfit:
             yield from why_not_parallel(kernel, body)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Container, Mapping
 
 from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, ScanColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.pipeline_ops import FoldColumns
+from wsdsl.ir.pipeline_ops import FoldColumns, FoldRows
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
@@ -25,10 +24,11 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
+from wsdsl.lowering import column_sums
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
-from wsdsl.lowering.zeros import zero_outside
+from wsdsl.lowering.zeros import neutral, zero_outside
 
 Lookup = Callable[[Value], RegisterTile]
 
@@ -40,6 +40,12 @@ def compute(
     match op:
         case Index(axis=Value(type=Axis(name=name))):
             return context.indices(name)
+        case Reduce() if context.axes[op.axis].role == "rows":
+            x = _inside_rows(op, context, pieces(op.x), made)
+            return column_sums.reduced(op, context, x)
+        case FoldRows():
+            x = _inside_rows(op, context, pieces(op.x), made)
+            return column_sums.folded(op, context, x)
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce(op, context, pieces(op.x), masked)
@@ -64,6 +70,16 @@ def divided_indices(
     """What `//` and `%` give of indices, where that is found without dividing each."""
     find = block_indices if op.fn == "floordiv" else remainder_indices
     return find(op, context, made)
+
+
+def _inside_rows(
+    op: Reduce | FoldRows, context: PartitionContext, x: RegisterTile, made: Mapping[Value, Op]
+) -> RegisterTile:
+    """What is reduced, of rows that take part."""
+    if op.fn == "add" and _is_zero_outside(op.x, op.axis, context, made):
+        return x
+    dtype = op.x.as_tile.dtype
+    return with_inside(x, context, op.axis, dtype, neutral(op.fn, dtype))
 
 
 def block_indices(
@@ -149,7 +165,7 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
 
     inside = RegisterTile(x.shape, wide)
     if masked:
-        inside = with_inside(inside, context, op.axis, work, _neutral(op.fn, work))
+        inside = with_inside(inside, context, op.axis, work, neutral(op.fn, work))
 
     def of_width(i: int, chunks: list[int]) -> Value:
         total = inside.get(i, chunks[0])
@@ -182,7 +198,7 @@ def _reduce_blocks(
     column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
     assert x.shape.columns == op.axis
     if masked:
-        x = with_inside(x, context, op.axis, dtype, _neutral(op.fn, dtype))
+        x = with_inside(x, context, op.axis, dtype, neutral(op.fn, dtype))
     known: dict[tuple[int, int], Value] = {}
 
     def of_block(i: int, block: int) -> Value:
@@ -219,7 +235,7 @@ def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) ->
     column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
     assert x.shape.columns == op.axis
     if masked:
-        x = with_inside(x, context, op.axis, dtype, _neutral("add", dtype))
+        x = with_inside(x, context, op.axis, dtype, neutral("add", dtype))
     sums: dict[tuple[int, int], Value] = {}
 
     def up_to(i: int, j: int) -> Value:
@@ -344,16 +360,3 @@ def with_inside(
         return b.map("where", valid, value, constant, type=value.type, wish="masked")
 
     return RegisterTile(x.shape, inside)
-
-
-def _neutral(fn: str, dtype: DType) -> int | float:
-    if fn == "add":
-        return 0.0 if dtype.is_float else 0
-    if dtype.name == "f8e8m0":
-        return 2.0 ** (-127 if fn == "max" else 127)
-    if dtype.is_float:
-        return -math.inf if fn == "max" else math.inf
-    signed = dtype.kind == "int"
-    low = -(2 ** (dtype.bits - 1)) if signed else 0
-    high = 2 ** (dtype.bits - signed) - 1
-    return low if fn == "max" else high

@@ -18,7 +18,17 @@ from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, num_shares
-from wsdsl.lowering.lanes import ROWS, holds_vectors, thread_vector, within_warps
+from wsdsl.lowering.lanes import (
+    ROWS,
+    axes_across,
+    holds_vectors,
+    piece_height,
+    piece_lanes,
+    reduces_across,
+    reduces_rows,
+    thread_vector,
+    within_warps,
+)
 from wsdsl.schedule import Schedule
 
 HELD_BYTES = 256
@@ -41,10 +51,15 @@ which shows in what computes much (softmax of rows of 1024 on an H100: 1.00, 0.9
 
 
 def held_dims(kernel: Kernel) -> frozenset[str]:
-    """Dimensions that are reduced along rows, of the text of a kernel without products: each size
-    of one has a kernel of its own.
+    """Dimensions that are reduced along rows, of the text of a kernel without products, or along
+    which rows lie that are reduced: each size of one has a kernel of its own, which knows where
+    rows end.
     """
     given = {op.dim for op in kernel.of(ForTiles) if op.index.as_axis.size}
+    if reduces_across(kernel):
+        rows = {op.axis for op in kernel.of(Reduce)}
+        loads = (op.axes for op in kernel.of(Load))
+        return frozenset(a[-1].dim for a in loads if any(x.name in rows for x in a[:-1])) - given
     return _reduced_dims(kernel) - given
 
 
@@ -52,8 +67,7 @@ def held_dims(kernel: Kernel) -> frozenset[str]:
 def _reduced_dims(kernel: Kernel) -> frozenset[str]:
     if kernel.of(Contract) or not kernel.of(Reduce) or within_warps(kernel):
         return frozenset()
-    across = {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
-    reduced = {op.axis for op in kernel.of(Reduce)} - across
+    reduced = {op.axis for op in kernel.of(Reduce)} - axes_across(kernel)
     found = {axes_of(kernel)[name].dim for name in reduced}
     walked = {name for name, axis in axes_of(kernel).items() if axis.dim in found}
     loops = [op for op in kernel.of(ForTiles) if op.index.as_axis.name in walked]
@@ -127,6 +141,9 @@ def covering_columns(kernel: Kernel, size: int, height: int) -> int:
 
 def height_in(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """Rows of a piece, by the sizes of tiles; those of one row where no axis has any."""
+    if reduces_rows(kernel):
+        columns = (sizes.get(n, 0) for n, a in axes_of(kernel).items() if a.role == "columns")
+        return piece_height(piece_lanes(kernel, math.gcd(*columns)))
     rows = [sizes.get(n, 0) for n, a in axes_of(kernel).items() if a.role == "rows"]
     return math.gcd(ROWS, *rows) if rows else 1
 

@@ -7,6 +7,10 @@ bytes of a row at the least, and a piece of 64 rows 64 registers at the most. Ti
 have more columns, which warps share where there are fewer than four rows; one row is what all
 threads have. Of rows that are not aligned neighbouring threads have neighbours, and access one at a
 time.
+
+Where rows are reduced, to one value for each column, a thread adds up its own, of as many pieces of
+a tile as there are. A warp then has one row of a piece, as long as it is, so that nothing but what
+the four of them have is left to be added in the end.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Lanes
 from wsdsl.lowering.axes import axes_of
@@ -24,6 +28,8 @@ from wsdsl.schedule import Schedule
 WARP, ROWS = 32, 64
 MOST_COLUMNS = 128
 """Of a piece: 64 elements a thread."""
+MOST_REDUCED = 1024
+"""Rows of a tile, where they are reduced."""
 MOST_FLAT = 4 * ROWS * MOST_COLUMNS
 """Of a tile that has one axis: several pieces."""
 
@@ -97,12 +103,55 @@ def thread_vector(kernel: Kernel) -> int:
     return TMA_ALIGN // max((op.dtype.bytes for op in tiles), default=TMA_ALIGN)
 
 
+def axes_across(kernel: Kernel) -> set[str]:
+    """Axes of tiles that are loaded along another one."""
+    return {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
+
+
+def _axes_along(kernel: Kernel) -> set[str]:
+    """Axes of tiles that are loaded along them."""
+    return {op.axes[-1].name for op in kernel.of(Load) if op.axes[:-1] and op.last == op.axes[-1]}
+
+
+@once
+def reduces_across(kernel: Kernel) -> bool:
+    """Whether there are no products, and all that is reduced lies across the rows of tensors: sums
+    of columns.
+    """
+    found = [op for op in kernel.ops if isinstance(op, OVER_AXIS)]
+    across = axes_across(kernel) - _axes_along(kernel)
+    plain = all(isinstance(op, Reduce) and op.axis in across for op in found)
+    return bool(found) and plain and not kernel.of(Contract)
+
+
+@once
+def reduces_rows(kernel: Kernel) -> bool:
+    """The same of a kernel with roles: whether each column has a result."""
+    axes = axes_of(kernel)
+    return any(axes[op.axis].role == "rows" for op in kernel.of(Reduce))
+
+
+def piece_lanes(kernel: Kernel, columns: int) -> Lanes:
+    """Of so many columns, whose rows are reduced."""
+    vector, across = thread_vector(kernel), WARP
+    while across > 1 and columns % (across * vector):
+        across //= 2
+    return Lanes(vector, across, is_striped(kernel)) if across > 1 else ACCUMULATOR
+
+
 @once
 def height_of(kernel: Kernel) -> int:
     """Rows of a piece, of a kernel whose tiles have sizes."""
     if not holds_vectors(kernel) or flat_axis(kernel) is not None:
         return ROWS
+    if reduces_rows(kernel):
+        return piece_height(lanes_of(kernel))
     return math.gcd(ROWS, *(a.size for a in axes_of(kernel).values() if a.role == "rows"))
+
+
+def piece_height(lanes: Lanes) -> int:
+    """Rows of a piece of which each thread has one, if there may be as few."""
+    return ROWS if lanes == ACCUMULATOR else THREADS // lanes.across
 
 
 @once
@@ -110,6 +159,8 @@ def lanes_of(kernel: Kernel) -> Lanes:
     """Of a kernel whose tiles have sizes."""
     if not holds_vectors(kernel):
         return ACCUMULATOR
+    if reduces_rows(kernel):
+        return piece_lanes(kernel, own_columns(kernel))
     flat, axes = flat_axis(kernel), axes_of(kernel)
     if wide_columns(kernel):
         return _wide_lanes(kernel)

@@ -30,6 +30,9 @@ After:
 
 Sums go from registers to the other CTAs' SMEM: nothing is written to GMEM, and nobody but the
 cluster waits.
+
+**Sums of columns**, of which each piece has a line, the first piece's CTA adds up and stores, while
+the others go (`sums_of_lines.py`).
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from wsdsl.ir.types import Axis, Ring, Tensor, Tile
 from wsdsl.ir.walk import retype, rewrite, uses, walk
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.partials import Partials, Place
+from wsdsl.lowering.sums_of_lines import SumsOfLines
 
 NARROW = 8
 TURN_COLUMNS = 32
@@ -115,7 +119,9 @@ def least_slice(body: Region) -> int:
 class ParallelReduction:
     """Of one tile."""
 
-    def __init__(self, partials: Partials, op: FinishTile, splits: int) -> None:
+    def __init__(self, partials: Partials, op: FinishTile, splits: int, height: int) -> None:
+        """`height`: rows of a piece whose threads have a row each, if rows are reduced; else 0."""
+        self.height = height
         assert op.part is not None and op.parts is not None
         self.partials, self.op, self.splits = partials, op, splits
         self.builder, self.part, self.parts = partials.builder, op.part, op.parts
@@ -133,11 +139,28 @@ class ParallelReduction:
         wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
         partials.arrive(flags, flag, wrap=wrap)
         b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
+        if self.height:
+            self.finish_columns(places)
+        else:
+            self.finish_slices(places, starts)
+        partials.arrive(flags, flag, wrap=wrap, release=False)
+
+    def finish_columns(self, places: list[Place]) -> None:
+        """By the CTA of the first piece."""
+        b, op = self.builder, self.op
+        of = SumsOfLines(self.partials, self.height, self.first, self.parts, self.splits)
+        with b.when(b.map("lt", self.part, b.integer(1), wish="first")):
+            fns = op.fns or ("add",) * len(op.sums)
+            whole = map(of.joined, op.args, places, fns)
+            b.ops += retype(op.body, dict(zip(op.args, whole, strict=True)))
+
+    def finish_slices(self, places: list[Place], starts: Mapping[str, Value]) -> None:
+        b, partials = self.builder, self.partials
         columns = columns_of(partials, self.op)
         self.slicing = self._slicing(columns.size)
         width = self.slicing.width
         num = columns.size // width
-        j = b.value("j", own.type) if num > 1 else b.integer(0)
+        j = b.value("j", self.part.type) if num > 1 else b.integer(0)
         with b.region() as body:
             offset = b.times(j, width, "offset")
             axis, alike = slice_at(partials, self.op, width, offset, starts)
@@ -154,7 +177,6 @@ class ParallelReduction:
             # Not a loop: LLVM would see that it ends, and the skeleton would not be the kernel's.
             with b.when(b.map("lt", self.part, stop, wish="first")):
                 b.ops += body
-        partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def _slicing(self, columns: int) -> Slicing:
         kinds = [v.type for v in self.op.sums if isinstance(v.type, Tile)]

@@ -92,7 +92,8 @@ class PartitionContext:
     ) -> None:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
-        sharing = height_of(kernel), groups, partition.num_agents // groups
+        height = height_of(kernel)
+        sharing = height, groups, partition.num_agents // groups
         self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
@@ -106,7 +107,6 @@ class PartitionContext:
         flat = flat_axis(kernel)
         self.sharing = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
         """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""
-        height = height_of(kernel)
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
         in_tensors = in_tensors and partition.role == "compute"
         how = narrow, cut, lanes, flat, height, in_tensors

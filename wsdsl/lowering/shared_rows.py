@@ -21,6 +21,9 @@ Nobody says that a buffer is free: who sends to it has every warp's part of the 
 which one thread of each sent behind what all of them had read there.
 
 While a row waits, it is held as it was loaded: what it was converted to is made again behind that.
+
+Rows that are reduced themselves, to a value for each column, all warps share, of all consumers that
+divide them.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 
-BUFFERS, WORD = 2, 4
+BUFFERS, WORD, WARPS = 2, 4, 4
 
 
 class SharedRows:
@@ -69,7 +72,8 @@ class SharedRows:
         """
         self.builder, self.declarations, self.meet = builder, declarations, meet
         self.height, self.groups, self.apart = height, groups, apart
-        self.buffers: list[Value] = []
+        self.buffers: dict[int, list[Value]] = {}
+        """By words."""
         self.turn = 0
         """The buffer of the next reduction."""
         self.unsettled = False
@@ -130,9 +134,7 @@ class SharedRows:
 
     def _met(self, fn: str, x: Value, result: Value, loc: Loc | None) -> Value:
         b, parts = self.builder, x.as_fragment.lanes.warps * self.groups
-        if not self.buffers:
-            self.buffers = [self._buffer(parts, 1) for _ in range(BUFFERS)]
-        shared, self.turn = self.buffers[self.turn], (self.turn + 1) % BUFFERS
+        shared = self._next_buffer(self._words(parts))
         where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), loc=loc)
         b.add(StorePartials(x=x, part=self._part(1, loc), **where))
         b.add(self.meet(loc))
@@ -156,7 +158,7 @@ class SharedRows:
         state, expected = self.next_state(loc), WORD * kind.rows * parts * self.apart
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
-            self.sent = self._buffer(parts, BUFFERS), full
+            self.sent = self._buffer(self._words(parts), BUFFERS), full
             self.declarations.append(AllocateBarriers(result=full, label="full", arrivals=1))
         shared, full = self.sent
         part = self._part(ctas, loc)
@@ -171,8 +173,31 @@ class SharedRows:
         b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
         return made.result
 
-    def _buffer(self, parts: int, num: int) -> Value:
-        size = WORD * self.height * parts * self.apart
+    def reduce_rows(self, fn: str, x: Value, result: Value, loc: Loc | None) -> None:
+        """Of all threads, whose warpgroups have rows of their own."""
+        b, parts = self.builder, WARPS * self.apart
+        shared = self._next_buffer(x.as_fragment.columns * parts)
+        part = None
+        if self.apart > 1:
+            part = b.add(WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+        where = dict[str, Any](fn=fn, shared=shared, over_rows=True, loc=loc)
+        b.add(StorePartials(x=x, part=part, **where))
+        b.add(self.meet(loc))
+        self.unsettled = True
+        b.add(ReducePartials(result=result, parts=parts, **where))
+
+    def _words(self, parts: int) -> int:
+        """Of all rows, in so many parts."""
+        return self.height * parts * self.apart
+
+    def _next_buffer(self, words: int) -> Value:
+        if words not in self.buffers:
+            self.buffers[words] = [self._buffer(words, 1) for _ in range(BUFFERS)]
+        turn, self.turn = self.turn, (self.turn + 1) % BUFFERS
+        return self.buffers[words][turn]
+
+    def _buffer(self, words: int, num: int) -> Value:
+        size = WORD * words
         size = size if num == 1 else -(-size // SMEM_ALIGN) * SMEM_ALIGN
         made = self.builder.value("partials", Shared(size, num))
         self.declarations.append(AllocateShared(result=made, label="partials"))

@@ -2,13 +2,15 @@
 
 It stands in the output loops, beside no other loop and behind no store, carries nothing but sums
 that begin as zeros (`fuse_accumulators` sees to it), each of which only ever grows by what is added
-to it, and writes nothing. What comes after it then is done once, with the whole sums.
+to it, and writes nothing. What comes after it then is done once, with the whole sums. Where rows
+are reduced, and pieces leave lines (`leaves_lines`), the greatest and the least may be carried too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions
@@ -16,15 +18,16 @@ from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, S
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.lanes import reduces_rows
 from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
 
 HINT = 'use scheduler="persistent"'
 
 
-def cut_loop(body: Region) -> ForTiles | None:
+def cut_loop(body: Region, *, lines: bool = False) -> ForTiles | None:
     """The loop, in the body of the output loops; None if there is none, see `why_not`."""
     loops = [op for op in body if isinstance(op, ForTiles)]
-    return loops[0] if loops and not list(why_not(body)) else None
+    return loops[0] if loops and not list(why_not(body, lines=lines)) else None
 
 
 def contracted_variable(body: Region) -> str | None:
@@ -37,8 +40,13 @@ def contracted_variable(body: Region) -> str | None:
     return loop_variable(loop.index.type.name)
 
 
-def why_not(body: Region) -> Iterator[Finding]:
-    """What keeps the kernel's contraction from being cut."""
+def leaves_lines(kernel: Kernel, reduction: str | None) -> bool:
+    """Whether each piece of a tile leaves a line of what it has for each column."""
+    return reduction == "parallel" and reduces_rows(kernel)
+
+
+def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
+    """What keeps the kernel's contraction from being cut; into pieces that leave `lines`."""
     loops = [op for op in body if regions(op)]
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
         others = [op for op in loops if not (isinstance(op, ForTiles) and op.init)]
@@ -62,36 +70,52 @@ def why_not(body: Region) -> Iterator[Finding]:
         yield Finding("a product behind a sum can not be made of its pieces", product.loc, HINT)
     zeros = tiles_of_zeros(body)
     for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
+        if lines and joined_by(loop.body, arg, last) != "add":
+            continue  # What it begins with changes nothing where it is joined once more.
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
             yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
         elif init not in zeros or not grows(loop.body, arg, last):
             yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
 
 
-def grows(body: Region, arg: Value, last: Value, *, by_products: bool = False) -> bool:
-    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone), and nobody
-    reads it on the way, nor what the body hands on of it.
+def joined_by(body: Region, arg: Value, last: Value) -> str:
+    """By which function what a loop carries is joined with others, and nothing else is done to it:
+    "add" if there is no such one.
+    """
+    if arg == last:
+        return "add"
+    return next((fn for fn in ("max", "min") if grows(body, arg, last, fn=fn)), "add")
+
+
+def grows(
+    body: Region, arg: Value, last: Value, *, by_products: bool = False, fn: str = "add"
+) -> bool:
+    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone; or joined to
+    it by another `fn`), and nobody reads it on the way, nor what the body hands on of it.
     """
     users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
     if len(users) != 1 or arg == last:
         return len(users) == 1
     match users[0]:
-        case Contract(acc=acc, result=following) if acc == arg:
+        case Contract(acc=acc, result=following) if acc == arg and fn == "add":
             pass
         case Map() if by_products:
             return False
-        case Map(fn="add", args=args, result=following) if args.count(arg) == 1:
+        case Map(fn=own, args=args, result=following) if own == fn and args.count(arg) == 1:
             pass
-        case Map(fn="fma", args=(a, b, c), result=following) if c == arg and arg not in (a, b):
+        case Map(fn="fma", args=(a, b, c), result=following) if (
+            fn == "add" and c == arg and arg not in (a, b)
+        ):
             pass
         case ForTiles() | ForEach() as loop if arg in loop.init and arg not in used_inside(loop):
             i = loop.init.index(arg)
-            if not grows(loop.body, loop.args[i], yielded(loop.body)[i], by_products=by_products):
+            how = dict[str, Any](by_products=by_products, fn=fn)
+            if not grows(loop.body, loop.args[i], yielded(loop.body)[i], **how):
                 return False
             following = loop.result[i]
         case _:
             return False
-    return grows(body, following, last, by_products=by_products)
+    return grows(body, following, last, by_products=by_products, fn=fn)
 
 
 def why_not_shared(
@@ -108,7 +132,7 @@ def why_not_shared(
 
 def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
     """What keeps CTAs from finishing a tile by columns."""
-    loop, axes = cut_loop(body), axes_of(kernel)
+    loop, axes = cut_loop(body, lines=reduces_rows(kernel)), axes_of(kernel)
     assert loop is not None
     columns = {a for a, axis in axes.items() if axis.role == "columns"}
     hint = 'use reduction="serial"'

@@ -1,4 +1,6 @@
-"""What is 0 beyond the end of a dimension: of a tile, and of what a step there adds to a sum."""
+"""What is 0 beyond the end of a dimension: of a tile, and of what a step there adds to a sum; and
+what changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.slot_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, DType
 from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
@@ -143,3 +145,17 @@ def _is_factor(value: Value, made: Made) -> bool:
             return all(_is_factor(v, made) for v in op.args)
         case _:
             return False
+
+
+def neutral(fn: str, dtype: DType) -> int | float:
+    """What changes nothing that it is joined with."""
+    if fn == "add":
+        return 0.0 if dtype.is_float else 0
+    if dtype.name == "f8e8m0":
+        return 2.0 ** (-127 if fn == "max" else 127)
+    if dtype.is_float:
+        return -math.inf if fn == "max" else math.inf
+    signed = dtype.kind == "int"
+    low = -(2 ** (dtype.bits - 1)) if signed else 0
+    high = 2 ** (dtype.bits - signed) - 1
+    return low if fn == "max" else high

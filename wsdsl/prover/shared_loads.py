@@ -92,8 +92,9 @@ def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, mem.ReducePartials)
     array, kind = m.model.arrays[op.shared.name], op.result.type
-    row = 4 * (kind.rows if isinstance(kind, Fragment) else 1)
-    first, size = a.rank * op.each * row, op.parts * row
+    along = "columns" if op.over_rows else "rows"
+    words = 4 * (getattr(kind, along) if isinstance(kind, Fragment) else 1)
+    first, size = a.rank * op.each * words, op.parts * words
     for c in ALL:
         read_by_threads(m, a, op, array, partials_item(a, i), [(first, first + size)], c)
     return fresh(m, a, i)

@@ -132,6 +132,14 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("unknown", a, op, f"which part of `{array.label}` this is")
     part += op.each * a.rank
     rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
+    if op.over_rows:
+        size = WORD * kind.columns
+        for number, warp in enumerate(WARPS):
+            start = (4 * part + number) * size
+            item_of(m, a, op, array, 0, start, start + size)
+            events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
+            write(m, a, op, array, 0, start, start + size, known, events, False, a.cta)
+        return LOCAL
     for number, warp in enumerate(WARPS):
         group, own = divmod(number, kind.lanes.warps)
         if group and kind.rows == 1:

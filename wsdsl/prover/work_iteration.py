@@ -200,7 +200,7 @@ class WorkIteration(ABC):
             raise self.fail(op, "this is another slot than its tile's", AS_WRITTEN)
 
     def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:
-        if op.pred is not None:
+        if op.pred is not None and not self.slots.by_one(op, self.partition.num_warpgroups):
             raise self.fail(op, "a store on a condition is not understood")
         if not op.accumulate and place in way.read:
             raise self.fail(op, "other threads may not have read this yet", "sync_warp()")

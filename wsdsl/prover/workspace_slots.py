@@ -9,6 +9,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
@@ -92,12 +93,23 @@ class WorkspaceSlots:
         first = line.number % each
         if op.tensor.name in self.fragments and (stride % LINES or first % LINES or each % LINES):
             raise NotUnderstood(f"{BLOCKS}: these lines are none")
-        if warpgroups > 1 and first + num > stride:
+        shared = not stride and (isinstance(op, m.LoadGlobal) or self.by_one(op, warpgroups))
+        if warpgroups > 1 and first + num > stride and not shared:
             raise NotUnderstood("warpgroups do not have lines of their own in the slot")
         if stride * (warpgroups - 1) + first + num > each:
             raise NotUnderstood(f"this reaches out of the slot's {each} lines")
         terms = tuple((term, times // each) for term, times in others)
         return Linear(line.number // each, terms), stride, (first, num)
+
+    def by_one(self, op: Any, warpgroups: int) -> bool:
+        """Whether one of the warpgroups alone stores this."""
+        test = isinstance(op, m.StoreGlobal) and op.pred and self.sums.made.get(op.pred)
+        if not (isinstance(test, t.Map) and test.fn == "eq"):
+            return False
+        which = Linear(0, ((WARPGROUP, 1),))
+        numbers = [x.number for x in map(self.sums.of, test.args) if not x.terms]
+        alike = which in map(self.sums.of, test.args)
+        return alike and len(numbers) == 1 and 0 <= numbers[0] < warpgroups
 
     def blocks(self, op: Any, *columns: tuple[Linear, int]) -> None:
         """Raises unless a tensor of fragments is accessed from a block's first column on."""
@@ -117,7 +129,8 @@ class WorkspaceSlots:
 
     def piece(self, op: m.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
         """Raises unless this is in one of the slot's pieces, or outside of the tensor."""
-        line, num = self.span(op.index[0])
+        gathered = isinstance(self.sums.made.get(op.index[0]), t.Map)
+        line, num = (self.sums.of(op.index[0]), 1) if gathered else self.span(op.index[0])
         self.blocks(op, *map(self.span, op.index[1:]))
         assert isinstance(op.tensor.type, Tensor)
         outside = self.sums.size(str(op.tensor.type.dims[0]))
@@ -141,10 +154,14 @@ class WorkspaceSlots:
         return sum.number >= 0 and all(times >= 0 and self._counts(k) for k, times in sum.terms)
 
     def _counts(self, term: Any) -> bool:
+        if term == WARPGROUP:
+            return True
         match self.sums.meanings[term] if isinstance(term, int) else ():
             case ("value", value):
                 op = self.sums.made.get(value)
-                if not isinstance(op, b.ForRange) or value != op.index:
+                if not isinstance(op, f.Iota) and not (
+                    isinstance(op, b.ForRange) and value == op.index
+                ):
                     return False
                 return self._not_negative(self.sums.of(op.start))
             case _:

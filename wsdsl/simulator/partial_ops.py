@@ -26,6 +26,9 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
     part += op.each * wg.rank
+    if op.over_rows:
+        _store_columns(wg, op, value, part)
+        return
     parts = lanes.warp_of(np.arange(kind.columns))
     rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
     for i in range(4):
@@ -41,6 +44,18 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
             cta = wg.cta if op.ctas == 1 else wg.cta.cluster.ctas[rank]
             write = _write if op.barriers is None else _send
             write(wg, op, cta, i, start, made.view(np.uint8).reshape(-1))
+
+
+def _store_columns(wg: Warpgroup, op: m.StorePartials, value: Array, part: int) -> None:
+    """Part by part, a word for each column: of each warp what its rows give."""
+    kind, word = op.x.as_fragment, _word(op.x.as_fragment.dtype)
+    shared: SharedItems = wg.values[op.shared.name]
+    rows, size = kind.lanes.of_warp(kind.rows), kind.columns * word.itemsize
+    for i in range(4):
+        held = value[i * rows : (i + 1) * rows].astype(word)
+        made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 0)).astype(word)
+        start = wg.item(op, shared, 0, (4 * part + i) * size, size)
+        _write(wg, op, wg.cta, i, start, made.view(np.uint8).reshape(-1))
 
 
 def _write(
@@ -71,12 +86,13 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
 
 def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     kind = op.result.type
-    rows = kind.rows if isinstance(kind, Fragment) else 1
+    along = "columns" if op.over_rows else "rows"
+    words = getattr(kind, along) if isinstance(kind, Fragment) else 1
     shared: SharedItems = wg.values[op.shared.name]
     dtype = dtype_of(op.result)
     word = _word(dtype)
-    size = op.parts * rows * word.itemsize
-    first = wg.rank * op.each * rows * word.itemsize
+    size = op.parts * words * word.itemsize
+    first = wg.rank * op.each * words * word.itemsize
     start = wg.item(op, shared, _item(wg, op), first, size)
     for i in range(4):
         warp = wg.warp(i)
@@ -84,9 +100,10 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
         reader = wg.index, 4, i
         conflict = wg.cta.accesses.read(start, start + size, access, warp, reader, False)
         wg.settle(op, f"it reads `{shared.label}` (warp {i})", conflict)
-    held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, rows)
+    held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, words)
     made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
-    wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
+    shape = (1, -1) if op.over_rows else (-1, 1)
+    wg.values[op.result.name] = finish(made.reshape(shape), op.result)
 
 
 def _item(wg: Warpgroup, op: m.StorePartials | m.ReducePartials) -> int:

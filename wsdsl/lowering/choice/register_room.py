@@ -15,6 +15,7 @@ from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.choice.column_options import with_fewer_rows
 from wsdsl.lowering.choice.row_options import with_fewer_elements
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.footprint import (
@@ -161,15 +162,16 @@ def _sums(kernel: Kernel, schedule: Schedule) -> int:
 
 def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
     """`given` with fewer elements of rows that are held, or more CTAs that share those of products,
-    with fewer CTAs on an SM, then with fewer
-    and fewer columns in the widest tiles of a PARTITIONED kernel; none where `given` or the
-    `source` says how many there are: by now all loops over tiles have a size.
+    or fewer rows that are reduced at a time, with fewer CTAs on an SM, then with fewer and fewer
+    columns in the widest tiles of a PARTITIONED kernel; none where `given` or the `source` says how
+    many there are: by now all loops over tiles have a size.
     """
     given = given or Schedule()
     if kernel.schedule:
         roled = with_roles(source)
         yield from with_fewer_elements(roled, kernel.schedule, given) if roled else ()
         yield from with_more_ctas(source, kernel.schedule, given)
+        yield from with_fewer_rows(kernel, kernel.schedule, given)
     beside = kernel.schedule.ctas_per_sm if kernel.schedule and not given.ctas_per_sm else None
     for fewer in range((beside or 1) - 1, 0, -1):
         yield dataclasses.replace(given, ctas_per_sm=fewer)

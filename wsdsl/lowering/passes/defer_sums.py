@@ -1,4 +1,4 @@
-"""Add up across the lanes of a warp behind a loop, not in each of its iterations.
+"""Reduce across threads behind a loop, not in each of its iterations.
 
 Before:
     %total2 = for_range(..., init=(%zeros,), args=(%total1: f32[q],)) {
@@ -23,6 +23,10 @@ A thread has two columns of each eight, and adds them by itself; to add up the f
 a row takes two shuffles and their latencies, and nothing can be moved across them. A sum that is
 only scaled by what its row has in common, and added to, may be left in eight columns.
 
+Where rows are reduced, which all warps share, what is left has a piece's rows, of which each thread
+has one (`fold_rows`): of sums, and of the greatest and the least, too, to which nothing else is
+done. They begin with what changes nothing, and what the loop began with is joined to them behind.
+
 Why here: loops run over numbers, and are still whole.
 """
 
@@ -32,34 +36,40 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import LANE_COLUMNS
-from wsdsl.ir.op import Kernel, Region, Value, operands
-from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns, Partition, with_partitions
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns, FoldRows, Partition, with_partitions
 from wsdsl.ir.tile_ops import Full, Map, Reduce
-from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import Namer, definers, retype, used_inside, uses, with_regions, yielded
+from wsdsl.ir.types import Axis, Role, Tile
+from wsdsl.ir.walk import Namer, retype, used_inside, uses, with_regions, yielded
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.zeros import tiles_of_zeros
+from wsdsl.lowering.lanes import height_of, holds_vectors, reduces_rows
+from wsdsl.lowering.zeros import neutral, tiles_of_zeros
 
 
 def defer_sums(kernel: Kernel) -> Kernel:
     namer = Namer.of(kernel)
-    if holds_vectors(kernel):
+    by_rows = reduces_rows(kernel)
+    if holds_vectors(kernel) and not by_rows:
         return kernel  # Lanes have no eight columns; memory takes longer than what is saved.
 
     def change(op: Partition) -> Partition:
-        return _Deferring(kernel, op, namer).partition() if op.share == "rows" else op
+        return _Deferring(kernel, op, namer, by_rows).partition() if op.share == "rows" else op
 
     return with_partitions(kernel, change, "compute")
 
 
 class _Deferring:
-    """Of one partition. `lanes` are the axes of eight columns, by the axis that is summed."""
+    """Of one partition. `lanes` are the axes of eight columns, by the axis that is summed; or of a
+    piece's rows of each warpgroup (`by_rows`).
+    """
 
-    def __init__(self, kernel: Kernel, own: Partition, namer: Namer) -> None:
+    def __init__(self, kernel: Kernel, own: Partition, namer: Namer, by_rows: bool) -> None:
+        self.by_rows = by_rows
+        self.role: Role = "rows" if by_rows else "columns"
+        self.size = height_of(kernel) * own.num_warpgroups if by_rows else LANE_COLUMNS
         self.own, self.builder, self.axes = own, Builder(namer), axes_of(kernel)
-        self.zeros, self.made = tiles_of_zeros(own.body), definers(own.body)
+        self.zeros = tiles_of_zeros(own.body)
         self.lanes: dict[str, Axis] = {}
         self.behind: Region = ()
 
@@ -96,23 +106,25 @@ class _Deferring:
         b.loc = loop.loc
 
         def wide(value: Value) -> Value:
-            return Value(value.name, Tile(value.as_tile.dtype, (*value.as_tile.axes, axis.name)))
+            kept = value.as_tile.axes
+            axes = (axis.name, *kept) if self.by_rows else (*kept, axis.name)
+            return Value(value.name, Tile(value.as_tile.dtype, axes))
 
         swap = {v: wide(v) for v in parts}
         body = tuple(
-            FoldColumns(result=op.result, x=op.x, axis=op.axis, loc=op.loc)
-            if isinstance(op, Reduce) and op in folded
-            else op
-            for op in loop.body
+            self.fold(op) if isinstance(op, Reduce) and op in folded else op for op in loop.body
         )
         swap |= {op.result: wide(op.result) for op in folded}
-        zeros = self.made[loop.init[n]]
-        assert isinstance(zeros, Full)
-        first = wide(b.value(zeros.result.name, zeros.result.type))
-        b.add(dataclasses.replace(zeros, result=first))
-        total = loop.result[n]
-        partial = wide(b.value("partial", total.type))
-        self.behind = (*self.behind, Reduce(result=total, fn="add", x=partial, axis=axis.name))
+        total, init, fn = loop.result[n], loop.init[n], folded[0].fn
+        dtype = total.as_tile.dtype
+        first, partial = wide(b.value(init.name, init.type)), wide(b.value("partial", total.type))
+        nothing = b.constant(neutral(fn, dtype), Tile(dtype), "nothing")
+        b.add(Full(result=first, value=nothing))
+        whole = total if init in self.zeros else b.value(total.name, total.type)
+        behind: list[Op] = [Reduce(result=whole, fn=fn, x=partial, axis=axis.name, loc=loop.loc)]
+        if whole is not total:
+            behind.append(Map(result=total, fn=fn, args=(init, whole), loc=loop.loc))
+        self.behind = (*self.behind, *behind)
         return dataclasses.replace(
             loop,
             init=(*loop.init[:n], first, *loop.init[n + 1 :]),
@@ -124,21 +136,22 @@ class _Deferring:
     def lanes_of(self, summed: str) -> Axis:
         if summed not in self.lanes:
             name = self.builder.namer.new(f"{summed}_lanes")
-            self.lanes[summed] = Axis(name, self.axes[summed].dim, LANE_COLUMNS, "columns")
+            self.lanes[summed] = Axis(name, self.axes[summed].dim, self.size, self.role)
         return self.lanes[summed]
+
+    def fold(self, op: Reduce) -> Op:
+        if self.by_rows:
+            return FoldRows(result=op.result, fn=op.fn, x=op.x, axis=op.axis, loc=op.loc)
+        return FoldColumns(result=op.result, x=op.x, axis=op.axis, loc=op.loc)
 
     def sums(self, loop: ForRange, n: int) -> tuple[list[Value], list[Reduce]] | None:
         """The values that become of the variable in an iteration, and what is added to it."""
         arg, kind = loop.args[n], loop.args[n].type
-        made = self.made.get(loop.init[n])
-        if not isinstance(kind, Tile) or loop.init[n] not in self.zeros:
-            return None
-        rows = [self.axes[name].role for name in kind.axes] == ["rows"]
-        if not rows or kind.dtype.name != "f32" or not isinstance(made, Full):
+        if not isinstance(kind, Tile) or not self.may_be_left(loop.init[n], kind):
             return None
         once = {op.result: op for op in loop.body if isinstance(op, Reduce)}
         counts = [*uses(loop.body)]
-        parts, folded = [arg], list[Reduce]()
+        parts, folded, scaled = [arg], list[Reduce](), False
         for op in loop.body[:-1]:
             of = [v for v in operands(op) if v in parts]
             if used_inside(op) & {*parts}:
@@ -146,20 +159,36 @@ class _Deferring:
             if not of:
                 continue
             rest = [v for v in operands(op) if v not in parts]
-            if len(of) != 1 or not isinstance(op, Map) or op.fn not in ("add", "mul"):
+            if len(of) != 1 or len(rest) != 1 or not isinstance(op, Map):
                 return None
             (other,) = rest
-            if op.fn == "add":
+            if op.fn == "mul":
+                scaled = True
+            else:
                 reduce = once.get(other)
-                if reduce is None or not self.folds(reduce) or counts.count(other) != 1:
+                if reduce is None or not self.folds(reduce, op.fn) or counts.count(other) != 1:
                     return None
                 folded.append(reduce)
             parts.append(op.result)
         handed = [v for v in yielded(loop.body) if v in parts]
-        if handed != [yielded(loop.body)[n]] or len({op.axis for op in folded}) != 1:
+        alike = len({(op.axis, op.fn) for op in folded}) == 1
+        if handed != [yielded(loop.body)[n]] or not alike:
+            return None
+        if scaled and (folded[0].fn != "add" or loop.init[n] not in self.zeros):
             return None
         return parts, folded
 
-    def folds(self, op: Reduce) -> bool:
-        f32 = op.x.as_tile.dtype.name == "f32"
-        return f32 and op.fn == "add" and self.axes[op.axis].role == "columns"
+    def may_be_left(self, init: Value, kind: Tile) -> bool:
+        """Whether the variable is one for each row, or each column, that begins so."""
+        roles = [self.axes[name].role for name in kind.axes]
+        if self.by_rows:
+            return "rows" not in roles
+        return roles == ["rows"] and kind.dtype.name == "f32" and init in self.zeros
+
+    def folds(self, op: Reduce, fn: str) -> bool:
+        if op.fn != fn or self.axes[op.axis].role != self.role:
+            return False
+        dtype = op.x.as_tile.dtype
+        # Narrower sums are rounded where the text says so.
+        exact = dtype.name == "f32" or (self.by_rows and (fn != "add" or dtype.is_integer))
+        return exact and (self.by_rows or fn == "add")

@@ -14,8 +14,7 @@ After:
 
 With `within`, a tile begins no later than the one that ends with its dimension. Where CTAs have one
 tile each and wait for no slots, there is no loop. A cluster's CTAs take neighbouring tiles: the
-loop is over clusters, and each adds its rank. In ping-pong a partition tests in every iteration
-whose turn it is (`lowering/order_barriers.py`).
+loop is over clusters. In ping-pong each iteration tests whose it is (`lowering/order_barriers.py`).
 
 Why here: pipeline states are threaded through one kind of loop.
 """
@@ -87,11 +86,12 @@ def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
 
 
 def _has_rest(op: ForTiles, size: int | None) -> bool:
-    """Whether the last tile of those that a loop walks may be cut, and what it has is reduced."""
+    """Whether the last tile of a loop may be cut, and what it has is reduced along its rows."""
     axis = op.index.as_axis
     part = op.start or op.stop or op.first or op.offset or op.every or op.within
     reduced = any(isinstance(o, Reduce) and o.axis == axis.name for o in op.body)
-    return reduced and not part and (size is None or size % axis.size > 0)
+    rest = axis.role == "columns" and (size is None or size % axis.size > 0)
+    return rest and reduced and not part
 
 
 def _loads_of(body: Region) -> Region:

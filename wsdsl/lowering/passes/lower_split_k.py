@@ -44,6 +44,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
 from wsdsl.ir.tile_ops import If, Map, Yield
 from wsdsl.ir.walk import walk, with_regions
+from wsdsl.lowering.lanes import height_of, reduces_rows
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster
 from wsdsl.lowering.partials import Partials, Place
@@ -54,13 +55,14 @@ def lower_split_k(kernel: Kernel) -> Kernel:
         return kernel
     grid = next(op for op in kernel.body if isinstance(op, LaunchGrid))
     partials = Partials(kernel, grid.cluster)
+    height = height_of(kernel) if reduces_rows(kernel) else 0
     body: list[Op] = []
     rings: list[Op] = []
     for op in kernel.body:
         if isinstance(op, Partition) and op.role == "compute":
             partials.barrier = consumer_barrier(kernel, op)
             partials.consumers = op.num_warpgroups
-            pieces = _Pieces(partials, grid.splits)
+            pieces = _Pieces(partials, grid.splits, height)
             op = with_regions(op, pieces.region)
             rings += pieces.rings
         body.append(op)
@@ -72,7 +74,8 @@ def lower_split_k(kernel: Kernel) -> Kernel:
 class _Pieces:
     """One partition."""
 
-    def __init__(self, partials: Partials, splits: int) -> None:
+    def __init__(self, partials: Partials, splits: int, height: int) -> None:
+        self.height = height
         self.partials, self.splits, self.builder = partials, splits, partials.builder
         self.starts: dict[str, Value] = {}
         self.rings: list[CircularBuffer] = []
@@ -88,7 +91,8 @@ class _Pieces:
                 elif op.reduction == "cluster":
                     self.rings.append(finish_in_cluster(self.partials, op, self.starts))
                 elif op.reduction == "parallel":
-                    ParallelReduction(self.partials, op, self.splits).finish(self.starts)
+                    own = ParallelReduction(self.partials, op, self.splits, self.height)
+                    own.finish(self.starts)
                 else:
                     self.in_turns(op)
         return tuple(ops)

@@ -36,9 +36,11 @@ from wsdsl.ir.walk import (
     uses,
     walk,
     with_regions,
+    yielded,
 )
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.cooperation import cluster_splits_beside
+from wsdsl.lowering.split_k_rules import joined_by
 from wsdsl.schedule import Schedule
 
 
@@ -113,8 +115,11 @@ class _Cut:
             # A slice of the tile computes for itself what it needs.
             before = tuple(op for op in body[:at] if not regions(op))
             rest = copy_region((*makers(before, uses(rest)), *rest), self.namer)
+        carried = zip(loop.args, yielded(loop.body), strict=True)
+        fns = tuple(joined_by(loop.body, *each) for each in carried)
         finish = FinishTile(
             sums=loop.result,
+            fns=fns if {*fns} != {"add"} else (),
             slot=slot,
             begin=begin,
             end=end,
