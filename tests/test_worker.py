@@ -19,7 +19,7 @@ FURTHER = {
     # It lets scaled sums wait for what follows; here two consumers cover that.
     "two_scaled": 0.25,
     # It adds up what threads load, compute and store; here stores are beside the next loads.
-    "bytes_in": 0.3, "broadcast_bytes": 0.25, "scale": 0.2,
+    "bytes_in": 0.3, "broadcast_bytes": 0.25, "broadcast": 0.2, "scale": 0.2,
     # It lets all arithmetic be beside products.
     "attention": 0.15,
     # Its first slots wait for memory, which it does not count of a loop around.

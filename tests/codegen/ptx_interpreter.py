@@ -1,6 +1,6 @@
 """Runs PTX of copies thread by thread: addresses, predicates and integer arithmetic.
 
-What threads say to each other (barriers, fences) is passed over: nothing here depends on it.
+What threads say to each other is passed over, but that they meet at `bar`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from wsdsl.simulator.arithmetic import larger, smaller
 PAIRS: Mapping[str, Any] = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
 FLOATS: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 SHARED_BASE = 0x400
-PASSED_OVER = ("bar", "barrier", "fence", "griddepcontrol", "setmaxnreg")
+MEETS = ("bar", "barrier")
+PASSED_OVER = ("fence", "griddepcontrol", "setmaxnreg")
 RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
     "gt": operator.gt, "ge": operator.ge,
@@ -49,6 +50,8 @@ class Memory:
     """The same of what is added to memory."""
     filled: set[int] = field(default_factory=set[int])
     prefetched: list[int] = field(default_factory=list[int])
+    in_shared: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, Any])
+    """By thread, address and size of each of its accesses to SMEM."""
 
     def place(self, space: str, address: int, size: int) -> int:
         assert address % size == 0, f"{address:#x} is no multiple of {size}"
@@ -98,13 +101,15 @@ class Program:
             except StopIteration:
                 return
 
-    def run_warp(self, arguments: Sequence[int], memory: Memory) -> list[dict[str, int]]:
-        """The first one's threads, until they end or multiply: the registers of each."""
-        threads = [self._thread(lane, arguments, memory) for lane in range(32)]
+    def run_warps(
+        self, arguments: Sequence[int], memory: Memory, warps: int = 1
+    ) -> list[dict[str, int]]:
+        """The first ones' threads, until they end or multiply: the registers of each."""
+        threads = [self._thread(thread, arguments, memory) for thread in range(32 * warps)]
         running = [thread.run() for thread in threads]
         offered = [next(each) for each in running]
         while offered:
-            held = [offered[lane][0] for _, lane in offered]
+            held = [offered[i // 32 * 32 + lane % 32][0] for i, (_, lane) in enumerate(offered)]
             offered.clear()
             for each, value in zip(running, held, strict=True):
                 with suppress(StopIteration):
@@ -146,13 +151,15 @@ class _Thread:
                 for lane in range(32):
                     votes += yield self.value(operands[1]), lane
                 self.registers[operands[0]] = int(votes == 32 if "all" in modifiers else votes > 0)
+            elif kind in MEETS:
+                yield 0, 0
             elif kind not in PASSED_OVER:
                 self.step(kind, modifiers, operands)
 
     def value(self, text: str) -> int:
         if text.startswith("0f"):
             return int(text[2:], 16)
-        return self.registers[text] if text in self.registers else int(text, 0)
+        return self.registers[text] if text in self.registers else int(text.rstrip("U"), 0)
 
     def address(self, text: str) -> int:
         base, offset = re.fullmatch(r"\[(.*?)([+-]\d+)?\]", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
@@ -202,6 +209,8 @@ class _Thread:
         names, address = [x.strip() for x in held.strip("{}").split(",")], self.address(where)
         if space == "shared":
             address &= (1 << 32) - 1
+            accesses = self.memory.in_shared.setdefault(self.registers["%tid.x"], [])
+            accesses.append((address, width * len(names)))
         if kind == "ld":
             bytes = self.memory.load(space, address, width * len(names))
             for i, name in enumerate(names):

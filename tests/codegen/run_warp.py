@@ -1,4 +1,4 @@
-"""Runs what the first warp of a SCHEDULED kernel's PTX does."""
+"""Runs what the first warps of a SCHEDULED kernel's PTX do."""
 
 from __future__ import annotations
 
@@ -24,13 +24,26 @@ def run_warp(
     """The `size` bytes of the tensor `made`, of which the warp must write every one and no other;
     `given` are the others' arrays. Rows lie one behind the other.
     """
+    return run_warps(kernel, sizes, given, made, size)[0]
+
+
+def run_warps(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    given: Mapping[str, Any],
+    made: str,
+    size: int,
+    warps: int = 1,
+    shared: int = 0,
+) -> tuple[Any, Memory]:
+    """The same of several, which have so many bytes of SMEM, and what memory they leave."""
     held = bytearray()
     starts = dict[str, int]()
     for name, array in given.items():
         starts[name] = BASE + len(held)
         held += array.tobytes()
     starts[made], first = BASE + len(held), len(held)
-    memory = Memory(BASE, held + bytes(size), bytearray())
+    memory = Memory(BASE, held + bytes(size), bytearray(shared))
     kinds = {p.name: p.type for p in kernel.params}
     arguments: list[int] = []
     for argument in signature(kernel).arguments:
@@ -44,6 +57,7 @@ def run_warp(
         else:
             assert isinstance(argument, SizeArgument)
             arguments.append(sizes[argument.dim])
-    Program(ptx_of(kernel)).run_warp(arguments, memory)
+    Program(ptx_of(kernel)).run_warps(arguments, memory, warps)
     assert sorted(memory.written) == [*range(first, first + size)]
-    return np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)
+    written = np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)
+    return written, memory

@@ -14,14 +14,17 @@ from wsdsl.ir.types import ACCUMULATOR, Lanes
 SHAPES = [
     *(Shape(*s) for s in ((64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64))),
     *(
-        Shape(rows, columns, Lanes(vector, across, striped))
-        for vector, across, striped in (
-            (8, 16, False),
-            (4, 32, False),
-            (2, 32, False),
-            (16, 2, False),
-            (2, 32, True),
-            (4, 32, True),
+        Shape(rows, columns, lanes)
+        for lanes in (
+            Lanes(8, 16),
+            Lanes(4, 32),
+            Lanes(2, 32),
+            Lanes(16, 2),
+            Lanes(2, 32, striped=True),
+            Lanes(4, 32, striped=True),
+            Lanes(8, 8, tall=2),
+            Lanes(16, 8, tall=4),
+            Lanes(2, 32, striped=True, tall=2),
         )
         for rows, columns in ((64, 128), (64, 1), (1, 128))
     ),
@@ -30,9 +33,9 @@ SHAPES = [
 
 def place(warp: int, lane: int, element: int, shape: Shape) -> tuple[int, int]:
     """(row, column), as codegen composes it."""
-    vector, across, striped = shape.lanes
+    vector, across, striped, tall = shape.lanes
     first = lane % across * (1 if striped else vector)
-    row = 16 * warp + lane // across + row_offset(element, shape) if shape.rows == 64 else 0
+    row = 16 * warp + lane // across * tall + row_offset(element, shape) if shape.rows == 64 else 0
     return row, first + column_offset(element, shape) if shape[1] > 1 else 0
 
 
@@ -57,7 +60,9 @@ def test_every_element_is_held(shape: Shape) -> None:
     assert held == {(r, c) for r in range(shape[0]) for c in range(shape[1])}
 
 
-@pytest.mark.parametrize("lanes", [ACCUMULATOR, Lanes(4, 16), Lanes(2, 32, striped=True)])
+@pytest.mark.parametrize(
+    "lanes", [ACCUMULATOR, Lanes(4, 16), Lanes(2, 32, striped=True), Lanes(8, 8, tall=2)]
+)
 @pytest.mark.parametrize("sizes", [(64, 128), (64, 1), (1, 128), (1, 1)])
 def test_broadcast(sizes: tuple[int, int], lanes: Lanes) -> None:
     """The element that serves lies in the same row and column, as far as it has them."""

@@ -195,7 +195,7 @@ def test_operands_of_8_bits_are_exchanged(dtype: str, total: str) -> None:
     check_skeleton(kernel, found.ptx)
     rows = [bytes((37 * row + 5 * column) % 256 for column in range(64)) for row in range(16)]
     memory = Memory(1 << 20, bytearray(b"".join(rows)), bytearray())
-    lanes = Program(found.ptx).run_warp((1 << 20, 64, 0, 64, 16, 64, 64), memory)
+    lanes = Program(found.ptx).run_warps((1 << 20, 64, 0, 64, 16, 64, 64), memory)
     taken = re.findall(r"m64n64k32\S* \{[^}]*\}, \{([^}]*)\}, b, ", found.ptx)
     assert len(taken) == 2
     for lane, registers in enumerate(lanes):
@@ -262,7 +262,7 @@ def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any, sourc
         for argument in signature(kernel).arguments
     ]
     held, ptx = b"".join(x.tobytes() for x in given), ptx_of(kernel)
-    lanes = Program(ptx).run_warp(arguments, Memory(base, bytearray(held), shared))
+    lanes = Program(ptx).run_warps(arguments, Memory(base, bytearray(held), shared))
     taken = [found.split(", ") for found, _ in TAKEN.findall(ptx)]
     assert len(lanes) == 32 and [len(names) for names in taken] == [4] * 4
     found = np.empty((16, 64), dtype)

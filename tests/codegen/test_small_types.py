@@ -107,7 +107,7 @@ def test_nibbles_of_panels(columns: int, swizzle: str) -> None:
     body = PANELS.format(columns=columns, swizzle=swizzle)
     kernel = kernel_of(body, "%Y: tensor<i32[M, N]>", setup)
     memory = Memory(1 << 20, bytearray(4 * 16 * columns), shared)
-    Program(ptx_of(kernel)).run_warp((1 << 20, columns, ROWS, columns), memory)
+    Program(ptx_of(kernel)).run_warps((1 << 20, columns, ROWS, columns), memory)
     made = np.array([memory.written[i] for i in range(len(memory.held))], np.uint8)
     wanted = elements_of(raw[:ROWS], DTYPES["i4"])
     assert np.array_equal(made.view(np.int32).reshape(ROWS, -1), wanted)

@@ -240,6 +240,16 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%s: shared<32 x 1>",
         '%y: f32 = reduce_partials(fn="add", shared=%s, parts=8)',
     ),
+    "store_transposed": (
+        "%x: frag<u8[64x128] lanes 16x8 tall 4>, %y: frag<u8[64x128] lanes 16x8 tall 4>, "
+        "%s: shared<16384 x 2>, %i: i32",
+        "store_transposed(parts=(%x, %y), shared=%s, item=%i, step=16)",
+    ),
+    "load_transposed": (
+        "%s: shared<16384 x 2>, %i: i32",
+        "%v: frag<u8[64x128] lanes 16x8> = load_transposed(shared=%s, item=%i, line=64, "
+        "length=128, step=16)",
+    ),
     "receive_fragment": (
         "%x: shared<16384 x 1>, %w: i32, %s: state",
         "%v: frag<f32[64x32]> = receive_fragment(shared=%x, offset=8192, shift=%w, state=%s)",

@@ -31,7 +31,7 @@ def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     found: list[str] = []
     for at in _blocks(c, op, shape[1]):
-        found += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_quad(w, at)]
+        found += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_words(w, at)]
     define(c, op.result, from_elements(w, dtype, shape, found))
 
 

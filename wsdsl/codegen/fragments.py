@@ -32,8 +32,13 @@ def row_offset(element: int, shape: Shape) -> int:
     """The element's row, less the thread's first one."""
     if shape.rows == 1:
         return 0
+    return shape.lanes.row(row_number(element, shape))
+
+
+def row_number(element: int, shape: Shape) -> int:
+    """Which of the thread's rows the element is in."""
     each = 1 if shape.columns == 1 else shape.lanes.vector
-    return shape.lanes.rows * (element // each % shape.lanes.held(shape.rows))
+    return element // each % shape.lanes.held(shape.rows) if shape.rows > 1 else 0
 
 
 def column_offset(element: int, shape: Shape) -> int:
@@ -52,7 +57,7 @@ def source_element(element: int, shape: Shape, source: Shape) -> int:
     if source.rows == source.columns == 1:
         return 0
     if source.columns == 1:
-        return row_offset(element, shape) // shape.lanes.rows
+        return row_number(element, shape)
     again, column = divmod(column_offset(element, shape), shape.lanes.columns)
     return again * shape.lanes.vector + column // shape.lanes.apart
 
@@ -74,7 +79,7 @@ def first_row(c: Context, lanes: Lanes, rows: int) -> str:
         return c.w.multiply(pair, lanes.of_warp(rows))
     first = c.w.multiply(c.threads.warp, lanes.of_warp(rows))
     own = c.w.binary("lshr", "i32", c.threads.lane, lanes.across.bit_length() - 1)
-    return c.w.add(first, own)
+    return c.w.add(first, c.w.multiply(own, lanes.tall))
 
 
 def first_column(c: Context, lanes: Lanes) -> str:

@@ -183,11 +183,14 @@ def load_shared(w: Writer, at: At, bits: int = 32) -> str:
     return w.asm(f"ld.shared.b{bits} $0, {at.ptx(1)};", type, f"={letter},r", [("i32", at.base)])
 
 
-def load_shared_quad(w: Writer, at: At) -> tuple[str, ...]:
-    """Four aligned elements of 32 bits."""
+def load_shared_words(w: Writer, at: At, count: int = 4) -> tuple[str, ...]:
+    """1, 2 or 4 aligned elements of 32 bits."""
+    if count == 1:
+        return (load_shared(w, at),)
     args: list[Operand] = [("i32", at.base)]
-    ptx = f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, {at.ptx(4)};"
-    return w.asm_values(ptx, ["i32"] * 4, [*["=r"] * 4, "r"], args)
+    shown = ", ".join(f"${i}" for i in range(count))
+    ptx = f"ld.shared.v{count}.b32 {{{shown}}}, {at.ptx(count)};"
+    return w.asm_values(ptx, ["i32"] * count, [*["=r"] * count, "r"], args)
 
 
 def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def _nibbles(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
         panel = byte // span * op.rows * span
         for half in (0, 1):
             place = At(address, at.offset + panel + 8 * half * span)
-            words[half].extend(inline_ptx.load_shared_quad(w, place))
+            words[half].extend(inline_ptx.load_shared_words(w, place))
     return [
         nvvm.pick_bytes(w, word, w.binary("lshr", "i32", word, 4), selector)
         for eight in zip(*words, strict=True)
@@ -143,5 +143,5 @@ def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> l
     for panel in range(dtype.size(columns) // span):
         for vector in range(0, PACKED_LINES * span, 16 * 128):
             place = At(own, at.offset + panel * op.rows * span + vector)
-            words += inline_ptx.load_shared_quad(w, place)
+            words += inline_ptx.load_shared_words(w, place)
     return words

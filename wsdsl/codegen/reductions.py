@@ -114,7 +114,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
         if shape.rows == 1 and op.parts % 4 == 0:
             for first in range(0, op.parts, 4):
                 at = At(base, shared.offset + first * WORD)
-                words += inline_ptx.load_shared_quad(w, at)
+                words += inline_ptx.load_shared_words(w, at)
         else:
             for part in range(op.parts):
                 place = (part * shape.rows + n * step) * WORD
@@ -182,7 +182,7 @@ def _reduced_columns(
             at = At(base, shared.offset + (part * shape.columns + run[0]) * WORD)
             match len(run):
                 case 4:
-                    words = inline_ptx.load_shared_quad(w, at)
+                    words = inline_ptx.load_shared_words(w, at)
                 case 2:
                     words = inline_ptx.load_shared_pair(w, at, 32)
                 case _:

@@ -111,7 +111,7 @@ def swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
     return w.add(line_start, w.binary("xor", "i32", byte, bits))
 
 
-def _packed(w: Writer, value: Registers) -> tuple[str, ...]:
+def packed_pairs(w: Writer, value: Registers) -> tuple[str, ...]:
     """16-bit elements as packed pairs, whatever their dtype."""
     if value.dtype.is_float:
         return value.texts
@@ -126,7 +126,7 @@ def _packed(w: Writer, value: Registers) -> tuple[str, ...]:
 def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str) -> None:
     """stmatrix: each lane gives the address of one line of one 8 x 8 matrix, `byte` bytes in."""
     w, lane = c.w, c.threads.lane
-    packed = _packed(w, value)
+    packed = packed_pairs(w, value)
     if transposed:
         # Lanes 0-7 address columns 0-7 of rows 0-7, 8-15 the same of rows 8-15, then columns 8-15.
         eight = w.multiply(w.binary("lshr", "i32", lane, 4), 8)

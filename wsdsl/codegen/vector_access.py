@@ -30,7 +30,7 @@ def load_vectors(
     for e in range(0, num_elements(*shape), vector):
         whole, count = addresses.condition(e + vector - 1), vector * dtype.bits // WORD
         words += inline_ptx.load_global_words(w, addresses.at(e), count, whole, constant)
-    usual = _from_words(w, dtype, shape, words)
+    usual = from_words(w, dtype, shape, words)
     some = _in_part(c, addresses, shape, vector, kind)
     if some is None:
         return usual
@@ -67,7 +67,7 @@ def store_vectors(
     for e in range(0, num_elements(*shape), vector):
         texts = [text for i in range(0, vector, 2) for text in pair(e + i)]
         if dtype.bits == 8:
-            texts = [_joined(w, *two) for two in zip(texts[::2], texts[1::2], strict=True)]
+            texts = [pairs_in_word(w, *two) for two in zip(texts[::2], texts[1::2], strict=True)]
         whole = both(addresses.condition(e + vector - 1))
         inline_ptx.store_global(w, addresses.at(e), WORD, texts, whole)
     some = _in_part(c, addresses, shape, vector, addresses.kind)
@@ -106,7 +106,7 @@ def _in_part(
     return made
 
 
-def _from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Registers:
+def from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Registers:
     if dtype.bits == WORD:
         return Registers(dtype, *shape, tuple(from_bits(w, word, dtype) for word in words))
     if dtype.bits == 16 and is_packed(dtype, shape.columns):
@@ -126,7 +126,7 @@ def _upper(w: Writer, half: str) -> str:
     return w.binary("lshr", "i16", half, 8)
 
 
-def _joined(w: Writer, low: str, high: str) -> str:
+def pairs_in_word(w: Writer, low: str, high: str) -> str:
     """Two pairs of bytes, each in an i16, in one word."""
     low, high = (w.value(f"zext i16 {x} to i32") for x in (low, high))
     return w.binary("or", "i32", low, w.binary("shl", "i32", high, 16))

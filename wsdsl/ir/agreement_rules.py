@@ -16,14 +16,14 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import (
-    ACCUMULATOR,
     BOOL,
     DTYPES,
-    THREADS,
     Accumulator,
     DType,
     Fragment,
@@ -129,38 +129,6 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                     yield op, "rows or columns are counted: 64 x 1, or 1 x w"
             case _:
                 pass
-
-
-BY_ANY_LANES = (
-    t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
-    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
-    m.StoreGlobal, m.StorePartials,
-)  # fmt: skip
-"""What lanes may hold in another order than an accumulator's."""
-
-
-def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        kinds = [v.type for v in (*operands(op), *results_of(op))]
-        held = {k.lanes for k in kinds if isinstance(k, Fragment)}
-        if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
-            yield op, "its fragments are shared out among lanes in several ways"
-        for lanes in held - {ACCUMULATOR}:
-            vector, across, _ = lanes
-            if not isinstance(op, BY_ANY_LANES):
-                yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
-            elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
-                yield op, f"lanes {vector}x{across}: 2 to 128 of them, of 1 to 16 elements each"
-            elif any(
-                k.rows > 1 and k.rows * across % THREADS for k in kinds if isinstance(k, Fragment)
-            ):
-                yield op, f"lanes {vector}x{across}: they share more rows than it has"
-            elif any(
-                kind.columns > 1 and kind.columns % lanes.columns
-                for kind in kinds
-                if isinstance(kind, Fragment)
-            ):
-                yield op, f"lanes {vector}x{across} hold multiples of {lanes.columns} columns"
 
 
 def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
@@ -270,6 +238,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return kind.rows * kind.columns * kind.dtype.bytes, ""
         case m.StoreShared(value=Value(type=Fragment() as kind)):
             return _of_store(op, kind)
+        case tr.StoreTransposed() | tr.LoadTransposed():
+            return reach_of_lines(op)
         case tm.StoreScales():
             return op.rows * op.line, ""
         case tm.TensorCopy():

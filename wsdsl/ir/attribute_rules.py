@@ -17,6 +17,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, TMA_SPAN
@@ -150,6 +151,10 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     ),
     m.ReducePartials: dict(
         fn=one_of("add", "max", "min"), parts=between(1, 128), each=between(0, 128)
+    ),
+    tr.StoreTransposed: dict(line=BYTES, step=between(0, 16)),
+    tr.LoadTransposed: dict(
+        line=BYTES, first=BYTES, length=between(8, 1024, 8), step=between(0, 16)
     ),
     t.Map: dict(
         fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS),

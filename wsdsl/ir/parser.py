@@ -188,7 +188,9 @@ class _Reader:
             case "accumulator":
                 return t.Accumulator(self.dtype(c[0]), *_shape(c[1]))
             case "fragment":
-                lanes = t.Lanes(*_shape(c[3]), bool(c[4])) if c[3] else t.ACCUMULATOR
+                lanes = t.ACCUMULATOR
+                if c[3]:
+                    lanes = t.Lanes(*_shape(c[3]), bool(c[4]), int(c[5] or 1))
                 layout: Any = "operand" if c[2] else "accumulator"
                 return t.Fragment(self.dtype(c[0]), *_shape(c[1]), layout, lanes)
             case "barriers":

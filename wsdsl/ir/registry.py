@@ -12,11 +12,13 @@ from wsdsl.ir import (
     slot_ops,
     tensor_ops,
     tile_ops,
+    transpose_ops,
 )
 from wsdsl.ir.op import Op, op_name
 
 MODULES: tuple[ModuleType, ...] = (
     tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, fragment_ops, tensor_ops,
+    transpose_ops,
 )  # fmt: skip
 
 OPS: dict[str, type[Op]] = {

@@ -15,6 +15,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, Region, bound, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
@@ -91,6 +92,8 @@ THREADS: dict[type[Op], Threads] = {
     m.LoadPanels: "warpgroup",
     m.StorePartials: "warpgroup",
     m.ReducePartials: "warpgroup",
+    tr.StoreTransposed: "warpgroup",
+    tr.LoadTransposed: "warpgroup",
     m.SendFragment: "warpgroup",
     m.ReceiveFragment: "warpgroup",
     m.TmaStore: "warpgroup",

@@ -18,12 +18,13 @@ class Lanes(NamedTuple):
     each `vector` neighbouring columns, and again as many further on. Of up to 32 they are lanes of
     one warp, and each warp has a quarter of the rows; of 64 or 128 they are those of two or four
     warps, which share columns. If they are `striped`, it is threads that have neighbours, and what
-    a thread has lies `across` columns apart.
+    a thread has lies `across` columns apart. Of rows a thread has `tall` neighbours each.
     """
 
     vector: int = 2
     across: int = 4
     striped: bool = False
+    tall: int = 1
 
     @property
     def apart(self) -> int:
@@ -38,8 +39,12 @@ class Lanes(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of one access of a warp, and from one of a thread's rows to the next."""
+        """Of one access of a warp."""
         return max(1, 32 // self.across)
+
+    def row(self, number: int) -> int:
+        """One of a thread's rows, less its first one."""
+        return number // self.tall * self.tall * self.rows + number % self.tall
 
     @property
     def columns(self) -> int:
@@ -231,6 +236,7 @@ class Fragment:
         if self.lanes != ACCUMULATOR:
             layout = f" lanes {self.lanes.vector}x{self.lanes.across}"
             layout += " striped" if self.lanes.striped else ""
+            layout += f" tall {self.lanes.tall}" if self.lanes.tall > 1 else ""
         return f"frag<{self.dtype}[{self.rows}x{self.columns}]{layout}>"
 
     @property

@@ -10,8 +10,8 @@ After:
 Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
 the columns; without products along the rows, where a tensor's contiguous dimension is the other one
 and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma` names the rows;
-else a product's first operand gives them, and without products a tensor's contiguous dimension
-gives the columns. An axis that is only contracted has no role.
+else a product's first operand gives them, and without products the dimension along which most of
+what is moved is contiguous gives the columns. An axis that is only contracted has no role.
 
 Why here: tile sizes depend on roles, everything later on both.
 """
@@ -232,8 +232,12 @@ def _prefer(kernel: Kernel, sides: _Sides) -> None:
         a, b = op.free
         if len(a) == len(b) == 1:
             sides.columns(b[0])
+    bits = dict[str, int]()
     for op in kernel.ops:
         if isinstance(op, (Store, Load)) and op.index:
             last = op.index[-1].type
             if isinstance(last, Axis) and len(op.index) > 1 and last.name in sides.parent:
-                sides.columns(last.name)
+                own = op.dtype.bits if len(op.axes) > 1 else 0
+                bits[last.name] = bits.get(last.name, 0) + own
+    for name in bits if kernel.of(Contract) else sorted(bits, key=lambda name: -bits[name]):
+        sides.columns(name)

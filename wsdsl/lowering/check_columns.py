@@ -25,6 +25,7 @@ from wsdsl.lowering.lanes import (
     holds_vectors,
     reduces_rows,
     thread_vector,
+    turned,
 )
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.spread_rows import spread_axes
@@ -135,6 +136,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if height * WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
     yield from cluster_faults(chosen, held_axes(kernel))
+    # Of what is turned threads hold whole tiles.
+    tall = max(rows) // shares["rows"] if turned(kernel) else height
     for name, axis in axes_of(kernel).items():
         size = sizes[name] // shares[axis.role]
         what = f"tile {loop_variable(name)}={sizes[name]}"
@@ -148,9 +151,9 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if size % least:
             told = f"{THREADS} threads share tiles of {height} rows"
             yield Finding(f"{what} (columns): {told}", hint=f"make it a multiple of {least}")
-        elif size * height > THREADS * MOST_HELD:
-            most = THREADS * MOST_HELD // height
-            yield Finding(f"{what} is more than {most} (columns of {height} rows)")
+        elif size * tall > THREADS * MOST_HELD:
+            most = THREADS * MOST_HELD // tall
+            yield Finding(f"{what} is more than {most} (columns of {tall} rows)")
 
 
 def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[Finding]:

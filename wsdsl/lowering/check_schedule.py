@@ -34,7 +34,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.held_rows import are_held, held_axes
-from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors
+from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (
@@ -276,7 +276,7 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if axis.role == "rows":
             whose = "the tensor cores' tile" if products else "a tile"
             rows = f"{what} (rows of {whose})"
-            if holds_vectors(kernel) and not flat_axis(kernel):
+            if holds_vectors(kernel) and not flat_axis(kernel) and not turned(kernel):
                 continue
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"

@@ -24,7 +24,7 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_widths,
 )
 from wsdsl.lowering.held_rows import covering_columns, height_in, held_axes
-from wsdsl.lowering.lanes import holds_vectors
+from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
@@ -140,9 +140,22 @@ def smem_bytes(
     total = sum(rings.values())
     if kernel.of(Store) and not holds_vectors(kernel):
         total += staging_bytes(kernel) * buffers * (schedule.consumers or 1)
+    total += exchange_bytes(kernel, schedule) * (schedule.consumers or 1)
     spread = -(-spread_bytes(kernel, schedule) // SMEM_ALIGN) * SMEM_ALIGN
     exchanged = exchanged_bytes(kernel, schedule) + spread
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged
+
+
+def exchange_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """Of a warpgroup, for tiles that are turned."""
+    if not turned(kernel):
+        return 0
+    sizes, shares, axes = (
+        axis_sizes(kernel, schedule),
+        num_shares(kernel, schedule),
+        axes_of(kernel),
+    )
+    return turned_bytes(kernel, lambda name: sizes[name] // shares[axes[name].role])
 
 
 def staging_bytes(kernel: Kernel) -> int:

@@ -19,6 +19,7 @@ from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, num_shares
 from wsdsl.lowering.lanes import (
+    HELD_BYTES,
     ROWS,
     axes_across,
     holds_vectors,
@@ -31,8 +32,6 @@ from wsdsl.lowering.lanes import (
 )
 from wsdsl.schedule import Schedule
 
-HELD_BYTES = 256
-"""Of a thread, in 64 of the registers that it has where four CTAs of 128 threads are on an SM."""
 CTAS_BY_ELEMENTS = ((32, 6), (64, 5), (128, 3))
 """CTAs on an SM, where each of their threads has so many elements at the most, in 80, 96 or 168
 registers. What computes much with a row takes more, and has fewer CTAs."""

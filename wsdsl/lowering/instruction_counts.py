@@ -51,6 +51,9 @@ SINGLY, SINGLY_NARROW = 2.0, 4.0
 what puts two of less than 32 bits into a register. In the machine code of rmsnorm 16384 x 4099 an
 access takes 3, and 5 in a cluster, which has more masks.
 """
+TURNED = 1.0
+"""An element that goes through SMEM to change rows for columns: half a `prmt`, half a store or
+less, and an eighth of a load."""
 SCANNED = 3.0
 """Of an element that is added to those before it: in its vector, and what is in front of that."""
 REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}

@@ -11,23 +11,35 @@ time.
 Where rows are reduced, to one value for each column, a thread adds up its own, of as many pieces of
 a tile as there are. A warp then has one row of a piece, as long as it is, so that nothing but what
 the four of them have is left to be added in the end.
+
+Where tensors have neighbours along both axes (transposes), tiles are held as those want them that
+are most of the bytes, and go through SMEM to the others (`turned_tiles.py`): eight lanes have a
+line of 128 bytes then, and a thread as many neighbouring rows as make a word (`ir/lines.py` says
+why).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
+from wsdsl.ir.lines import GROUPS, WORD
 from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import ACCUMULATOR, THREADS, Lanes
+from wsdsl.ir.types import ACCUMULATOR, I32, THREADS, Axis, Lanes, Role, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_shares
 from wsdsl.schedule import Schedule
 
 WARP, ROWS = 32, 64
+LINE_LANES = GROUPS
+"""Of a warp, that share a line where tiles are turned."""
 MOST_COLUMNS = 128
 """Of a piece: 64 elements a thread."""
+HELD_BYTES = 256
+"""Of a thread, in 64 of the registers that it has where four CTAs of 128 threads are on an SM."""
 MOST_REDUCED = 1024
 """Rows of a tile, where they are reduced."""
 MOST_FLAT = 4 * ROWS * MOST_COLUMNS
@@ -37,13 +49,13 @@ MOST_FLAT = 4 * ROWS * MOST_COLUMNS
 @once
 def holds_vectors(kernel: Kernel) -> bool:
     """Whether tiles may be held as vectors: what has rows and columns is read and written along its
-    columns, in rows that are aligned, and added nowhere.
+    columns, or turned, in rows that are aligned, and added nowhere.
     """
     accesses, tiles = _accesses(kernel), _tiles(kernel)
-    along = all(op.last is not None and op.last.role == "columns" for op in tiles)
     return (
         (bool(tiles) or flat_axis(kernel) is not None)
-        and along
+        and all(op.last is not None for op in tiles)
+        and (not _along_rows(kernel) or _may_be_turned(kernel))
         and not any(isinstance(op, Contract) for op in kernel.ops)
         and all(op.dtype.bits >= 8 for op in accesses)
         and (not is_striped(kernel) or _may_be_striped(kernel))
@@ -76,6 +88,33 @@ def _tiles(kernel: Kernel) -> list[Load | Store]:
     return both if both or high or not kernel.of(Reduce) else [op for op in accesses if op.axes]
 
 
+@once
+def turned(kernel: Kernel) -> tuple[Load | Store, ...]:
+    """Accesses by vectors along rows, which go through SMEM."""
+    return _along_rows(kernel) if holds_vectors(kernel) else ()
+
+
+@once
+def _along_rows(kernel: Kernel) -> tuple[Load | Store, ...]:
+    """Accesses of rows and columns to tensors whose neighbours lie along the rows."""
+    return tuple(op for op in _tiles(kernel) if op.last is not None and op.last.role == "rows")
+
+
+def _may_be_turned(kernel: Kernel) -> bool:
+    """Whether that is of whole tiles, and nothing else goes from thread to thread. What is read and
+    written in place is not.
+    """
+    read = {op.tensor for op in kernel.of(Load)}
+    kinds = (v.type for op in _along_rows(kernel) for v in op.index)
+    return (
+        len(_along_rows(kernel)) < len(_tiles(kernel))
+        and all(isinstance(kind, Axis) or kind == Tile(I32) for kind in kinds)
+        and not any(isinstance(op, Store) and op.tensor in read for op in _along_rows(kernel))
+        and not kernel.of(Reduce)
+        and not kernel.of(Scan)
+    )
+
+
 def _may_be_striped(kernel: Kernel) -> bool:
     """Whether it pays, and no thread needs neighbours: rows that are reduced are read once then,
     and a single axis is walked as it lies. Other rows SMEM brings in order (4096 x 4099 of bf16 on
@@ -83,7 +122,7 @@ def _may_be_striped(kernel: Kernel) -> bool:
     """
     if kernel.of(ReduceBlocks) or kernel.of(Scan):
         return False
-    return bool(kernel.of(Reduce)) or flat_axis(kernel) is not None
+    return bool(kernel.of(Reduce) or _along_rows(kernel)) or flat_axis(kernel) is not None
 
 
 @once
@@ -91,7 +130,7 @@ def is_striped(kernel: Kernel) -> bool:
     """Whether rows begin anywhere, so that threads access an element at a time."""
     accesses = _accesses(kernel)
     both = [op for op in accesses if len(op.axes) > 1] or [op for op in accesses if op.axes]
-    return any(op.tensor.name in kernel.unaligned for op in both)
+    return any(op.tensor.name in kernel.unaligned for op in both if op not in _along_rows(kernel))
 
 
 @once
@@ -100,6 +139,7 @@ def thread_vector(kernel: Kernel) -> int:
     if is_striped(kernel):
         return 2
     tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
+    tiles = [op for op in tiles if op not in _along_rows(kernel) or isinstance(op, Load)]
     return TMA_ALIGN // max((op.dtype.bytes for op in tiles), default=TMA_ALIGN)
 
 
@@ -162,6 +202,10 @@ def lanes_of(kernel: Kernel) -> Lanes:
     if reduces_rows(kernel):
         return piece_lanes(kernel, own_columns(kernel))
     flat, axes = flat_axis(kernel), axes_of(kernel)
+    if turned(kernel):
+        among = [op for op in turned(kernel) if isinstance(op, Store)]
+        how = own_columns(kernel), ROWS, thread_vector(kernel), is_striped(kernel)
+        return turning_lanes(*how, among)
     if wide_columns(kernel):
         return _wide_lanes(kernel)
     if flat:
@@ -179,6 +223,53 @@ def lanes_of(kernel: Kernel) -> Lanes:
     return Lanes(vector, across, is_striped(kernel)) if across >= 2 else ACCUMULATOR
 
 
+def turned_lanes(kernel: Kernel, op: Load | Store) -> Lanes:
+    """Of a tile as its tensor wants it, with the roles of its axes exchanged."""
+    columns, rows = _own(kernel, "rows"), math.gcd(ROWS, own_columns(kernel))
+    striped = op.tensor.name in kernel.unaligned
+    among = [op] if isinstance(op, Load) else []
+    return turning_lanes(
+        columns, rows, 2 if striped else TMA_ALIGN // op.dtype.bytes, striped, among
+    )
+
+
+def turned_height(kernel: Kernel) -> int:
+    """Rows of a tile: of what is turned they are lines, of 128 bytes at the least."""
+    least = min(op.dtype.bytes for op in turned(kernel))
+    return max(ROWS, LINE_LANES * TMA_ALIGN // least)
+
+
+def turned_width(kernel: Kernel) -> int:
+    """Columns of a tile, for which threads have registers when they have loaded all of it."""
+    tiles = [op for op in _tiles(kernel) if isinstance(op, Load)]
+    bytes = {op.tensor: op.dtype.bytes for op in tiles}
+    room = THREADS * HELD_BYTES // (turned_height(kernel) * max(1, sum(bytes.values())))
+    return max(WARP, min(MOST_COLUMNS, 1 << room.bit_length() - 1))
+
+
+def turned_bytes(kernel: Kernel, own: Callable[[str], int]) -> int:
+    """SMEM of a warpgroup that has so many elements of an axis, for the largest such tile."""
+    sizes = (math.prod(own(a.name) for a in op.axes) * op.dtype.bytes for op in turned(kernel))
+    return -(-max(sizes) // SMEM_ALIGN) * SMEM_ALIGN
+
+
+def turning_lanes(
+    columns: int, rows: int, vector: int, striped: bool, turned: Sequence[Load | Store]
+) -> Lanes:
+    """A line of 128 bytes each eight, or one that begins anywhere a warp, if it is so long; with
+    neighbouring rows for what is turned.
+    """
+    across = LINE_LANES
+    while columns % (2 * across):
+        across //= 2
+    while across < THREADS // rows or (striped and across < WARP and columns % (4 * across) == 0):
+        across *= 2
+    vector = math.gcd(vector, columns // across)
+    size = min((op.dtype.bytes for op in turned), default=WORD)
+    tall = math.gcd(WORD // min(WORD, size), rows * across // THREADS)
+    return Lanes(vector, across, striped and vector > 1, tall)
+
+
 @once
 def within_warps(kernel: Kernel) -> bool:
     """Whether something goes along rows that warps must not share: sums up to each element, and
@@ -190,15 +281,18 @@ def within_warps(kernel: Kernel) -> bool:
 
 def own_columns(kernel: Kernel) -> int:
     """Columns of a consumer's tiles: of several axes what divides each."""
-    shares = num_shares(kernel, kernel.schedule or Schedule())["columns"]
-    sizes = (a.size for a in axes_of(kernel).values() if a.role == "columns")
-    return math.gcd(*sizes) // shares
+    return _own(kernel, "columns")
+
+
+def _own(kernel: Kernel, role: Role) -> int:
+    shares = num_shares(kernel, kernel.schedule or Schedule())[role]
+    return math.gcd(*(a.size for a in axes_of(kernel).values() if a.role == role)) // shares
 
 
 @once
 def wide_columns(kernel: Kernel) -> int:
     """Columns of tiles that are wider than an access, or lower than 64 rows; else 0."""
-    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+    if not holds_vectors(kernel) or flat_axis(kernel) is not None or turned(kernel):
         return 0
     columns = own_columns(kernel)
     rows = any(a.role == "rows" for a in axes_of(kernel).values())

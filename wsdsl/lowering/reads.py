@@ -133,7 +133,10 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     """
     along, by = _along(index[-1], context.made)
     last, bits = along.type, tensor.as_tensor.dtype.bits
-    if not isinstance(last, Axis) or (last.role != "columns" and last.name != context.shapes.flat):
+    if not isinstance(last, Axis):
+        return 1
+    role = context.shapes.axes[last.name].role
+    if role != "columns" and last.name != context.shapes.flat:
         return 1
     if bits == 4:
         return gcd(2, by)

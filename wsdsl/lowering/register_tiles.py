@@ -17,7 +17,7 @@ from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.op import Value
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Full, Map
-from wsdsl.ir.types import ACCUMULATOR, Axis, DType, Fragment, Lanes, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type
 from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64
@@ -211,6 +211,19 @@ def covering(dtype: DType, parts: Iterable[Value]) -> Type:
         return Tile(dtype)
     rows, columns = max(k.rows for k in kinds), max(k.columns for k in kinds)
     return Fragment(dtype, rows, columns, lanes=kinds[0].lanes)
+
+
+def spread_out(b: Builder, value: Value, kind: Type) -> Value:
+    """A value that is the same in all rows or columns, as the whole fragment."""
+    assert isinstance(kind, Fragment)
+    if value.type == kind:
+        return value
+    if isinstance(value.type, Tile):
+        return b.add(Full(result=b.value("spread", kind), value=value)).result
+    every = b.value("every", dataclasses.replace(kind, dtype=BOOL))
+    b.add(Full(result=every, value=b.flag(True)))
+    made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
+    return b.add(made).result
 
 
 def narrow(

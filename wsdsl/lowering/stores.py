@@ -19,9 +19,8 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Cast, Full, Load, Map, Store
+from wsdsl.ir.tile_ops import Cast, Load, Store
 from wsdsl.ir.types import (
-    BOOL,
     I32,
     Axis,
     DType,
@@ -38,7 +37,7 @@ from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.reads import Find, entry_of, vector_of
-from wsdsl.lowering.register_tiles import Shape
+from wsdsl.lowering.register_tiles import Shape, spread_out
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
 from wsdsl.lowering.store_panels import (
     LEAST_BYTES,
@@ -48,6 +47,7 @@ from wsdsl.lowering.store_panels import (
     shape_of,
     staged_tensors,
 )
+from wsdsl.lowering.turned_tiles import TurnedTiles
 
 
 class Stores:
@@ -70,6 +70,7 @@ class Stores:
         self.maps = TensorMaps(context.builder, declarations)
         self.group = 0
         self.partition = partition
+        self.turned = TurnedTiles(context, declarations)
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
         self.stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
@@ -149,7 +150,12 @@ class Stores:
             self.group = 0
         self.over = set()
         self.context.give_back(op.loc)
-        self.context.shared_rows.settle(op.loc)
+        self.settle(op.loc)
+
+    def settle(self, loc: Loc | None) -> None:
+        """Around a region, and at the end of one: nobody reads what others wrote to SMEM."""
+        self.context.shared_rows.settle(loc)
+        self.turned.settle(loc)
 
     def store(self, op: Store, find: Find) -> None:
         value, dtype = find(op.value), op.dtype
@@ -162,6 +168,13 @@ class Stores:
         if op.tensor in self.again - self.over:
             self._behind({op.tensor}, op.loc)
         self.over.discard(op.tensor)
+        if self.turned.takes(op):
+
+            def write(far: PartitionContext, place: tuple[int, int], made: Value) -> None:
+                store_directly(far, op, find, place, made)
+
+            self.turned.store(op, lambda i, j: self._converted(value.get(i, j), dtype, op), write)
+            return
         if op.tensor in self.read and not staged:
             self._behind_reads(shape, op.loc)
         even = None if staged else even_blocks(op, self.context, shape, value.least)
@@ -239,7 +252,7 @@ class Stores:
         """Write a piece to its `place` in the next group; returns the copy that is to follow, with
         the last of the blocks that it copies."""
         context, b = self.context, self.context.builder
-        value = self._full_size(value, shape.widths[j])
+        value = spread_out(b, value, Fragment(op.dtype, 64, shape.widths[j]))
         panel, halves = panel_of(op, shape.widths[j], shape.apart), shape.apart // 16
         half = i % halves
         coordinates = tuple(
@@ -298,20 +311,6 @@ class Stores:
         if self.any_by_tma:
             b.add(TmaStoreCommit(loc=loc))
         self.group += 1
-
-    def _full_size(self, value: Value, width: int) -> Value:
-        """A value that is the same in all rows or columns, spread out."""
-        assert isinstance(value.type, (Fragment, Tile))
-        kind = Fragment(value.type.dtype, 64, width)
-        if value.type == kind:
-            return value
-        b = self.context.builder
-        if isinstance(value.type, Tile):
-            return b.add(Full(result=b.value("spread", kind), value=value)).result
-        every = b.value("every", Fragment(BOOL, 64, width))
-        b.add(Full(result=every, value=b.flag(True)))
-        made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
-        return b.add(made).result
 
 
 def _cover(a: Shape, b: Shape) -> Shape:

@@ -11,6 +11,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tensor_ops as tm
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op, operands
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
@@ -83,7 +84,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         case mem.StorePartials():
             asked = [op.shared] if op.barriers is None else [op.shared, op.barriers]
             return [(model.arrays[v.name].index, CHANGES, ALL, op.ctas > 1) for v in asked]
-        case mem.StoreShared() | mem.ThreadLoad() | mem.ClearPanels():
+        case mem.StoreShared() | mem.ThreadLoad() | mem.ClearPanels() | tr.StoreTransposed():
             return [ask(op.shared, CHANGES)]
         case (
             mem.TmaStore()
@@ -92,6 +93,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             | mem.LoadPanels()
             | mem.ReceiveFragment()
             | mem.ReducePartials()
+            | tr.LoadTransposed()
         ):
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():

@@ -7,6 +7,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op
 from wsdsl.prover import (
     access,
@@ -69,6 +70,8 @@ HANDLERS: dict[type[Op], Run] = {
     m.LoadPanels: shared_loads.load_panels,
     m.StorePartials: shared_stores.store_partials,
     m.ReducePartials: shared_loads.reduce_partials,
+    tr.StoreTransposed: shared_stores.store_transposed,
+    tr.LoadTransposed: shared_loads.load_transposed,
     m.SendFragment: cluster_exchange.send_fragment,
     m.ReceiveFragment: cluster_exchange.receive_fragment,
     m.StoreShared: shared_stores.store_shared,

@@ -17,6 +17,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import mapped_tensors, touches
@@ -101,6 +102,8 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.ReducePartials,
     m.StoreShared,
     m.LoadShared,
+    tr.StoreTransposed,
+    tr.LoadTransposed,
     m.TmaStore,
     m.ThreadStore,
     m.TmaStoreCommit,
@@ -289,7 +292,7 @@ def _wanted(op: Op) -> list[Value]:
             return [op.state]
         case m.StoreShared():
             return [v for v in (op.item, op.state, op.start) if v is not None]
-        case m.TmaStore() | m.ThreadStore():
+        case m.TmaStore() | m.ThreadStore() | tr.StoreTransposed() | tr.LoadTransposed():
             return [op.item]
         case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []

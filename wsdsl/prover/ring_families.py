@@ -9,6 +9,7 @@ from __future__ import annotations
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Value, operands, results_of
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, yielded
@@ -56,6 +57,8 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
                         sets.join(three[0].name, three[1].name)
                         sets.join(three[0].name, three[2].name)
             case mem.StoreShared(item=Value()) | mem.TmaStore() | mem.ThreadStore():
+                picked.add(op.shared.name)
+            case tr.StoreTransposed() | tr.LoadTransposed():
                 picked.add(op.shared.name)
             case _:
                 if getattr(op, "cta", None) or getattr(op, "multicast", None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
@@ -86,6 +87,20 @@ def partials_item(a: Agent, i: Instruction) -> int:
         return 0
     state: StageParity = a.slots[i.extra[op.state.name]]
     return state.stage
+
+
+def load_transposed(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each warp its rows' lines."""
+    op = i.op
+    assert isinstance(op, tr.LoadTransposed)
+    array, kind = m.model.arrays[op.shared.name], op.result.as_fragment
+    line, rows = op.length * kind.dtype.bytes, kind.rows // len(WARPS)
+    item = a.slots[i.extra[op.item.name]]
+    for number, warp in enumerate(WARPS):
+        start = (op.line + number * rows) * line
+        for c in warp:
+            read_by_threads(m, a, op, array, item, [(start, start + rows * line)], c)
+    return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
 
 
 def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:

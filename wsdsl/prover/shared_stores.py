@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
@@ -119,6 +120,20 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
             item_of(m, a, op, array, state.stage, begin, end)
             known = known_to_each(a, warp)
             write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
+    return LOCAL
+
+
+def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
+    """All warps write to each line."""
+    op = i.op
+    assert isinstance(op, tr.StoreTransposed)
+    kinds, array = [v.as_fragment for v in op.parts], m.model.arrays[op.shared.name]
+    line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
+    start, end = op.line * line, (op.line + kinds[0].columns) * line
+    item = a.slots[i.extra[op.item.name]]
+    item_of(m, a, op, array, item, start, end)
+    events = warp_wrote(m, a, ALL)
+    write(m, a, op, array, item, start, end, known_to_each(a, ALL), events, False, a.cta)
     return LOCAL
 
 

@@ -26,6 +26,7 @@ from wsdsl.simulator.context import (
 )
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
+from wsdsl.simulator.line_ops import BY_LINES
 from wsdsl.simulator.partial_ops import reduce_partials, store_partials
 from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
 from wsdsl.simulator.shared_ops import BY_THREADS, aligned, write_shared
@@ -284,6 +285,7 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStoreWait: tma_store_wait,
     m.ThreadLoad: thread_load,
     **BY_THREADS,
+    **BY_LINES,
     m.StorePartials: store_partials,
     m.ReducePartials: reduce_partials,
     m.SendFragment: send_fragment,

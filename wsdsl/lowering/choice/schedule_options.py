@@ -18,7 +18,14 @@ from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.lanes import MOST_COLUMNS, flat_axis, holds_vectors
+from wsdsl.lowering.lanes import (
+    MOST_COLUMNS,
+    flat_axis,
+    holds_vectors,
+    turned,
+    turned_height,
+    turned_width,
+)
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
@@ -114,6 +121,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
         return (128,) if operand_scales(kernel) else (128, 64)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
+    if turned(kernel):
+        return [shares["rows"] * turned_height(kernel)]
     tall = 128 * shares["rows"]
     both = products and team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
@@ -159,17 +168,24 @@ def _flat_columns(kernel: Kernel, work: Work) -> int:
 def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
     """As wide as a piece, if enough CTAs then have a tile to hide each other's latency."""
     sides = {name: axis.role for name, axis in axes_of(kernel).items()}
+    height, least = 64, LEAST_COLUMNS
+    if turned(kernel):
+        # Rows are lines of 128 bytes in what is turned; memory gives lines of 64 as quickly.
+        height = turned_height(kernel)
+        least = height // 2
 
     def num_tiles(width: int) -> int:
-        own = {name: 64 if side == "rows" else width for name, side in sides.items() if side}
+        own = {name: height if side == "rows" else width for name, side in sides.items() if side}
         return work.num_tiles(own)
 
     needed = max(work.columns.values(), default=MOST_COLUMNS)
     widest = next(w for w in WIDTHS if w >= min(needed, MOST_COLUMNS))
-    if not work.sized or num_tiles(LEAST_COLUMNS) == num_tiles(widest):
+    if turned(kernel):
+        widest = min(widest, turned_width(kernel))
+    if not work.sized or num_tiles(least) == num_tiles(widest):
         return widest
     enough = (w for w in WIDTHS[::-1] if num_tiles(w) >= CTAS * work.target.num_sms)
-    return min(widest, max(LEAST_COLUMNS, next(enough, LEAST_COLUMNS)))
+    return min(widest, max(least, next(enough, least)))
 
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:

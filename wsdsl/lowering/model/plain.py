@@ -23,8 +23,8 @@ from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating
 from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_before
-from wsdsl.lowering.instruction_counts import by_unit, instructions, of_access
-from wsdsl.lowering.lanes import is_striped
+from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
+from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import larger
 from wsdsl.lowering.model.numbers import READY
@@ -123,7 +123,8 @@ class Plain:
             if isinstance(op, Load | Store):
                 access = self._access(op, (*outer, *around), around)
                 (self.loads if isinstance(op, Load) else self.stores).append(access)
-                counted = of_access(op, is_striped(kernel)), access.axes
+                through = TURNED if op in turned(kernel) else 0.0
+                counted = of_access(op, is_striped(kernel)) + through, access.axes
             if counted and not is_mask(op, made):
                 same = op if isinstance(op, Store) else self.same.of(results_of(op)[0])
                 units = by_unit(op, counted[0])
@@ -220,10 +221,11 @@ class Plain:
         return total
 
     def _meeting(self, sharing: int) -> float:
-        """Of a CTA, with itself or with others, for what is reduced."""
+        """Of a CTA, with itself or with others, for what is reduced or turned."""
         rates, reductions = self.work.rates, len(self.kernel.of(Reduce))
         if sharing == 1:
-            return reductions * rates.named_barrier_cycles / rates.clock
+            meetings = reductions + len(turned(self.kernel))
+            return meetings * rates.named_barrier_cycles / rates.clock
         # They meet when they begin and before they end, too.
         whole = reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
         return whole / rates.tensor_smem_clock

@@ -84,7 +84,7 @@ from wsdsl.lowering.cluster_exchange import ClusterExchange
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
-from wsdsl.lowering.reads import load_piece, read_elements, read_values
+from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_tile
@@ -253,7 +253,7 @@ class _Lowering:
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
-                self.env[made[0]] = load_piece(op, self.context, self.pieces)
+                self.env[made[0]] = self.stores.turned.load(op, self.pieces)
             case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
                 self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
             case _:
@@ -332,7 +332,7 @@ class _Lowering:
             self.region(op.body[:-1])
             self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
-            self.context.shared_rows.settle(op.loc)
+            self.stores.settle(op.loc)
             b.add(Yield(values=tuple(handed), loc=op.loc))
         self.stores.boundary(op)
         results = [var.leave(self) for var in carried]
@@ -378,7 +378,7 @@ class _Lowering:
                 handed: list[Value] = []
                 for v in yielded(region):
                     handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
-                rows.settle(op.loc)
+                self.stores.settle(op.loc)
                 handed += [rows.next_state(op.loc)] if state else []
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))

@@ -31,6 +31,7 @@ from wsdsl.lowering.footprint import (
     MOST_REGISTERS,
     STAGING_BUFFERS,
     axis_sizes,
+    exchange_bytes,
     exchanged_bytes,
     is_heavy,
     part_depth,
@@ -93,6 +94,8 @@ def make_plan(kernel: Kernel) -> Kernel:
         left = kernel.target.smem_bytes - plan.smem_bytes
         buffers = left // (plan.staging_bytes * plan.num_consumers)
         plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))
+    elif own := exchange_bytes(kernel, schedule):
+        plan = dataclasses.replace(plan, staging=1, staging_bytes=own)
     return dataclasses.replace(kernel, plan=plan)
 
 

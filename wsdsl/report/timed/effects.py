@@ -9,8 +9,9 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.block_scales import WORD
-from wsdsl.ir.op import Op
+from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
@@ -44,14 +45,23 @@ def _counts(op: Op) -> bool:
 
 def move_shared(agent: Agent, op: Any) -> None:
     """To SMEM or from it."""
-    stored = isinstance(op, m.StoreShared)
-    kind = op.value.type if stored else op.result.type
+    stored = _stored(op)
     if stored:
         agent.until(agent.ready(op), "wait", "loads by threads")
-    cycles = num_bytes(kind) * agent.sm.speeds.shared
+    cycles = sum(num_bytes(v.type) for v in stored or results_of(op)) * agent.sm.speeds.shared
     agent.until(agent.sm.shared.take(agent.now, cycles)[1], "SMEM")
     if not stored:
         agent.wg.values[op.result.name] = agent.now
+
+
+def _stored(op: Op) -> tuple[Value, ...]:
+    match op:
+        case m.StoreShared():
+            return (op.value,)
+        case tr.StoreTransposed():
+            return op.parts
+        case _:
+            return ()
 
 
 def store_partials(agent: Agent, op: m.StorePartials) -> None:
@@ -97,11 +107,11 @@ def _small(index: tuple[Any, ...]) -> int:
 
 
 def store_global(agent: Agent, op: m.StoreGlobal) -> None:
-    if not isinstance(op.value.type, Fragment):
+    if not any(isinstance(v.type, Fragment) for v in (op.value, *op.index)):
         return
     speeds, sm = agent.sm.speeds, agent.sm
     agent.until(agent.ready(op), "wait", "loads by threads")
-    moved = num_bytes(op.value.type)
+    moved = _small((op.value, *op.index)) * op.tensor.as_tensor.dtype.bits / 8
     between = op.tensor.name in sm.workspace
     each = speeds.thread_store if between else speeds.store
     _, end = sm.stores.take(agent.now, moved * each)
@@ -339,6 +349,8 @@ EFFECTS: dict[type[Op], Effect] = {
     m.StorePartials: store_partials,
     m.ReducePartials: move_shared,
     m.StoreShared: move_shared,
+    tr.StoreTransposed: move_shared,
+    tr.LoadTransposed: move_shared,
     m.LoadShared: move_shared,
     m.LoadPanels: move_shared,
     m.ReceiveFragment: move_shared,

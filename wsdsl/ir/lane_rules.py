@@ -1,0 +1,76 @@
+"""Rules about fragments that lanes hold in another order than an accumulator's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.lines import VECTOR
+from wsdsl.ir.op import Kernel, Op, operands, results_of
+from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
+
+Problem = tuple[Op | None, str]
+
+BY_ANY_LANES = (
+    t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
+    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
+    m.StoreGlobal, m.StorePartials, tr.LoadTransposed, tr.StoreTransposed,
+)  # fmt: skip
+"""What lanes may hold in another order than an accumulator's."""
+
+
+def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        kinds = [v.type for v in (*operands(op), *results_of(op))]
+        held = {k.lanes for k in kinds if isinstance(k, Fragment)}
+        if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
+            yield op, "its fragments are shared out among lanes in several ways"
+        for lanes in held - {ACCUMULATOR}:
+            vector, across, _, tall = lanes
+            if not isinstance(op, BY_ANY_LANES):
+                yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
+            elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
+                yield op, f"lanes {vector}x{across}: 2 to 128 of them, of 1 to 16 elements each"
+            elif any(
+                k.rows > 1 and k.rows * across % THREADS for k in kinds if isinstance(k, Fragment)
+            ):
+                yield op, f"lanes {vector}x{across}: they share more rows than it has"
+            elif tall > 1 and any(
+                kind.rows > 1 and (lanes.warps > 1 or lanes.held(kind.rows) % tall)
+                for kind in kinds
+                if isinstance(kind, Fragment)
+            ):
+                yield op, f"lanes {vector}x{across}: no thread has {tall} neighbouring rows"
+            elif tall > 1 and isinstance(op, m.StorePartials | m.ReducePartials):
+                yield op, "of rows that threads share each has one, and no neighbours"
+            elif any(
+                kind.columns > 1 and kind.columns % lanes.columns
+                for kind in kinds
+                if isinstance(kind, Fragment)
+            ):
+                yield op, f"lanes {vector}x{across} hold multiples of {lanes.columns} columns"
+
+
+def reach_of_lines(op: tr.StoreTransposed | tr.LoadTransposed) -> tuple[int, str]:
+    """The bytes of an item that an op reaches; and why it can not."""
+    if isinstance(op, tr.StoreTransposed):
+        kinds = [v.type for v in op.parts]
+        held = [k for k in kinds if isinstance(k, Fragment)]
+        if not held or len({(k.dtype, k.columns, k.lanes) for k in kinds if k in held}) > 1:
+            return 0, "its parts have one type but for their rows"
+        lines, length = held[0].columns, sum(k.rows for k in held)
+        fits = all(k.rows > 1 for k in held) and held[0].columns > 1 and len(held) == len(kinds)
+    else:
+        kind = op.result.type
+        if not isinstance(kind, Fragment):
+            return 0, f"{kind} has no rows"
+        held, lines, length = [kind], kind.rows, op.length
+        fits = op.first + kind.columns <= length and min(kind.rows, kind.columns) > 1
+    size = length * held[0].dtype.bytes
+    if not fits or held[0].dtype.bits < 8 or size % VECTOR or held[0].lanes == ACCUMULATOR:
+        return 0, f"{', '.join(map(str, held))} and lines of {size} bytes"
+    return (op.line + lines) * size, ""
