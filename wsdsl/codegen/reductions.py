@@ -16,7 +16,6 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import (
     column_offset,
-    first_column,
     first_row,
     from_floats,
     row_offset,
@@ -28,7 +27,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import DType, Lanes
 
 WORD, WARP = 4, 32
 """Bytes; lanes."""
@@ -153,17 +152,17 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
     if op.part is not None:
         own = w.add(w.multiply(c.scalar(op.part).text, 4), own)
     place = w.multiply(own, WORD * x.columns)
+    runs = _runs(x.shape) if x.columns > 1 else [[0]]
     if x.columns > 1:
-        place = w.add(place, w.multiply(first_column(c, lanes), WORD))
+        place = w.add(place, _own_word(c, lanes, len(runs[0])))
     shared = c.shared(op.shared)
     base = w.add(c.item(shared, "0"), place)
     holders = lanes.across if x.columns > 1 else 1
     inside, after = w.name("partials"), w.name("after")
     w.branch(w.compare("ult", threads.lane, holders), inside, after)
     w.begin(inside)
-    runs = _runs(x.shape) if x.columns > 1 else [[0]]
-    for run in runs:
-        at = At(base, shared.offset + run[0] * WORD)
+    for n, run in enumerate(runs):
+        at = At(base, shared.offset + n * lanes.across * len(run) * WORD)
         inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
     w.jump(after)
     w.begin(after)
@@ -172,14 +171,14 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
 def _reduced_columns(
     c: Context, op: ReducePartials, shape: Shape, dtype: DType, join: Callable[[str, str], str]
 ) -> list[str]:
-    w, shared = c.w, c.shared(op.shared)
-    own = w.multiply(first_column(c, shape.lanes), WORD)
-    base = w.add(c.item(shared, "0"), own)
+    w, shared, runs = c.w, c.shared(op.shared), _runs(shape)
+    base = w.add(c.item(shared, "0"), _own_word(c, shape.lanes, len(runs[0])))
     results: list[str] = []
-    for run in _runs(shape):
+    for n, run in enumerate(runs):
         parts: list[tuple[str, ...]] = []
         for part in range(op.parts):
-            at = At(base, shared.offset + (part * shape.columns + run[0]) * WORD)
+            word = part * shape.columns + n * shape.lanes.across * len(run)
+            at = At(base, shared.offset + word * WORD)
             match len(run):
                 case 4:
                     words = inline_ptx.load_shared_words(w, at)
@@ -192,6 +191,14 @@ def _reduced_columns(
             parts.append(words)
         results += [_tree(list(held), join) for held in zip(*parts, strict=True)]
     return results
+
+
+def _own_word(c: Context, lanes: Lanes, size: int) -> str:
+    """Where the first run of the lane is, in bytes. Those of the lanes that share a row follow each
+    other, then come their next ones, so that no two of them ask the same banks of SMEM.
+    """
+    own = c.w.binary("and", "i32", c.threads.lane, lanes.across - 1)
+    return c.w.multiply(own, size * WORD)
 
 
 def _runs(shape: Shape) -> list[list[int]]:
