@@ -20,6 +20,7 @@ from benchmarks.burst import Burst
 from benchmarks.column_cases import column_cases
 from benchmarks.machine import write
 from benchmarks.row_cases import row_cases
+from benchmarks.transpose_cases import transpose_cases
 
 TEXT = """
 @kernel
@@ -149,7 +150,7 @@ def main() -> int:
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     wrong = 0
-    for case in (*cases(), *row_cases(), *column_cases()):
+    for case in (*cases(), *row_cases(), *column_cases(), *transpose_cases()):
         if not any(part in case.name for part in options.k.split(",")):
             continue
         own = found[case.name] = race(case, options.seconds, options.compile)
