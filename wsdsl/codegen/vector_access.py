@@ -13,8 +13,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import from_bits
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import is_packed, num_elements, register_type
-from wsdsl.codegen.fragments import from_elements
+from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType, Tensor
@@ -30,25 +29,36 @@ def load_vectors(
     for e in range(0, num_elements(*shape), vector):
         whole, count = addresses.condition(e + vector - 1), vector * dtype.bits // WORD
         words += inline_ptx.load_global_words(w, addresses.at(e), count, whole, constant)
-    usual = from_words(w, dtype, shape, words)
     some = _in_part(c, addresses, shape, vector, kind)
     if some is None:
-        return usual
+        return from_words(w, dtype, shape, words)
     before = w.block
     with seldom(w, some) as after:
         each: list[str] = []
         for e in range(num_elements(*shape)):
             at, pred = addresses.at(e), addresses.condition(e)
-            each.append(
-                from_bits(w, inline_ptx.load_global(w, at, dtype.bits, pred, constant), dtype)
-            )
-        single, behind = from_elements(w, dtype, shape, each), w.block
-    type = register_type(dtype, shape.columns)
-    phis = w.phis([type] * len(usual.texts))
-    for phi, one, other in zip(phis, single.texts, usual.texts, strict=True):
-        w.fill(phi, type, [(one, behind), (other, before)])
+            each.append(inline_ptx.load_global(w, at, dtype.bits, pred, constant))
+        count = WORD // dtype.bits
+        single = [_word(w, each[i : i + count]) for i in range(0, len(each), count)]
+        behind = w.block
+    # Words as they were loaded: whoever takes them apart in front of this would wait for them.
+    phis = w.phis(["i32"] * len(words))
+    for phi, one, other in zip(phis, single, words, strict=True):
+        w.fill(phi, "i32", [(one, behind), (other, before)])
     assert after == w.block
-    return Registers(dtype, *shape, tuple(name for _, name in phis))
+    return from_words(w, dtype, shape, [name for _, name in phis])
+
+
+def _word(w: Writer, bits: list[str]) -> str:
+    """Elements as they were loaded, i16 if they have less than a word."""
+    if len(bits) == 1:
+        return bits[0]
+    word, each = "", WORD // len(bits)
+    for i, text in enumerate(bits):
+        wide = w.value(f"zext i16 {text} to i32")
+        moved = w.binary("shl", "i32", wide, each * i) if i else wide
+        word = w.binary("or", "i32", word, moved) if word else moved
+    return word
 
 
 def store_vectors(
