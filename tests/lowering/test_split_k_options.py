@@ -197,11 +197,11 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     monkeypatch.setattr("wsdsl.serving.runs_simulated", lambda: False)
     asked: list[int | None] = []
 
-    def assembled(schedule, sizes, unaligned, padded, num_sms=None):
-        asked.append(num_sms)
-        return kernel._variants.lowered(schedule, sizes, unaligned, padded, num_sms)
+    def made_as(call):
+        asked.append(call.num_sms)
+        return kernel._variants.lowered_as(call)
 
-    monkeypatch.setattr(kernel, "_assembled", assembled)
+    monkeypatch.setattr(kernel._variants, "made_as", made_as)
     room = [132]
     monkeypatch.setattr("wsdsl.runtime.device.num_sms_of", lambda device: room[0])
     views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]

@@ -189,8 +189,15 @@ def _reduced_columns(
             if dtype.is_float:
                 words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
             parts.append(words)
-        results += [_tree(list(held), join) for held in zip(*parts, strict=True)]
+        totals = [_tree(list(held), join) for held in zip(*parts, strict=True)]
+        results += [_settled(w, total, floats=dtype.is_float) for total in totals]
     return results
+
+
+def _settled(w: Writer, text: str, *, floats: bool) -> str:
+    """Computed here: LLVM would add up where the result is used, and hold all parts till then."""
+    type, register = ("float", "f") if floats else ("i32", "r")
+    return w.asm("mov.b32 $0, $1;", type, f"={register},{register}", [(type, text)])
 
 
 def _own_word(c: Context, lanes: Lanes, size: int) -> str:
