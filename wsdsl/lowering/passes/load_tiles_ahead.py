@@ -17,9 +17,9 @@ After, with `stages=2`:
 While threads wait for each other in an iteration, for what they reduce of a row, memory would have
 nothing to do. There are `stages` tiles in a thread's registers, with the one that it computes with.
 
-A load stays where it is of a tensor that the kernel writes, one whose place another load tells, and
-one that each iteration repeats. What is loaded behind the last iteration nobody reads; where that
-is outside of the tensor, it is not read from memory.
+A load stays where it is of a tensor that the kernel writes, one whose place another load tells or
+that tells another access its place, and one that each iteration repeats. What is loaded behind the
+last iteration nobody reads; where that is outside of the tensor, it is not read from memory.
 
 Why here: behind `lower_tiles`, which reads tiles where they are used.
 """
@@ -31,12 +31,12 @@ from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Cast, Constant, Map, Yield
-from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, yielded
+from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
 from wsdsl.lowering.builder import Builder
 
 REPEATABLE = (Cast, Constant, Iota, Map)
@@ -62,8 +62,12 @@ def _ahead(loop: ForRange, b: Builder, stored: frozenset[str], iterations: int) 
     """The loop with its loads so many iterations ahead; adds the first ones in front of it."""
     own = [op for op in loop.body if isinstance(op, LoadGlobal) and op.tensor.name not in stored]
     needed = {op: makers(loop.body, (op.result,)) for op in own}
-    carried = {*loop.args}
-    loads = [op for op in own if _is_told_by(loop.index, op, needed[op], carried)]
+    carried, places = {*loop.args}, _places(loop.body)
+    loads = [
+        op
+        for op in own
+        if op.result not in places and _is_told_by(loop.index, op, needed[op], carried)
+    ]
     if not loads:
         return loop
     b.loc = loop.loc
@@ -95,6 +99,16 @@ def _ahead(loop: ForRange, b: Builder, stored: frozenset[str], iterations: int) 
         args=(*loop.args, *args),
         body=(*ahead, *body, Yield(values=(*before, *handed), loc=loop.loc)),
     )
+
+
+def _places(body: Region) -> set[Value]:
+    """What tells where accesses are of, which is not followed through what loops carry."""
+    ops = [*walk(body)]
+    found = {v for op in ops if isinstance(op, LoadGlobal | StoreGlobal) for v in op.index}
+    for op in reversed(ops):
+        if found & {*results_of(op)}:
+            found |= {*operands(op)}
+    return found
 
 
 def _is_told_by(index: Value, load: LoadGlobal, needed: Region, carried: set[Value]) -> bool:
