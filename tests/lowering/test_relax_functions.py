@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import wsdsl
@@ -92,3 +94,27 @@ def f(X: f32[M, N], Y: bf16[M]):
         Y[m] = total
 """).f.tile
     assert relax_functions(kernel) == kernel
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("tiles(N)", 15),
+        ("tiles(N, by=256)", 15),
+        # Of few elements the sum is off by less than each may be.
+        ("tiles(N, by=64)", 24),
+        ("tiles(0, end(m), of=N)", 24),
+    ],
+)
+def test_elements_of_long_sums_may_be_off(loop: str, expected: int) -> None:
+    kernel = wsdsl.parse(f"""
+@kernel
+def f(X: f32[M, N], Y: f32[M]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in {loop}:
+            total += sum(where(index(n) <= index(m), exp(X[m, n]), 0.0), over=n)
+        Y[m] = total
+""").f.tile
+    relaxed = relax_functions(dataclasses.replace(kernel, sizes=(("N", 1024),)))
+    assert [op.bits for op in relaxed.ops if isinstance(op, Map) and op.fn == "exp"] == [expected]

@@ -24,7 +24,8 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Value, operands
-from wsdsl.ir.tile_ops import Cast, Load, Map, Reduce, Store
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, Tensor, Tile
 from wsdsl.ir.walk import rewrite, walk
 from wsdsl.lowering.axes import axes_of
@@ -53,7 +54,7 @@ def relax_functions(kernel: Kernel) -> Kernel:
 def _needed_bits(kernel: Kernel) -> dict[Value, int]:
     """Of a value's significand, by what becomes of it."""
     made, needed = kernel.definers, dict[Value, int]()
-    relaxable, known = _relaxable(kernel), dict(kernel.sizes)
+    relaxable, long = _relaxable(kernel), _long_axes(kernel)
 
     def loaded_bits(value: Value) -> int:
         """The bits that a tensor's elements have; all, if this is anything else."""
@@ -81,8 +82,7 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
                 others = [a for a in args if a != value]
                 return bits if others and loaded_bits(others[0]) <= bits else EXACT
             case Reduce(fn="add", axis=axis):
-                size = known.get(axes_of(kernel)[axis].dim, 0)
-                return SUMMED_BITS if size >= MANY else EXACT
+                return SUMMED_BITS if axis in long else EXACT
             case _:
                 return EXACT
 
@@ -91,6 +91,14 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
         for value in operands(op):
             needed[value] = max(needed.get(value, 0), min(_bits(value), passed(op, value)))
     return needed
+
+
+def _long_axes(kernel: Kernel) -> set[str]:
+    """Those along which sums have `MANY` elements: of a whole dimension, or of tiles by so many."""
+    known = dict(kernel.sizes)
+    parts = {op.index.as_axis.name for op in kernel.of(ForTiles) if walks_a_part(op)}
+    sizes = {name: axis.size or known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
+    return {name for name, size in sizes.items() if name not in parts and size >= MANY}
 
 
 def _relaxable(kernel: Kernel) -> set[Value]:
