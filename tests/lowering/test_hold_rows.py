@@ -178,6 +178,17 @@ def distribution(X: f32[M, N], Y: f32[M, N]):
         Y[m, n] = cumsum(x, over=n) / sum(x, over=n)
 
 @kernel
+def running(X: bf16[M, N], S: f32[M], Y: f32[M, N]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(cast(X[m, n], f32), over=n)
+        total += S[m]
+        for n in tiles(N):
+            Y[m, n] = X[m, n] * total
+        S[m] = total
+
+@kernel
 def of_blocks(X: bf16[M, N], Y: f32[M, N]):
     for m, n in tiles(M, N):
         x = cast(X[m, n], f32)
@@ -194,3 +205,16 @@ def test_what_is_in_front_of_an_element_is_in_its_warp(name: str, N: int, are_sh
     compiled = kernel.compile(M=3, N=N)
     assert any(isinstance(op, StorePartials) for op in compiled.scheduled.ops) == are_shared
     np.testing.assert_allclose(compiled.simulate(X=x), kernel.reference(X=x), rtol=1e-5)
+
+
+def test_ctas_that_share_a_row_do_not_read_what_each_of_them_stores() -> None:
+    """One would find what another has added to already."""
+    kernel = OTHERS.running
+    with pytest.raises(ScheduleError, match="each would read and store `S`"):
+        kernel.compile(Schedule(tile=dict(m=1, n=16384), cluster=dict(n=2)), M=3, N=30000)
+    compiled = kernel.compile(M=3, N=30000)
+    assert not compiled.schedule.cluster and not any(map(_walks_rows, compiled.scheduled.ops))
+    x = np.random.default_rng(5).random((3, 30000)).astype(DTYPES["bf16"])
+    before = np.arange(3, dtype=np.float32)
+    made, _ = compiled.simulate(X=x, S=before.copy())
+    np.testing.assert_allclose(made, before + x.astype(float).sum(1), rtol=1e-5)

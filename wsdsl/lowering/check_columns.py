@@ -17,7 +17,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes
+from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes, read_and_stored
 from wsdsl.lowering.lanes import (
     MOST_REDUCED,
     WARP,
@@ -136,6 +136,11 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if height * WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
     yield from cluster_faults(chosen, held_axes(kernel))
+    if max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1) > 1:
+        for name in sorted(read_and_stored(kernel)):
+            told = f"CTAs of a cluster share rows, and each would read and store `{name}`"
+            hint = "leave it out, or store to another tensor than is read"
+            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint=hint)
     # Of what is turned threads hold whole tiles.
     tall = max(rows) // shares["rows"] if turned(kernel) else height
     for name, axis in axes_of(kernel).items():

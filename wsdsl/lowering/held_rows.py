@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce, Store
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
@@ -40,8 +40,10 @@ STREAMED_CTAS, STREAMED_STAGES = 3, 2
 in flight, in 168 registers a thread."""
 LEAST = 8
 """Columns of a tile."""
-MOST_HELD, MOST_SHARING = 128, 4 * 8
-"""Elements of a thread; and warpgroups that share rows, in a cluster that any card launches."""
+MOST_CTAS = 8
+"""Of a cluster that any card launches."""
+MOST_HELD, MOST_SHARING = 128, 4 * MOST_CTAS
+"""Elements of a thread; and warpgroups that share rows, in a cluster."""
 USUAL_HELD = 64
 """Elements of a thread, where a row may have more threads."""
 USUAL = 32
@@ -92,6 +94,17 @@ def held_axes(kernel: Kernel) -> Mapping[str, int]:
 
 
 @once
+def read_and_stored(kernel: Kernel) -> frozenset[str]:
+    """Tensors that the kernel reads, and stores to beside the columns of rows: of the CTAs that
+    shared a row each would, and one might read what another has stored.
+    """
+    held = held_axes(kernel).keys()
+    read = {op.tensor.name for op in kernel.of(Load)}
+    beside = (op for op in kernel.of(Store) if not held & {axis.name for axis in op.axes})
+    return frozenset(op.tensor.name for op in beside if op.tensor.name in read)
+
+
+@once
 def row_bytes(kernel: Kernel) -> int:
     """Of one column, in all that is loaded along rows: each tensor once."""
     held, found = held_axes(kernel), dict[Value, int]()
@@ -120,7 +133,8 @@ def room_for_rows(kernel: Kernel) -> dict[str, int]:
     roled = with_roles(kernel) if held_dims(kernel) else None
     if roled is None:
         return {}
-    most = MOST_SHARING * THREADS * elements_held(roled)
+    most = MOST_SHARING // (MOST_CTAS if read_and_stored(roled) else 1)
+    most *= THREADS * elements_held(roled)
     return dict.fromkeys(held_axes(roled), most)
 
 

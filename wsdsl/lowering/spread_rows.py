@@ -7,9 +7,7 @@ columns than a CTA's, a cluster along it has one.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.swizzle import SMEM_ALIGN
@@ -17,14 +15,17 @@ from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForTiles, Reduce, Store
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
+from wsdsl.lowering.held_rows import MOST_CTAS
 from wsdsl.lowering.lanes import ROWS
 from wsdsl.lowering.shared_rows import BUFFERS
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 COLUMN_STEP = 16
 """Whatever the operands' types, wgmma takes a multiple of so many."""
-MOST_CTAS = 8
-"""Of a cluster that any card launches."""
+MOST_WAITING = 2
+"""CTAs that load for each other, where nothing else asks for a cluster: each waits for the slots of
+all (`python -m benchmarks.projection`).
+"""
 WORD = 32
 MBARRIER = 8
 """Bytes."""
@@ -61,10 +62,16 @@ def fewest_ctas(size: int, columns: int = MAX_COLUMNS) -> int:
     return next((n for n in (1, 2, 4) if n * most >= size), MOST_CTAS)
 
 
-def own_columns(size: int, ctas: int) -> int:
+def columns_of_each(size: int, ctas: int) -> int:
     """Columns of a CTA's tile, of so many CTAs."""
     each = -(-max(1, size) // ctas)
     return -(-each // COLUMN_STEP) * COLUMN_STEP
+
+
+def spread(given: Schedule, name: str, ctas: int) -> Schedule:
+    """With so many CTAs along an axis."""
+    multicast = False if given.multicast is None and ctas > MOST_WAITING else given.multicast
+    return changed(given, cluster={loop_variable(name): ctas}, multicast=multicast)
 
 
 def spread_bytes(kernel: Kernel, schedule: Schedule) -> int:
@@ -83,15 +90,13 @@ def with_more_ctas(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterato
     """`given` with fewer columns for each CTA than were `chosen`, and then for two consumers."""
     if given.cluster or given.cuts_tiles:
         return
-    multicast = bool(given.multicast)
     for name, size in spread_axes(kernel).items():
         variable, ctas = loop_variable(name), 2 * cluster_along(chosen, name)
         if {name, variable} & {*(given.tile or {})}:
             continue
-        while ctas <= MOST_CTAS and own_columns(size, ctas) * (ctas - 1) < size:
-            yield dataclasses.replace(given, cluster={variable: ctas}, multicast=multicast)
+        while ctas <= MOST_CTAS and columns_of_each(size, ctas) * (ctas - 1) < size:
+            yield spread(given, name, ctas)
             ctas *= 2
         if given.mode != "pingpong" and given.consumers in (None, 2) and given.share is None:
-            shared = dict[str, Any](mode="cooperative", consumers=2, share=variable)
-            cluster = {variable: min(MOST_CTAS, ctas)}
-            yield dataclasses.replace(given, cluster=cluster, multicast=multicast, **shared)
+            shared = changed(given, mode="cooperative", consumers=2, share=variable)
+            yield spread(shared, name, min(MOST_CTAS, ctas))

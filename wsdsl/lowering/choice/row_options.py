@@ -20,11 +20,13 @@ from wsdsl.lowering.held_rows import (
     STREAMED_CTAS,
     STREAMED_STAGES,
     USUAL_HELD,
+    are_held,
     covering_columns,
     ctas_with,
     elements_held,
     height_in,
     held_axes,
+    read_and_stored,
     reads_again,
     streamed_columns,
     usual_height,
@@ -34,7 +36,9 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule, changed
 
 TEAMS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))
-"""Consumers and CTAs that share a row, in the order in which they are tried."""
+"""Consumers and CTAs that share a row, in the order in which they are tried, ..."""
+OF_ONE_CTA = ((1, 1), (2, 1), (4, 1))
+"""... and those where only one CTA may have it."""
 CTAS = (1, 2, 4, 8)
 ENOUGH = 4
 """CTAs on an SM, before a tile has several rows."""
@@ -83,7 +87,7 @@ def _streamed(
 ) -> Schedule | None:
     held, width = held_axes(kernel), streamed_columns(kernel)
     names = {loop_variable(name) for name in held}
-    settled = given.cluster or (given.consumers or 1) > 1 or given.stages or not names <= {*columns}
+    settled = given.cluster or (given.consumers or 1) > 1 or not names <= {*columns}
     if settled or reads_again(kernel) or max(held.values()) <= width:
         return None
     high = [name for name in axes_of(kernel) if loop_variable(name) in rows]
@@ -94,7 +98,7 @@ def _streamed(
         mode="cooperative",
         consumers=1,
         scheduler=given.scheduler or "persistent",
-        stages=STREAMED_STAGES,
+        stages=given.stages or STREAMED_STAGES,
         ctas_per_sm=given.ctas_per_sm or STREAMED_CTAS,
         tile={**(given.tile or {}), **dict.fromkeys(rows, 1), **dict.fromkeys(names, width)},
     )
@@ -110,7 +114,7 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
     ctas = max((cluster_along(given, name) for name in held), default=1)
     own = max((tile[name] for name in held if name not in whole_axes(kernel)), default=0)
     if given.consumers is None and given.cluster is None and not own:
-        teams = TEAMS
+        teams = _teams(kernel)
     else:
         settled = given.cluster is not None or own
         teams = [(given.consumers or 1, c) for c in CTAS if c == ctas or not settled]
@@ -124,6 +128,10 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
             if (n == 1 or shares) and fits and needed <= THREADS * room:
                 return n, c
     return None
+
+
+def _teams(kernel: Kernel) -> Sequence[tuple[int, int]]:
+    return OF_ONE_CTA if read_and_stored(kernel) else TEAMS
 
 
 def _height(kernel: Kernel, work: Work, rows: Sequence[str], longest: int) -> int:
@@ -147,8 +155,8 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
     held = [loop_variable(name) for name in held_axes(kernel)]
     if not held or not chosen.ctas_per_sm or given.consumers or given.cluster:
         return
-    if (chosen.stages or 1) > 1:
-        return  # They are not held.
+    if not are_held(kernel, chosen, axis_sizes(kernel, chosen)):
+        return
     rows = [loop_variable(n) for n, axis in axes_of(kernel).items() if axis.role == "rows"]
     tile, height = dict(given.tile or {}), max((chosen.tile or {}).get(n, 1) for n in [*rows, ""])
     if not {*rows} & tile.keys():
@@ -156,7 +164,7 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
             height //= 2
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
     team, longest = _of(chosen, held[0]), max(held_axes(kernel).values())
-    for consumers, ctas in (team, *(t for t in TEAMS if t[0] * t[1] > team[0] * team[1])):
+    for consumers, ctas in (team, *(t for t in _teams(kernel) if t[0] * t[1] > team[0] * team[1])):
         own = covering_columns(kernel, -(-longest // (consumers * ctas)), 1) // THREADS
         cluster = {held[0]: ctas} if ctas > 1 else None
         least = changed(given, consumers=consumers, cluster=cluster)

@@ -32,15 +32,12 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
-from wsdsl.lowering.spread_rows import fewest_ctas, own_columns, spread_axes
+from wsdsl.lowering.spread_rows import columns_of_each, fewest_ctas, spread, spread_axes
 from wsdsl.schedule import Schedule, changed
 
 LINES = 2
 MOST = 256
 """Elements; of a tile that holds the sums that are asked for (`precise_every`), too."""
-MOST_WAITING = 2
-"""CTAs that load for each other, where nothing else asks for a cluster: each slot is given back by
-all, and eight take 1.27 times as long as without (16384 x 2048 x 2048 on an H100)."""
 FEWEST_TILES = 4
 """Of a sum: of shorter ones, a tile is a line."""
 NARROW_SIDES = 64 + 48
@@ -108,10 +105,11 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             whole, ctas = known.get(op.dim, 1), 1
             told = f"and the kernel reduces all {whole} of `{op.dim}` in one tile"
             if name in spread_axes(kernel):
-                given = given if given.cluster else _spread(given, name, whole, own)
+                ctas = fewest_ctas(whole, own)
+                given = spread(given, name, ctas) if ctas > 1 and not given.cluster else given
                 ctas = cluster_along(given, name)
                 told += f" of {ctas} CTAs" if ctas > 1 else ""
-            least, size = -(-whole // ctas), own_columns(whole, ctas)
+            least, size = -(-whole // ctas), columns_of_each(whole, ctas)
         elif not size:
             continue
         asked = tile.get(name, tile.get(loop_variable(name), size))
@@ -120,12 +118,3 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             findings.append(Finding(told, op.loc, "leave it out of the schedule"))
         tile[name] = max(asked, size) if op.whole else size
     return (dataclasses.replace(given, tile=tile) if tile else given), findings
-
-
-def _spread(given: Schedule, name: str, size: int, asked: int) -> Schedule:
-    """With as few CTAs along an axis as have all of it, by tiles of as many as are asked."""
-    ctas = fewest_ctas(size, asked)
-    if ctas == 1:
-        return given
-    multicast = False if given.multicast is None and ctas > MOST_WAITING else given.multicast
-    return changed(given, cluster={loop_variable(name): ctas}, multicast=multicast)

@@ -32,10 +32,10 @@ from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.held_rows import room_for_rows
+from wsdsl.lowering.held_rows import MOST_CTAS, room_for_rows
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
-from wsdsl.lowering.spread_rows import MOST_CTAS, spread_axes
+from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
 
 SCALAR_DTYPES = (
