@@ -18,7 +18,7 @@ the bytes of all parts. The two buffers are a ring whose state loops carry:
     %s1: state = advance(state=%s, num=2)
 
 Nobody says that a buffer is free: who sends to it has every warp's part of the reduction between,
-which one thread of each sent behind what all of them had read there.
+which its threads sent behind what all of them had read there.
 
 While a row waits, it is held as it was loaded: what it was converted to is made again behind that.
 

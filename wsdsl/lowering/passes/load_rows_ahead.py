@@ -41,25 +41,22 @@ import dataclasses
 from collections import Counter
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
-from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.seldom_rows import choices_of_rows
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import Cast, Constant, Map, Yield
+from wsdsl.ir.tile_ops import Map, Yield
 from wsdsl.ir.walk import (
     Namer,
     copy_region,
     definers,
-    makers,
     replace_operands,
     rewrite,
     uses,
     yielded,
 )
 from wsdsl.lowering.builder import Builder
-
-REPEATABLE = (Cast, Constant, Iota, Map)
+from wsdsl.lowering.load_places import with_place
 
 
 def load_rows_ahead(kernel: Kernel) -> Kernel:
@@ -81,15 +78,15 @@ def load_rows_ahead(kernel: Kernel) -> Kernel:
 def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRange:
     """The loop with this load an iteration ahead; adds the first one in front of it."""
     kept = choice.args[0]
-    needed = _needed(loop, load, kept)
+    needed = with_place(loop.body, load, kept)
     if not needed:
         return _beside(loop, choice, load)
     # What the next iteration was loaded already would have to be waited for.
     read, made = {v for op in needed for v in operands(op)}, definers(loop.body)
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
         before = made.get(last)
-        if arg in read and isinstance(before, LoadGlobal) and _needed(loop, before):
-            loop = _carried(loop, before, _needed(loop, before), None, before, b)
+        if arg in read and isinstance(before, LoadGlobal) and with_place(loop.body, before):
+            loop = _carried(loop, before, with_place(loop.body, before), None, before, b)
             made = definers(loop.body)
     return _carried(loop, load, needed, kept, choice, b)
 
@@ -99,12 +96,6 @@ def _beside(loop: ForRange, choice: Map, load: LoadGlobal) -> ForRange:
     at, own = loop.body.index(choice), dataclasses.replace(load, only=choice.args[0])
     body = (op for op in (*loop.body[:at], own, *loop.body[at:]) if op is not load)
     return dataclasses.replace(loop, body=tuple(body))
-
-
-def _needed(loop: ForRange, load: LoadGlobal, *others: Value) -> Region:
-    """The load, and what makes it and others; nothing if another iteration can not make that."""
-    needed = makers(loop.body, (load.result, *others))
-    return needed if all(op is load or isinstance(op, REPEATABLE) for op in needed) else ()
 
 
 def _carried(

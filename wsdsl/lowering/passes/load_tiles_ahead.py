@@ -30,16 +30,14 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import Cast, Constant, Map, Yield
+from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
 from wsdsl.lowering.builder import Builder
-
-REPEATABLE = (Cast, Constant, Iota, Map)
+from wsdsl.lowering.load_places import with_place
 
 
 def load_tiles_ahead(kernel: Kernel) -> Kernel:
@@ -61,12 +59,11 @@ def load_tiles_ahead(kernel: Kernel) -> Kernel:
 def _ahead(loop: ForRange, b: Builder, stored: frozenset[str], iterations: int) -> ForRange:
     """The loop with its loads so many iterations ahead; adds the first ones in front of it."""
     own = [op for op in loop.body if isinstance(op, LoadGlobal) and op.tensor.name not in stored]
-    needed = {op: makers(loop.body, (op.result,)) for op in own}
     carried, places = {*loop.args}, _places(loop.body)
     loads = [
         op
         for op in own
-        if op.result not in places and _is_told_by(loop.index, op, needed[op], carried)
+        if op.result not in places and _is_told_by(loop.index, with_place(loop.body, op), carried)
     ]
     if not loads:
         return loop
@@ -111,11 +108,10 @@ def _places(body: Region) -> set[Value]:
     return found
 
 
-def _is_told_by(index: Value, load: LoadGlobal, needed: Region, carried: set[Value]) -> bool:
-    """Whether a loop's index alone tells where this load is of."""
-    read = {value for op in needed for value in operands(op)}
-    computed = all(op is load or isinstance(op, REPEATABLE) for op in needed)
-    return computed and index in read and not read & carried
+def _is_told_by(index: Value, place: Region, carried: set[Value]) -> bool:
+    """Whether a loop's index alone tells where a load is of."""
+    read = {value for op in place for value in operands(op)}
+    return index in read and not read & carried
 
 
 def _copies(
