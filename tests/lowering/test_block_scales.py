@@ -107,8 +107,8 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
     made = list[TensorMemory]()
 
     class Kept(TensorMemory):
-        def __init__(self, *given: object) -> None:
-            super().__init__(*given)  # type: ignore[arg-type]
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
             made.append(self)
 
     monkeypatch.setattr(tensor_memory_ops, "TensorMemory", Kept)

@@ -117,8 +117,7 @@ def _may_be_turned(kernel: Kernel) -> bool:
 
 def _may_be_striped(kernel: Kernel) -> bool:
     """Whether it pays, and no thread needs neighbours: rows that are reduced are read once then,
-    and a single axis is walked as it lies. Other rows SMEM brings in order (4096 x 4099 of bf16 on
-    an H100: 0.71 of a copy, and 0.51 by threads alone).
+    and a single axis is walked as it lies. Other rows SMEM brings in order.
     """
     if kernel.of(ReduceBlocks) or kernel.of(Scan):
         return False
