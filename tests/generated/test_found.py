@@ -6,6 +6,16 @@ from tests.generated.trial import attempts
 from wsdsl import Schedule
 
 RIGHT = {
+    "rows_beside_an_axis_of_no_tile": """
+@kernel
+def made(X: f32[M, K], perm6: i32[M], Y: u16[N, T]):
+    for m in tiles(M):
+        for n in tiles(N):
+            total = full(f32[m], 0.0)
+            for k in tiles(K):
+                total += sum(X[m, k], over=k)
+            Y[n, perm6[m]] = total
+""",
     "whole_in_a_loop_and_behind": """
 @kernel
 def made(X: f32[D, N], Y: i8[N, B], W: i8[D, N], Z: f32[L]):

@@ -189,6 +189,22 @@ def running(X: bf16[M, N], S: f32[M], Y: f32[M, N]):
         S[m] = total
 
 @kernel
+def of_tiles(X: f32[M, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        total, other = zeros(f32[m, n]), zeros(f32[m, n])
+        for k in tiles(K):
+            total += sum(X[m, k], over=k)
+        Y[m, n] = total
+
+@kernel
+def alone(X: f32[K], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        total = 0.0
+        for k in tiles(K):
+            total += sum(X[k], over=k)
+        Y[m, n] = total
+
+@kernel
 def of_blocks(X: bf16[M, N], Y: f32[M, N]):
     for m, n in tiles(M, N):
         x = cast(X[m, n], f32)
@@ -218,3 +234,24 @@ def test_ctas_that_share_a_row_do_not_read_what_each_of_them_stores() -> None:
     before = np.arange(3, dtype=np.float32)
     made, _ = compiled.simulate(X=x, S=before.copy())
     np.testing.assert_allclose(made, before + x.astype(float).sum(1), rtol=1e-5)
+
+
+def test_ctas_share_sums_of_tiles_alone_where_no_rows_are_held() -> None:
+    schedule = Schedule(tile=dict(m=64, n=64, k=32), cluster=dict(k=4), consumers=1)
+    with pytest.raises(ScheduleError, match="several threads would have the same columns"):
+        OTHERS.alone.compile(schedule, M=70, N=24, K=70)
+    with pytest.raises(ScheduleError, match="no tile of 32-bit sums"):
+        OTHERS.alone.compile(schedule, M=70, N=24, K=7000)
+    x = np.random.default_rng(3).random((70, 90)).astype(np.float32)
+    got = OTHERS.of_tiles.compile(schedule, M=70, N=24, K=90).simulate(
+        X=x, Y=np.zeros((70, 24), np.float32)
+    )
+    np.testing.assert_allclose(got, np.repeat(x.sum(1, keepdims=True), 24, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("K", [70, 7000, 60000])
+def test_a_row_that_all_tiles_reduce(K: int) -> None:
+    x = np.random.default_rng(K).random(K).astype(np.float32)
+    compiled = OTHERS.alone.compile(M=70, N=24, K=K)
+    got = compiled.simulate(X=x, Y=np.zeros((70, 24), DTYPES["bf16"]))
+    np.testing.assert_allclose(np.asarray(got, np.float64), x.sum(), rtol=1e-2)

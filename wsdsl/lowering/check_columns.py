@@ -5,11 +5,11 @@ they run along the columns of an operand that consumers share: each begins with 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.tile_ops import Contract, Load, ReduceBlocks, Scan, Store
+from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import THREADS, Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
@@ -17,7 +17,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes, read_and_stored
+from wsdsl.lowering.held_rows import MOST_HELD, are_held, height_in, held_axes, read_and_stored
 from wsdsl.lowering.lanes import (
     MOST_REDUCED,
     WARP,
@@ -131,6 +131,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             )
             yield Finding(told, hint="leave it out")
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
+    if all(rows) and are_held(kernel, chosen, sizes):
+        yield from _of_one_row(kernel, chosen, sizes, height if rows else 1)
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
     if height * WARP < THREADS:
@@ -159,6 +161,22 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         elif size * tall > THREADS * MOST_HELD:
             most = THREADS * MOST_HELD // tall
             yield Finding(f"{what} is more than {most} (columns of {tall} rows)")
+
+
+def _of_one_row(
+    kernel: Kernel, chosen: Schedule, sizes: Mapping[str, int], height: int
+) -> Iterator[Finding]:
+    """What has no rows, and CTAs share: each thread sends what it has, which no other may have."""
+    axes, consumers = axes_of(kernel), num_shares(kernel, chosen)["columns"]
+    for op in kernel.of(Reduce):
+        if cluster_along(chosen, op.axis) == 1:
+            continue
+        has_rows = any(axes[name].role == "rows" for name in op.x.as_tile.axes)
+        least = 2 * THREADS * consumers
+        if not has_rows and (height > 1 or sizes[op.axis] % least):
+            told = f"several threads would have the same columns of `{loop_variable(op.axis)}`"
+            hint = f"use tiles of one row, and a multiple of {least} columns; or no cluster"
+            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", op.loc, hint)
 
 
 def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[Finding]:

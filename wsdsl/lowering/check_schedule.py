@@ -17,7 +17,6 @@ from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
-    cluster_splits,
     is_shared,
     num_cooperating,
     num_pingpong_consumers,
@@ -31,6 +30,7 @@ from wsdsl.lowering.footprint import (
     axis_sizes,
     depth_steps,
     promoted_registers,
+    sharing_ctas,
     smem_bytes,
 )
 from wsdsl.lowering.held_rows import are_held, held_axes
@@ -200,7 +200,7 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Whether the CTAs of a cluster can share the contraction of each tile."""
-    sharing, body = cluster_splits(kernel, chosen), output_nest(kernel)[1]
+    sharing, body = sharing_ctas(kernel, chosen), output_nest(kernel)[1]
     name = contracted_variable(body)
     if sharing == 1 or name not in (chosen.cluster or {}):
         return

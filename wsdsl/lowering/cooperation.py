@@ -49,7 +49,7 @@ def cluster_size(schedule: Schedule) -> int:
 
 @once_each
 def cluster_splits(kernel: Kernel, schedule: Schedule) -> int:
-    """CTAs of a cluster that share the contraction of a tile; without one they share rows."""
+    """CTAs of a cluster that share the contraction of a product's tile."""
     if not kernel.of(Contract):
         return 1
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))

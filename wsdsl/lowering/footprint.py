@@ -14,7 +14,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
-from wsdsl.lowering.cooperation import cluster_along, cluster_splits, num_shares
+from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
@@ -23,7 +23,7 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_offsets,
     subtile_widths,
 )
-from wsdsl.lowering.held_rows import covering_columns, height_in, held_axes
+from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -164,11 +164,20 @@ def staging_bytes(kernel: Kernel) -> int:
     return TENSOR_STAGING_BYTES if in_tensors else STAGING_BYTES
 
 
+def sharing_ctas(kernel: Kernel, schedule: Schedule) -> int:
+    """CTAs of a cluster that share the sums of a tile, of products or others; those that share rows
+    that are held reduce them each time.
+    """
+    if are_held(kernel, schedule, axis_sizes(kernel, schedule)):
+        return 1
+    return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))
+
+
 def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
     """Of the sums that the others of a cluster send, where they share the contraction, and of their
     mbarriers, rounded up.
     """
-    sharing = cluster_splits(kernel, schedule)
+    sharing = sharing_ctas(kernel, schedule)
     loop = _cut_loop(kernel) if sharing > 1 else None
     if loop is None:
         return 0

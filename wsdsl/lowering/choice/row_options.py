@@ -9,7 +9,7 @@ while it computes with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import THREADS
@@ -70,7 +70,7 @@ def row_option(
     for name, size in own.items():
         if loop_variable(name) in columns:
             tile[loop_variable(name)] = consumers * covering_columns(kernel, size, height)
-    tile |= {name: MOST_COLUMNS for name in columns if name not in tile}
+    tile |= _others(columns, tile, height)
     variable = loop_variable(next(iter(held)))
     return changed(
         given,
@@ -90,8 +90,9 @@ def _streamed(
     settled = given.cluster or (given.consumers or 1) > 1 or not names <= {*columns}
     if settled or reads_again(kernel) or max(held.values()) <= width:
         return None
-    high = [name for name in axes_of(kernel) if loop_variable(name) in rows]
-    if work.sized and work.num_tiles({**held, **dict.fromkeys(high, 1)}) < _enough(work):
+    tile = {**dict.fromkeys(rows, 1), **dict.fromkeys(names, width), **(given.tile or {})}
+    tile |= _others(columns, tile, 1)
+    if work.sized and _num_tiles(kernel, work, tile) < _enough(work):
         return None
     return changed(
         given,
@@ -100,8 +101,20 @@ def _streamed(
         scheduler=given.scheduler or "persistent",
         stages=given.stages or STREAMED_STAGES,
         ctas_per_sm=given.ctas_per_sm or STREAMED_CTAS,
-        tile={**(given.tile or {}), **dict.fromkeys(rows, 1), **dict.fromkeys(names, width)},
+        tile=tile,
     )
+
+
+def _num_tiles(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> int:
+    """Of whole rows, by tiles of these sizes, of one index along what has none."""
+    sizes = {name: tile.get(loop_variable(name), 1) for name in axes_of(kernel)}
+    return work.num_tiles({**sizes, **held_axes(kernel)})
+
+
+def _others(columns: Sequence[str], tile: Mapping[str, int], height: int) -> dict[str, int]:
+    """Tiles of columns that are not reduced, for all threads of so many rows."""
+    size = max(MOST_COLUMNS, 2 * THREADS // height)
+    return {name: size for name in columns if name not in tile}
 
 
 def _enough(work: Work) -> int:
@@ -135,14 +148,12 @@ def _teams(kernel: Kernel) -> Sequence[tuple[int, int]]:
 
 
 def _height(kernel: Kernel, work: Work, rows: Sequence[str], longest: int) -> int:
-    names = [name for name in axes_of(kernel) if loop_variable(name) in rows]
     fewest = covering_columns(kernel, longest, ROWS)
     height = usual_height(kernel, fewest)
     while height > 1 and work.sized:
         if covering_columns(kernel, longest, height // 2) > fewest:
             break  # Threads would have no column.
-        tiles = work.num_tiles({**held_axes(kernel), **dict.fromkeys(names, height)})
-        if tiles >= _enough(work):
+        if _num_tiles(kernel, work, dict.fromkeys(rows, height)) >= _enough(work):
             break
         height //= 2
     return height

@@ -30,13 +30,13 @@ from wsdsl.ir.overlap_rules import MOST_ALIKE, unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import rewrite
-from wsdsl.lowering.cooperation import cluster_splits
+from wsdsl.lowering.footprint import sharing_ctas
 from wsdsl.schedule import Schedule
 
 
 def fit_last_tiles(kernel: Kernel) -> Kernel:
     schedule, static = kernel.schedule or Schedule(), dict(kernel.sizes)
-    if schedule.cuts_tiles or cluster_splits(kernel, schedule) > MOST_ALIKE:
+    if schedule.cuts_tiles or sharing_ctas(kernel, schedule) > MOST_ALIKE:
         return kernel
     units = units_within(kernel)
 
