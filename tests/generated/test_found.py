@@ -6,6 +6,28 @@ from tests.generated.trial import attempts
 from wsdsl import Schedule
 
 RIGHT = {
+    "a_row_that_nothing_is_loaded_along": """
+@kernel
+def made(X: bf16[K], W: tf32[L], Y: f16[B]):
+    for b in each(B):
+        total, most, sums = 0.0, -inf, 0.0
+        for k in tiles(K):
+            total += sum(X[k], over=k)
+        for l in tiles(L):
+            x = zeros(f32[l]) + total
+            top = max(most, max(x, over=l))
+            sums = sums * exp(most - top) + sum(exp(x - top), over=l)
+            most = top
+        Y[b] = sums
+""",
+    "turned_by_tiles_of_72": """
+@kernel
+def made(Y: f32[B, M, N], X: f32[N, M]):
+    for b in each(B):
+        for m in tiles(M, by=72):
+            for n in tiles(N):
+                Y[b, m, n] = X[n, m]
+""",
     "rows_beside_an_axis_of_no_tile": """
 @kernel
 def made(X: f32[M, K], perm6: i32[M], Y: u16[N, T]):

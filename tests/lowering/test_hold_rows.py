@@ -255,3 +255,10 @@ def test_a_row_that_all_tiles_reduce(K: int) -> None:
     compiled = OTHERS.alone.compile(M=70, N=24, K=K)
     got = compiled.simulate(X=x, Y=np.zeros((70, 24), DTYPES["bf16"]))
     np.testing.assert_allclose(np.asarray(got, np.float64), x.sum(), rtol=1e-2)
+
+
+def test_consumers_have_whole_vectors_of_one_row() -> None:
+    text = "@kernel\ndef f(X: f32[K], Y: f32[B]):\n    for b in each(B):\n        s = 0.0\n"
+    text += "        for k in tiles(K):\n            s += sum(X[k], over=k)\n        Y[b] = s\n"
+    with pytest.raises(ScheduleError, match="no multiple of 8 x 3 consumers"):
+        parse(text).f.compile(Schedule(tile=dict(k=16), consumers=3), K=16, B=1)

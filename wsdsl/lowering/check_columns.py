@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from wsdsl.diagnostics import Finding
+from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
@@ -133,6 +133,11 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if all(rows) and are_held(kernel, chosen, sizes):
         yield from _of_one_row(kernel, chosen, sizes, height if rows else 1)
+    for name, axis in axes_of(kernel).items() if not rows else ():
+        unit = COLUMN_STEP * shares["columns"]
+        if axis.role == "columns" and sizes[name] % unit:
+            told = f"tile {loop_variable(name)}={sizes[name]} is no multiple of {COLUMN_STEP} x "
+            yield Finding(f"{told}{counted(shares['columns'], 'consumer')} (columns)")
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
     if height * WARP < THREADS:

@@ -263,6 +263,8 @@ def turning_lanes(
         across //= 2
     while across < THREADS // rows or (striped and across < WARP and columns % (4 * across) == 0):
         across *= 2
+    if (math.gcd(vector, columns // across), across) == (ACCUMULATOR.vector, ACCUMULATOR.across):
+        across //= 2  # Those of an accumulator are told by what they are.
     vector = math.gcd(vector, columns // across)
     size = min((op.dtype.bytes for op in turned), default=WORD)
     tall = math.gcd(WORD // min(WORD, size), rows * across // THREADS)

@@ -26,7 +26,8 @@ from functools import partial
 from itertools import compress
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.tile_ops import ForEach, ForTiles, If, Yield
+from wsdsl.ir.tile_ops import ForEach, ForTiles, If, Whole, Yield
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions, yielded
 
 
@@ -69,7 +70,12 @@ def _add_needed(body: Region, needed: set[Value]) -> None:
 
 
 def _stays(op: Op, needed: set[Value]) -> bool:
-    """Whether its results are needed, or it does something."""
+    """Whether its results are needed, or it does something. A dimension that is taken whole is
+    needed where a tile has its axis, though nothing is loaded along it.
+    """
+    if isinstance(op, Whole) and isinstance(kind := op.result.type, Axis):
+        along = (v.type.axes for v in needed if isinstance(v.type, Tile))
+        return op.result in needed or any(kind.name in axes for axes in along)
     inner = (o for o in walk((op,)) if not isinstance(o, Yield))
     does = any(not results_of(o) and not regions(o) for o in inner)
     return does or isinstance(op, Yield) or not needed.isdisjoint(results_of(op))
