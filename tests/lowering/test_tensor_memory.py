@@ -63,9 +63,16 @@ def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
     assert chosen.tile["m"] == 128 and chosen.tile["n"] >= 128
 
 
-@pytest.mark.parametrize("name", ["both", "normalised"])
-def test_operands_that_are_made_in_shared_memory(name: str) -> None:
-    right_and_proved(DECODED[name], Schedule(arch="sm_100a", decode="shared"))
+@pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])
+def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> None:
+    right_and_proved(DECODED[name], Schedule(arch="sm_100a"))
+
+
+def test_no_operand_comes_from_registers() -> None:
+    asked = Schedule(arch="sm_100a", decode="registers")
+    with pytest.raises(CompileError, match="in registers is not lowered") as caught:
+        lower(dataclasses.replace(DECODED["scaled"].kernel.tile, schedule=asked))
+    assert 'decode="shared", which is chosen if decode is left out' in str(caught.value)
 
 
 def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:
@@ -108,7 +115,6 @@ def refused(name: str, arch: Arch = "sm_100a") -> str:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("widened", "a computed operand of `@` in registers is not lowered"),
         ("block_scaled", "what a loop computes of its products"),
         ("each_inside", "what a loop computes of its products"),
         ("nested", "a loop that carries more than sums from zeros"),

@@ -139,7 +139,7 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
         in_registers = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         if in_registers:
             what = f"a computed operand of `@` in registers {told}"
-            yield Finding(what, op.loc, f'{elsewhere}; or make it in SMEM, decode="shared"')
+            yield Finding(what, op.loc, f"{elsewhere}; {_instead(kernel)}")
     yield from _unfit_scales(kernel)
     ready = tiles_of_zeros(kernel.body)
     body = output_nest(kernel)[1]
@@ -148,6 +148,13 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
     for op in body:
         if multiplies(op):
             yield from _unfit_maker(op, ready, counts, told, elsewhere)
+
+
+def _instead(kernel: Kernel) -> str:
+    """Of an operand in registers."""
+    if kernel.schedule and kernel.schedule.decode:
+        return 'or make it in SMEM, decode="shared", which is chosen if decode is left out'
+    return "or make it of loads alone, element by element, which then is done in SMEM"
 
 
 def _unfit_scales(kernel: Kernel) -> Iterator[Finding]:

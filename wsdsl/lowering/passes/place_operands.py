@@ -10,7 +10,8 @@ After: the same, with `schedule=Schedule(decode=dict(A="shared"))`
 The tensor cores take one operand of a product from registers, of 16 bits, whose own axis is the
 rows of the fragments that a kernel holds. What does not fit that is made in SMEM, if it is made of
 loads alone. Of two operands that could be in registers the one stays there of which fewer bits are
-loaded an element: it has the most to gain from not crossing SMEM a second time.
+loaded an element: it has the most to gain from not crossing SMEM a second time. Where products are
+summed in tensor memory, none comes from registers.
 
 Why here: everything that asks for roles, slots or partitions reads the schedule.
 """
@@ -38,7 +39,8 @@ def place_operands(kernel: Kernel) -> Kernel:
         return kernel
     beside = _with(kernel, open_ones)
     may_be = [v for v in open_ones if v in decoded(beside).tiles]
-    needed = [v for v in may_be if v in {*_unfit(kernel, beside)}]
+    unfit = may_be if kernel.target.has_tensor_memory else {*_unfit(kernel, beside)}
+    needed = [v for v in may_be if v in unfit]
     made = _with(kernel, needed) if needed else kernel
     if may_be and not _has_roles(made) and _has_roles(every := _with(kernel, may_be)):
         return every
