@@ -14,8 +14,9 @@ from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.op import Kernel, Op, results_of
+from wsdsl.ir.op import Kernel, Op, Value, results_of
 from wsdsl.ir.printer import print_head
+from wsdsl.ir.tile_ops import Constant
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
@@ -94,6 +95,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "line", dataclasses.replace(op, line=2 * op.line)
             yield "offset", dataclasses.replace(op, offset=op.offset + 16)
             yield "state", dataclasses.replace(op, shared_state=op.state)
+        case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
+            yield "alone", dataclasses.replace(op, multicast=None)
         case t.TensorLoad():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
@@ -114,8 +117,15 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             pass
 
 
+def fewer(op: Op, masks: set[Value]) -> Iterator[tuple[str, Op]]:
+    """A mask that has not all CTAs."""
+    for mask in (1, 2) if isinstance(op, Constant) and op.result in masks else ():
+        yield f"mask {mask}", dataclasses.replace(op, value=mask)
+
+
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
+    masks = {op.multicast for op in kernel.of(t.TensorCommit) if op.multicast is not None}
     for at, op in enumerate(walk(kernel.body)):
         where = f"op {at}: {print_head(op)}"
         if isinstance(op, DELETED) and not results_of(op):
@@ -123,7 +133,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             yield f"delete {where}", dataclasses.replace(kernel, body=body)
             body = rewrite(kernel.body, at, lambda op: (op, op))
             yield f"twice {where}", dataclasses.replace(kernel, body=body)
-        for what, new in changes(op):
+        for what, new in (*changes(op), *fewer(op, masks)):
             body = rewrite(kernel.body, at, lambda _, new=new: (new,))
             yield f"{what} {where}", dataclasses.replace(kernel, body=body)
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.codegen.support import needs_ptxas
+from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered, scheduled
 from wsdsl.codegen.emit import emit_ptx
@@ -135,6 +136,18 @@ def test_machine_code_that_copies_scales(arch: Arch) -> None:
     assert len(issued) == 7 and sass.count("UTCCP.T.S.4x32dp128bit") == 3
     assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
     assert "BRA.U.ANY" not in sass and "STTM" not in sass
+
+
+@needs_ptxas
+def test_a_commit_gives_slots_back_to_all_who_copied() -> None:
+    kernel = lowered(CASES["gemm"], cluster=dict(m=2, n=2))
+    ptx = ptx_of(kernel)
+    many = ".multicast::cluster.b64"
+    assert ptx.count(f"tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster{many}")
+    check_skeleton(kernel, ptx)
+    assembled = assemble_checked(kernel, ptx)
+    assert assembled is not None
+    assert "UTCBAR.MULTICAST" in disassemble(assembled.cubin)
 
 
 def test_ptx_of_scales_that_differs_is_refused() -> None:

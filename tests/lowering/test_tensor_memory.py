@@ -75,6 +75,11 @@ def test_no_operand_comes_from_registers() -> None:
     assert 'decode="shared", which is chosen if decode is left out' in str(caught.value)
 
 
+@pytest.mark.parametrize("cluster", [dict(m=2), dict(m=2, n=2)], ids=str)
+def test_clusters_whose_ctas_load_for_each_other(cluster: dict[str, int]) -> None:
+    right_and_proved(CASES["epilogue"], Schedule(arch="sm_100a", cluster=cluster))
+
+
 def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:
     right_and_proved(CASES["gemm"], Schedule(arch="sm_100a", constant=("B",)))
 
@@ -134,7 +139,7 @@ def test_integers_are_refused_where_the_card_has_none() -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (dict(cluster=dict(m=2)), "cluster is not lowered"),
+        (dict(cluster=dict(k=2)), "a cluster along what is summed over is not lowered"),
         (dict(scheduler="split_k", splits=2), "split_k"),
         (dict(mode="pingpong"), "pingpong"),
         (dict(tile=dict(m=256)), "64 or 128 rows"),

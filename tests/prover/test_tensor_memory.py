@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
 from tests.tensor_memory import lowered, mutants, scheduled
@@ -55,6 +56,14 @@ def test_what_changes_data_alone_gives_wrong_values() -> None:
         if name_of(what) in DATA:
             with pytest.raises((WsdslError, AssertionError)):
                 run(kernel, 130, 130, 200)
+
+
+def test_every_mutant_of_multicast_is_caught() -> None:
+    kernel = lowered(CASES["gemm"], cluster=dict(m=2), tile=dict(m=128, n=64), stages=3)
+    kinds = ("tensor_commit", "constant", "tma_load", "allocate_barriers")
+    own = [(what, made) for what, made in mutants(kernel) if name_of(what).endswith(kinds)]
+    assert {"alone tensor_commit", "mask 1 constant"} <= {name_of(what) for what, _ in own}
+    assert not [what for what, made in own if not objection(made)]
 
 
 HARMLESS = {

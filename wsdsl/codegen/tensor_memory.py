@@ -139,8 +139,13 @@ def _high(held: Descriptor) -> int:
 
 def convert_commit(c: Context, op: t.TensorCommit) -> None:
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    ptx = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 "
-    c.w.asm(f"{ptx}{at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
+    ptx = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+    if op.multicast is None:
+        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
+        return
+    mask = c.w.value(f"trunc i32 {c.scalar(op.multicast).text} to i16")
+    args: list[Operand] = [("i32", at.base), ("i16", mask)]
+    c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", "void", "r,h", args)
 
 
 def convert_load(c: Context, op: t.TensorLoad) -> None:

@@ -91,12 +91,14 @@ class TensorProduct(Op):
 @op_class
 class TensorCommit(Op):
     """Arrive once on the barrier of the state's stage when all products that this thread has
-    started are complete. A `tensor_fence` in front is part of it.
+    started are complete. A `tensor_fence` in front is part of it. With `multicast` (a mask of
+    ranks in the cluster) on that barrier of each of these CTAs.
     """
 
     levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
+    multicast: Value | None = None
 
 
 @op_class

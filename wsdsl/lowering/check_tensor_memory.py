@@ -13,7 +13,7 @@ from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
@@ -72,7 +72,7 @@ def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
 
 def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     asked = {
-        "cluster": cluster_size(chosen) > 1,
+        "a cluster along what is summed over": cluster_splits(kernel, chosen) > 1,
         f'scheduler="{chosen.scheduler}"': chosen.cuts_tiles,
         'mode="pingpong"': chosen.mode == "pingpong",
         f"consumers={chosen.consumers}": (chosen.consumers or 1) > 1,

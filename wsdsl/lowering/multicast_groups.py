@@ -63,6 +63,19 @@ def num_peers(groups: tuple[Group, ...]) -> int:
     return len(_distances(groups))
 
 
+def peer_mask(groups: tuple[Group, ...], cluster: int, b: Builder) -> tuple[Value | None]:
+    """The mask of their ranks; None where there is no other."""
+    num = len(_distances(groups))
+    if num == 1:
+        return (None,)
+    if num == cluster:
+        return (b.integer((1 << cluster) - 1),)
+    first, *others = (share_of(group, b).mask for group in groups)
+    for mask in others:
+        first = b.map("or", first, mask, wish="mask")
+    return (first,)
+
+
 def peers_of(groups: tuple[Group, ...], cluster: int, b: Builder) -> tuple[Value | None, ...]:
     """Their ranks; None is the CTA itself, where there is no other."""
     distances = _distances(groups)

@@ -13,7 +13,7 @@ from typing import Any
 
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
-from wsdsl.ir.op import Op
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 from wsdsl.prover.errors import Party
@@ -227,7 +227,7 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
             raise m.fail("unknown", a, op, f"how far into `{array.label}` this copies")
         start += shift
     item_of(m, a, op, array, state.stage, start, start + size)
-    for cta in _destinations(m, a, i, op):
+    for cta in destinations(m, a, i, op.multicast):
         held, barriers, stage = barrier_of(m, a, i, (0,), cta)
         event = m.event()
         write(
@@ -252,14 +252,14 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list[int]:
-    if op.multicast is None:
+def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) -> list[int]:
+    """The CTAs that a mask says, or one's own."""
+    if multicast is None:
         return [a.cta]
-    mask = a.slots[i.extra[op.multicast.name]]
+    mask = a.slots[i.extra[multicast.name]]
     if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
-        raise m.fail(
-            "misuse", a, op, f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
-        )
+        told = f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
+        raise m.fail("misuse", a, i.op, told)
     return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
 
 

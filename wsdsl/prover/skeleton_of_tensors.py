@@ -49,7 +49,8 @@ def tensor_events(made: Builder, op: Op) -> None:
                 made.emit(op, f"{PREFIX}mma{CTA}.kind::{own.kind}", f"{flag}, {own.descriptor}")
         case t.TensorCommit():
             fill = Fill(made.places.barriers[op.barriers], op.state)
-            made.emit(op, f"{PREFIX}commit{CTA}.mbarrier::arrive::one", fill=fill)
+            many = ".multicast::cluster" if op.multicast is not None else ""
+            made.emit(op, f"{PREFIX}commit{CTA}.mbarrier::arrive::one{many}", fill=fill)
         case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
             while columns:
                 width = min(128, 1 << columns.bit_length() - 1)

@@ -17,7 +17,7 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import WORD, scale_columns, word_columns
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.types import Accumulator
-from wsdsl.prover.access import item_of, known_to_each, read, spans_of, write
+from wsdsl.prover.access import destinations, item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
 from wsdsl.prover.products import Descriptor, read_operand
@@ -136,10 +136,15 @@ def tensor_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
 def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, t.TensorCommit)
-    held, array, stage = barrier_of(m, a, i, (0,))
-    # What was over for the thread when it issued this is over when it arrives.
-    know = a.open.events | a.know[0]
-    arrive(m, a, i, held, shown(array, stage, m, a.cta), 1, know)
+    for cta in destinations(m, a, i, op.multicast):
+        held, array, stage = barrier_of(m, a, i, (0,), cta)
+        # What was over for the thread when it issued this is over when it arrives.
+        know = a.open.events | a.know[0]
+        if cta != a.cta:
+            landed = m.event()
+            held.remote |= landed
+            know |= landed
+        arrive(m, a, i, held, shown(array, stage, m, cta), 1, know)
     return SEEN
 
 

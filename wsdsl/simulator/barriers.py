@@ -14,10 +14,13 @@ TX_LIMIT = (1 << 20) - 1
 
 @dataclass(frozen=True)
 class RemoteArrival:
-    """The last arrival that a thread of another CTA has made on a barrier."""
+    """The last arrival that a thread of another CTA has made on a barrier: over for who has seen
+    `epoch` of a component of the clocks.
+    """
 
     who: str
     op: Op
+    component: int
     epoch: int
 
 

@@ -229,6 +229,21 @@ class Warpgroup:
         return found
 
 
+def destinations(wg: Warpgroup, op: Op, multicast: Value | None) -> list[Cta]:
+    """The CTAs that a mask says, or one's own."""
+    if multicast is None:
+        return [wg.cta]
+    cluster = wg.cta.cluster
+    mask = int(wg.get(multicast, op))
+    if not 0 < mask < 1 << cluster.size:
+        wg.fail(op, f"multicast mask {mask:#b} in a cluster of {cluster.size}")
+    found = [cta for cta in cluster.ctas if mask >> cta.rank & 1]
+    for cta in found:
+        if cta.done:
+            wg.fail(op, ended(cta), hint=END_TOGETHER)
+    return found
+
+
 END_TOGETHER = "end with a sync_cluster, so that no CTA ends while others still reach into it"
 START_TOGETHER = "sync_cluster after the barriers are initialised"
 

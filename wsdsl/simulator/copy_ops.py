@@ -15,14 +15,13 @@ from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
 from wsdsl.simulator.context import (
-    END_TOGETHER,
     Blocked,
     SharedItems,
     State,
     Steps,
     StoreGroup,
     Warpgroup,
-    ended,
+    destinations,
 )
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
@@ -99,7 +98,7 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     aligned(wg, op, start, held.swizzle)
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
-    for cta in _destinations(wg, op):
+    for cta in destinations(wg, op, op.multicast):
         barrier = wg.barrier(op, op.barriers, state, cta)
         access = CopyIn(wg.told, op, barrier.component, str(barrier))
         place = f"item {state.stage} of `{shared.label}`"
@@ -108,20 +107,6 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
         load = LoadInFlight(wg, op, cta, held, at, start, barrier, access, phases)
         read_global(wg, op, held.tensor, held.inside(at), access, wg.one)
         wg.cta.residents.start(load, op, cta)
-
-
-def _destinations(wg: Warpgroup, op: m.TmaLoad) -> list[Cta]:
-    if op.multicast is None:
-        return [wg.cta]
-    cluster = wg.cta.cluster
-    mask = int(wg.get(op.multicast, op))
-    if not 0 < mask < 1 << cluster.size:
-        wg.fail(op, f"multicast mask {mask:#b} in a cluster of {cluster.size}")
-    found = [cta for cta in cluster.ctas if mask >> cta.rank & 1]
-    for cta in found:
-        if cta.done:
-            wg.fail(op, ended(cta), hint=END_TOGETHER)
-    return found
 
 
 @dataclass(eq=False)

@@ -178,8 +178,8 @@ def _check_end(cta: Cta) -> None:
                 wg.fail(span.write.op, told, hint=END_TOGETHER)
     for held in cta.barriers.values():
         for barrier in held:
-            for component, arrival in barrier.remote.items():
-                if int(clocks.seen[everyone.start, component]) < arrival.epoch:
+            for arrival in barrier.remote.values():
+                if int(clocks.seen[everyone.start, arrival.component]) < arrival.epoch:
                     wg = next(w for w in _everybody(cta.residents) if w.told == arrival.who)
                     told = f"CTA {cta.index} may have ended before this arrival on {barrier}"
                     wg.fail(arrival.op, told, hint=END_TOGETHER)

@@ -56,7 +56,7 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
     actors = wg.everyone if op.each_thread else wg.one
     if cta is not wg.cta:
         epoch = int(wg.cta.clocks.own[actors.start])
-        barrier.remote[actors.start] = RemoteArrival(wg.told, op, epoch)
+        barrier.remote[actors.start] = RemoteArrival(wg.told, op, actors.start, epoch)
     if op.each_warp:
         for i in range(4):
             wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.storing(i))))

@@ -19,7 +19,7 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.tcgen05 import COLUMNS, LANES, WARP_LANES
 from wsdsl.ir.tensor_ops import TensorCommit, TensorProduct
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.barriers import Barrier, RemoteArrival
 from wsdsl.simulator.clocks import Clock, Clocks
 from wsdsl.simulator.races import Access, SharedAccesses
 from wsdsl.simulator.wgmma_groups import summed
@@ -58,6 +58,8 @@ class Untouched(Access):
 
 
 _NO_OP: Any = None
+NEVER = 1 << 62
+"""More phases than there are."""
 
 
 @dataclass(eq=False)
@@ -78,10 +80,11 @@ class PipeAccess(Access):
         if not commits:
             return "no tensor_commit follows that product"
         for commit in commits:
-            seen = int(clocks.seen[actors, commit.barrier.component].min())
-            if commit.phase is not None and seen > commit.phase:
-                return ""
-        told = f"a phase of {commits[0].barrier}, on which its tensor_commit counts, was not waited"
+            for barrier, phase in zip(commit.barriers, commit.phases, strict=False):
+                if int(clocks.seen[actors, barrier.component].min()) > phase:
+                    return ""
+        on = commits[0].barriers[0]
+        told = f"a phase of {on}, on which its tensor_commit counts, was not waited"
         return f"{told} for, with a tensor_fence(after=True) where columns are accessed"
 
 
@@ -108,18 +111,34 @@ class CellAccess(Access):
 
 @dataclass(eq=False)
 class Commit:
-    """`phase` is the one that it has counted in, once it has."""
+    """`phases` are those that it has counted in, once it has. `remote` are those of the barriers
+    that are other CTAs', of which the thread `by` is told `who`.
+    """
 
     op: TensorCommit
     number: int
-    barrier: Barrier
+    barriers: list[Barrier]
     known: Clock
     check: Callable[[str], None]
-    phase: int | None = None
+    who: str
+    by: int
+    remote: list[Barrier]
+    phases: list[int] = field(default_factory=list[int])
+
+    def __post_init__(self) -> None:
+        for barrier in self.remote:
+            self.leave(barrier, NEVER)
+
+    def leave(self, barrier: Barrier, epoch: int) -> None:
+        made = RemoteArrival(self.who, self.op, barrier.component, epoch)
+        barrier.remote[self.by] = made
 
     def run(self) -> None:
-        self.phase = self.barrier.phase
-        self.check(self.barrier.arrive(1, self.known))
+        for barrier in self.barriers:
+            self.phases.append(barrier.phase)
+            if barrier in self.remote:
+                self.leave(barrier, barrier.phase + 1)
+            self.check(barrier.arrive(1, self.known))
 
 
 class Job(Protocol):

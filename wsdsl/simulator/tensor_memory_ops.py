@@ -17,7 +17,7 @@ from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write_words
-from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup
+from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
 from wsdsl.simulator.tensor_core_ops import operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
@@ -139,11 +139,13 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
 
 
 def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
-    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name])
+    ctas, state = destinations(wg, op, op.multicast), wg.values[op.state.name]
+    on = [wg.barrier(op, op.barriers, state, cta) for cta in ctas]
+    remote = [barrier for barrier, cta in zip(on, ctas, strict=True) if cta is not wg.cta]
     # What the thread has seen is over when it arrives.
     known = wg.cta.clocks.seen[wg.one].max(axis=0)
-    pipe = wg.tensor_pipe
-    commit = Commit(op, pipe.count, barrier, known, lambda told: wg.check(op, told))
+    pipe, check = wg.tensor_pipe, lambda told: wg.check(op, told)
+    commit = Commit(op, pipe.count, on, known, check, wg.told, wg.one.start, remote)
     pipe.commits.append(commit)
     _issue(wg, op, commit)
 

@@ -16,8 +16,8 @@ gets a part of its tiles from here. Of a tile that is multicast each CTA copies 
 expects the whole; at its end it waits until all slots have been given back.
 
 The thread that multiplies on tensor memory waits and commits: a commit gives back the slots that
-its products read, or hands over those that they write, when they are over. What is read of these,
-warps give back (`lowering/tensor_reads.py`).
+its products read, to all who copied to them, or hands over those that they write. These, warps give
+back (`lowering/tensor_reads.py`).
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -62,7 +62,7 @@ from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
-from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.placed_ring import (
     THREADS,
     PlacedRing,
@@ -171,7 +171,8 @@ class _Rings:
             for group in dict.fromkeys(inner.multicast for inner in loads if inner.multicast):
                 self.shares[group] = share_of(group, self.builder)
             for ring in dict.fromkeys(wait.ring for wait in waits):
-                self.peers[ring] = peers_of(self.rings[ring].multicast, self.cluster, self.builder)
+                told = peer_mask if self.multiplies else peers_of
+                self.peers[ring] = told(self.rings[ring].multicast, self.cluster, self.builder)
         return dataclasses.replace(op, body=(*first, *self.region(op.body)))
 
     def place(self, op: CircularBuffer) -> None:
@@ -331,7 +332,8 @@ class _Rings:
         if self.stores_scales:
             b.ops += [FenceAsyncProxy(loc=op.loc), SyncWarp(loc=op.loc)]
         if self.multiplies:
-            b.add(TensorCommit(barriers=self.rings[ring].empty, state=state, loc=op.loc))
+            (mask,), empty = self.peers[ring], self.rings[ring].empty
+            b.add(TensorCommit(barriers=empty, state=state, multicast=mask, loc=op.loc))
             return
         for cta in self.peers[ring]:
             b.add(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -18,6 +18,9 @@ from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
 from wsdsl.report.timed.units import Barrier
+
+if TYPE_CHECKING:
+    from wsdsl.report.timed.sm import Sm
 
 # Threads ------------------------------------------------------------------------------------------
 
@@ -123,17 +126,23 @@ def store_global(agent: Agent, op: m.StoreGlobal) -> None:
 # Copies -------------------------------------------------------------------------------------------
 
 
+def destinations(agent: Agent, multicast: Value | None) -> list[Sm]:
+    """The SMs of the CTAs that a mask says, or one's own."""
+    if multicast is None:
+        return [agent.sm]
+    mask = int(agent.get(multicast))
+    return [other for rank, other in enumerate(agent.sm.cluster) if mask >> rank & 1]
+
+
 def tma_load(agent: Agent, op: m.TmaLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     box, name = sm.boxes[op.map.name]
     stage = agent.get(op.state).stage
-    mask = 1 << agent.wg.cta.rank if op.multicast is None else int(agent.get(op.multicast))
-    for rank, other in enumerate(sm.cluster):
-        if mask >> rank & 1:
-            begin, end = other.loads.take(agent.now, box * speeds.load)
-            end = max(end, other.memory.take(begin, box * speeds.memory)[1])
-            barrier = other.barriers[op.barriers.name][stage]
-            other.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
+    for other in destinations(agent, op.multicast):
+        begin, end = other.loads.take(agent.now, box * speeds.load)
+        end = max(end, other.memory.take(begin, box * speeds.memory)[1])
+        barrier = other.barriers[op.barriers.name][stage]
+        other.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 
@@ -236,9 +245,11 @@ def store_scales(agent: Agent, op: tm.StoreScales) -> None:
 
 
 def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
-    barrier = agent.sm.barriers[op.barriers.name][agent.get(op.state).stage]
+    sm, rates, stage = agent.sm, agent.sm.speeds.rates, agent.get(op.state).stage
     over = max(agent.now, *agent.products)
-    agent.sm.arrive(barrier, over + agent.sm.speeds.rates.mbarrier_cycles, 1)
+    for other in destinations(agent, op.multicast):
+        later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
+        other.arrive(other.barriers[op.barriers.name][stage], over + later, 1)
 
 
 # Waiting ------------------------------------------------------------------------------------------
