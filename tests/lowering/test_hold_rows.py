@@ -92,6 +92,14 @@ def test_each_row_is_read_once(team: str) -> None:
     np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2e-2, atol=1e-2)
 
 
+def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
+    """Three whole tiles, of four CTAs."""
+    schedule = Schedule(tile=dict(m=1, n=1024), cluster=dict(n=4))
+    x = np.random.default_rng(1).standard_normal((2, 3072)).astype(np.float32) - 3.0
+    y, _ = KERNELS.softmax.compile(schedule, M=2, N=3072).simulate(x)
+    np.testing.assert_allclose(y, KERNELS.softmax.reference(x)[0], rtol=1e-4)
+
+
 @pytest.mark.parametrize("N", [5, 24, 96])
 @pytest.mark.parametrize("consumers", [2, 4])
 def test_narrow_tiles_are_shared(consumers: int, N: int) -> None:

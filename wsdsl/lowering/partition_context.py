@@ -105,8 +105,8 @@ class PartitionContext:
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
-        self.sharing = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
-        """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""
+        self.sharing = {op.axis: op.ctas for op in kernel.of(Reduce) if op.ctas > 1}
+        """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
         in_tensors = in_tensors and partition.role == "compute"
         how = narrow, cut, lanes, flat, height, in_tensors
@@ -175,7 +175,9 @@ class PartitionContext:
     def is_full(self, axis: str) -> bool:
         """Whether its tiles have all of their elements."""
         static, own = self.static.get(self.axes[axis].dim), self.tiles[axis]
-        even = static is not None and static % self.axes[axis].size == 0 and not own.shifted
+        # The last ones of a cluster may have none of a dimension that has whole tiles.
+        size = self.axes[axis].size * self.sharing.get(axis, 1)
+        even = static is not None and static % size == 0 and not own.shifted
         return (even or own.inside) and not own.is_clipped
 
     def is_whole(self, axis: str) -> Value:

@@ -349,7 +349,7 @@ def store_directly(
     if not split and context.num_warpgroups > 1:
         assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
-    if context.sharing and context.sharing.isdisjoint(axis.name for axis in op.axes):
+    if context.sharing and context.sharing.keys().isdisjoint(axis.name for axis in op.axes):
         rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
         first = b.map("eq", rank, b.integer(0), wish="first")
         pred = first if pred is None else b.map("and", pred, first, wish="first")
