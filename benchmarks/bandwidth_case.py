@@ -21,3 +21,5 @@ class Case:
     """In f32."""
     peer: Callable[..., Any]
     bytes: int
+    allowed: float = 2.0**-7
+    """The largest error beside the largest value."""
