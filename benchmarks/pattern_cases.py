@@ -53,6 +53,21 @@ def scatter_add(D: bf16[M, N], ids: i32[M], G: f32[V, N]):
         G[ids[m], n] += D[m, n]
 
 @kernel
+def accumulated(X: bf16[M, N], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] += X[m, n]
+
+@kernel
+def squared(X: f32[N], S: f32[1]):
+    for n in tiles(N):
+        S[0] += sum(X[n] * X[n], over=n)
+
+@kernel
+def columns_added(X: bf16[M, N], S: f32[N]):
+    for m, n in tiles(M, N):
+        S[n] += sum(cast(X[m, n], f32), over=m)
+
+@kernel
 def histogram(X: i32[N], H: i32[B]):
     for n in tiles(N):
         H[X[n]] += 1
@@ -223,6 +238,21 @@ def pattern_cases() -> Iterator[Case]:
             :32768], torch.zeros(65536, 1024, device="cuda")),
         lambda d, ids, g: torch.zeros_like(g).index_add_(0, ids.long(), d.float()),
         lambda d, ids, g: g.index_add_(0, ids, d.float()), 10 * 32768 * 1024,
+    )  # fmt: skip
+    yield Case(
+        "accumulated 8192x8192", own.accumulated,
+        lambda: (drawn(8192, 8192), torch.zeros(8192, 8192, device="cuda", dtype=bf16)),
+        lambda x, y: x.float(), lambda x, y: y.add_(x), 6 << 26,
+    )  # fmt: skip
+    yield Case(
+        f"squared {1 << 26}", own.squared,
+        lambda: (drawn(1 << 26, dtype=f32), torch.zeros(1, device="cuda")),
+        lambda x, s: (x * x).sum().view(1), lambda x, s: torch.linalg.vecdot(x, x), 4 << 26,
+    )  # fmt: skip
+    yield Case(
+        "columns_added 16384x8192", own.columns_added,
+        lambda: (drawn(16384, 8192), torch.zeros(8192, device="cuda")),
+        lambda x, s: x.float().sum(0), lambda x, s: s.add_(x.sum(0)), 2 * 16384 * 8192,
     )  # fmt: skip
     for bins in (64, 1024):
         yield Case(

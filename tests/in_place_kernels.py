@@ -67,6 +67,18 @@ BODIES = {
             s = s + sum(x, over=n)
             X[m, n] = x * 2.0
         R[m] = s""",
+    "gone over again": """for m in tiles(M):
+        s = zeros(f32[m])
+        for n in tiles(N):
+            s += sum(cast(X[m, n], f32), over=n)
+        for n in tiles(N):
+            X[m, n] = cast(X[m, n], f32) + s""",
+    "overwritten": """for n in tiles(N):
+        s = zeros(f32[n])
+        for m in tiles(M):
+            s += sum(cast(X[m, n], f32), over=m)
+        for m in tiles(M):
+            X[m, n] = s + cast(index(m), f32)""",
     "product": f"""{TILES}
         acc = zeros(f32[m, n])
         for k in tiles(K):

@@ -39,6 +39,11 @@ def test_by_threads(name: str) -> None:
     run(name, "bf16", TWO, ("X", "Y"))
 
 
+@pytest.mark.parametrize("tile", [dict(m=64, n=16), dict(m=1, n=256)])
+def test_gone_over_again_by_tiles(tile: dict[str, int]) -> None:
+    run("gone over again", "bf16", Schedule(tile=tile))
+
+
 def test_in_turns() -> None:
     run("product", "f16", PINGPONG)
 
@@ -72,6 +77,11 @@ REFUSED = {
     "in a later loop": (
         "        s = zeros(f32[m, n])\n        for e in each(E):\n            s = s + A[m, n]\n"
         "            X[m, n] = s\n        for e in each(E):\n            Z[m, n] += X[m, n]",
+        "`X` is read and",
+    ),
+    "in a loop of other tiles": (
+        "        s = zeros(f32[m, n])\n        for e in each(E):\n            s = s + X[e, n]\n"
+        "        X[m, n] = s",
         "`X` is read and",
     ),
     "another place": ("        X[m, n] = X[m, index(n) + 1] + A[m, n]", "`X` is read and"),

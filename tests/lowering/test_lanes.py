@@ -72,8 +72,10 @@ def test_an_axis_alone_has_rows_and_columns() -> None:
     assert load.vector == 8
 
 
-def test_what_is_added_in_memory_is_held_as_products_have_it() -> None:
-    assert lanes(scheduled("added", "bf16", "bf16")) == {ACCUMULATOR}
+@pytest.mark.parametrize(("kind", "added"), [("bf16", "v4.bf16x2"), ("f32", "v4.f32")])
+def test_what_is_added_in_memory_is_added_by_vectors(kind: str, added: str) -> None:
+    kernel = vars(parse(MOVED.format(first="bf16", last=kind)))["added"]
+    assert f"{added} " in kernel.compile(**SIZES).ptx
 
 
 def test_neighbouring_threads_have_neighbours_of_rows_that_are_not_aligned() -> None:

@@ -20,7 +20,7 @@ from wsdsl.codegen.fragments import (
 )
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.codegen.vector_access import load_vectors, store_vectors
+from wsdsl.codegen.vector_access import WORD, load_vectors, store_vectors
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.types import Tensor
@@ -129,12 +129,12 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
             told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
             raise CompileError(Finding(told, op.loc))
         store.bytes()
-    elif op.vector > 2 and _paired(op, c, shape) and not op.accumulate:
+    elif not _paired(op, c, shape) or (op.accumulate and kind.dtype.is_integer):
+        store.singles()  # The card adds no vectors of integers.
+    elif op.vector > 2:
         store.vectors()
-    elif _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):
-        store.pairs()
     else:
-        store.singles()
+        store.pairs()
 
 
 class _Store:
@@ -214,7 +214,14 @@ class _Store:
         def both(pred: str | None) -> str | None:
             return self._all(self.once, pred)
 
-        store_vectors(self.c, self.addresses, self.shape, self.op.vector, pair, both, self.singles)
+        name = REDUCTIONS.get(self.kind.dtype.name, "")
+        kind = name if self.kind.dtype.bits == WORD else f"{name}x2"
+
+        def write(at: Global, words: list[str], pred: str | None) -> None:
+            self._write(at, kind, WORD, words, pred)
+
+        how = self.op.vector, pair, both, write, self.singles
+        store_vectors(self.c, self.addresses, self.shape, *how)
 
     def bytes(self) -> None:
         """Of two neighbours each: both exist, or neither does."""

@@ -15,6 +15,7 @@ from wsdsl.codegen.bits import from_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.held import Registers, Shape
+from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType, Tensor
 
@@ -68,10 +69,11 @@ def store_vectors(
     vector: int,
     pair: Callable[[int], list[str]],
     both: Callable[[str | None], str | None],
+    write: Callable[[Global, list[str], str | None], None],
     singles: Callable[[], None],
 ) -> None:
     """`pair`: the bits of an element and its neighbour, two of 32, or what holds both; `both` says
-    where else it has to be, and `singles` stores element by element.
+    where else it has to be. `write` stores or adds words, and `singles` all, element by element.
     """
     w, dtype = c.w, addresses.kind.dtype
     for e in range(0, num_elements(*shape), vector):
@@ -79,7 +81,7 @@ def store_vectors(
         if dtype.bits == 8:
             texts = [pairs_in_word(w, *two) for two in zip(texts[::2], texts[1::2], strict=True)]
         whole = both(addresses.condition(e + vector - 1))
-        inline_ptx.store_global(w, addresses.at(e), WORD, texts, whole)
+        write(addresses.at(e), texts, whole)
     some = _in_part(c, addresses, shape, vector, addresses.kind)
     if some is not None:
         with seldom(w, some):

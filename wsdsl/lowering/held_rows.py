@@ -195,8 +195,12 @@ def reads_again(kernel: Kernel) -> bool:
 
 
 def streamed_columns(kernel: Kernel) -> int:
-    """Of a tile of one row that is not held."""
-    return THREADS * max(LEAST, HELD_BYTES // STREAMED_STAGES // max(2, row_bytes(kernel)))
+    """Of a tile of one row that is not held: whole vectors of each thread."""
+    elements, vector = (
+        HELD_BYTES // STREAMED_STAGES // max(2, row_bytes(kernel)),
+        thread_vector(kernel),
+    )
+    return THREADS * max(LEAST, elements // vector * vector)
 
 
 @once

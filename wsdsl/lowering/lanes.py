@@ -49,7 +49,7 @@ MOST_FLAT = 4 * ROWS * MOST_COLUMNS
 @once
 def holds_vectors(kernel: Kernel) -> bool:
     """Whether tiles may be held as vectors: what has rows and columns is read and written along its
-    columns, or turned, in rows that are aligned, and added nowhere.
+    columns, or turned, in rows that are aligned.
     """
     accesses, tiles = _accesses(kernel), _tiles(kernel)
     return (
@@ -59,7 +59,6 @@ def holds_vectors(kernel: Kernel) -> bool:
         and not any(isinstance(op, Contract) for op in kernel.ops)
         and all(op.dtype.bits >= 8 for op in accesses)
         and (not is_striped(kernel) or _may_be_striped(kernel))
-        and not any(isinstance(op, Store) and op.accumulate for op in accesses)
     )
 
 

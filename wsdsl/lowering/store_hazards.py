@@ -67,10 +67,14 @@ def apart(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
     return any(None not in (x, y) and x != y for x, y in pairs)
 
 
-def same_place(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
-    """Whether both are at the same place."""
+def same_place(
+    a: Load | Store, b: Store, made: Mapping[Value, Op], alike: Mapping[Value, str]
+) -> bool:
+    """Whether both are at the same place; loops' indices that are `alike` count as the same."""
     return all(
-        x == y or (_number(x, made) == _number(y, made) is not None)
+        x == y
+        or (_number(x, made) == _number(y, made) is not None)
+        or (alike.get(x) == alike.get(y) is not None)
         for x, y in zip(a.index, b.index, strict=True)
     )
 

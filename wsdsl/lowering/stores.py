@@ -82,6 +82,8 @@ class Stores:
         """Tensors whose elements threads have read by the time that these are stored. Those that
         pieces of a tile share have an order of their own.
         """
+        self.read_before = set[Value]()
+        """The same, in loops that are over."""
         each = staging_bytes(kernel)
         self.bytes, self.buffers, self.together = each, partition.staging, 1
         self.joins = any(map(self._joined, self.stores))
@@ -196,6 +198,16 @@ class Stores:
             if copy and len(waiting) == self.together:
                 self._copy(waiting, everywhere=op.tensor in self.read and self._by_tma(op))
                 waiting = []
+
+    def begin_loop(self, loop: ForRange) -> None:
+        """What it stores, all have read in loops in front of it."""
+        if self.read_before & stored_in(loop):
+            self.context.builder.add(self.context.meet(loop.loc))
+            self.read_before = set()
+
+    def finish_loop(self, loop: ForRange) -> None:
+        loaded = {op.tensor for op in walk(loop.body) if isinstance(op, Load)}
+        self.read_before |= loaded & self.read
 
     def begin_iteration(self, loop: ForRange) -> None:
         """What it reads, those in front of it have stored."""
@@ -358,7 +370,7 @@ def store_directly(
             tensor=op.tensor,
             index=index,
             value=value,
-            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context),
+            vector=1 if cut else vector_of(op.tensor, op.index, context),
             accumulate=op.accumulate,
             pred=pred,
             loc=op.loc,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
+from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
@@ -18,10 +18,13 @@ from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.held_rows import USUAL_HELD
 from wsdsl.lowering.lanes import (
+    HELD_BYTES,
     MOST_COLUMNS,
     flat_axis,
     holds_vectors,
+    thread_vector,
     turned,
     turned_height,
     turned_width,
@@ -168,6 +171,8 @@ def _flat_columns(kernel: Kernel, work: Work) -> int:
 def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
     """As wide as a piece, if enough CTAs then have a tile to hide each other's latency."""
     sides = {name: axis.role for name, axis in axes_of(kernel).items()}
+    if "rows" not in sides.values():
+        return _line_width(kernel, work)
     height, least = 64, LEAST_COLUMNS
     if turned(kernel):
         # Rows are lines of 128 bytes in what is turned; memory gives lines of 64 as quickly.
@@ -186,6 +191,20 @@ def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
         return widest
     enough = (w for w in WIDTHS[::-1] if num_tiles(w) >= CTAS * work.target.num_sms)
     return min(widest, max(least, next(enough, least)))
+
+
+def _line_width(kernel: Kernel, work: Work) -> int:
+    """Of a tile that has no rows: what all threads hold of a line, likewise, in whole vectors."""
+    each = {op.tensor: op.dtype.bytes for op in kernel.of(Load) if op.axes}
+    held = min(USUAL_HELD, HELD_BYTES // max(1, sum(each.values())))
+    elements, least = 1 << held.bit_length() - 1, max(2, thread_vector(kernel))
+    names = [name for name, axis in axes_of(kernel).items() if axis.role]
+    while elements > least and work.sized:
+        tiles = work.num_tiles(dict.fromkeys(names, THREADS * elements))
+        if tiles >= CTAS * work.target.num_sms:
+            break
+        elements //= 2
+    return THREADS * elements
 
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:

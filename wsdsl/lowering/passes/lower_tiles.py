@@ -324,6 +324,7 @@ class _Lowering:
         carried += [CarriedExchange.of(self, op.loc)] if exchanges(op.body) else []
         carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
         self.stores.boundary(op)
+        self.stores.begin_loop(op)
         with self.inner() as body:
             self.stores.begin_iteration(op)
             for var in carried:
@@ -335,6 +336,7 @@ class _Lowering:
             self.stores.settle(op.loc)
             b.add(Yield(values=tuple(handed), loc=op.loc))
         self.stores.boundary(op)
+        self.stores.finish_loop(op)
         results = [var.leave(self) for var in carried]
         b.add(carrying(op, carried, results, tuple(body)))
         sums = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]

@@ -343,9 +343,18 @@ def _byte_of(dtype: DType) -> str:
     return "f8e4m3" if dtype.is_float else f"{dtype.kind[0]}8"
 
 
+def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
+    """The dimension and the variable of loops that follow each other in the output space: those of
+    which both are the same have the same tiles, which the same threads hold.
+    """
+    loops = (op for op in output_nest(kernel)[1] if isinstance(op, ForTiles))
+    whole = (op.index for op in loops if not walks_a_part(op))
+    return {v: f"{v.as_axis.dim} by {loop_variable(v.name)}" for v in whole}
+
+
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
-    made = kernel.definers
+    made, alike = kernel.definers, _walked_alike(kernel)
     stored: dict[Value, list[Store]] = {}
     for op in kernel.of(Store):
         stored.setdefault(op.tensor, []).append(op)
@@ -356,7 +365,7 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
             if isinstance(op, (Load, Lookup)) and op.tensor in stored:
                 elementwise = isinstance(op, Load) and op.result not in multiplied(kernel)
                 same = isinstance(op, Load) and all(
-                    same_place(op, store, made) or apart(op, store, made)
+                    same_place(op, store, made, alike) or apart(op, store, made)
                     for store in stored[op.tensor]
                 )
                 if op.tensor in before or not (same and elementwise):
