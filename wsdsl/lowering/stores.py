@@ -7,10 +7,9 @@ import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import CtaRank, ForRange, SyncWarp
+from wsdsl.ir.barrier_ops import ForRange, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
-    StoreGlobal,
     StoreShared,
     ThreadStore,
     TmaStore,
@@ -21,7 +20,6 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Load, Store
 from wsdsl.ir.types import (
-    I32,
     Axis,
     DType,
     Fragment,
@@ -29,14 +27,12 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.axes import tile_axes
-from wsdsl.lowering.axis_blocks import block_of, stored_blocks
-from wsdsl.lowering.block_stores import block_place, even_blocks
-from wsdsl.lowering.builder import INT
+from wsdsl.lowering.block_stores import even_blocks
+from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
-from wsdsl.lowering.reads import Find, entry_of, vector_of
+from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape, spread_out
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
 from wsdsl.lowering.store_panels import (
@@ -201,11 +197,13 @@ class Stores:
 
     def begin_loop(self, loop: ForRange) -> None:
         """What it stores, all have read in loops in front of it."""
+        self.boundary(loop)
         if self.read_before & stored_in(loop):
             self.context.builder.add(self.context.meet(loop.loc))
             self.read_before = set()
 
     def finish_loop(self, loop: ForRange) -> None:
+        self.boundary(loop)
         loaded = {op.tensor for op in walk(loop.body) if isinstance(op, Load)}
         self.read_before |= loaded & self.read
 
@@ -336,76 +334,3 @@ def _cover(a: Shape, b: Shape) -> Shape:
         a.height,
         max(a.apart, b.apart),
     )
-
-
-def store_directly(
-    context: PartitionContext,
-    op: Store,
-    find: Find,
-    piece: tuple[int, int],
-    value: Value,
-    even: tuple[str, int] | None = None,
-) -> None:
-    """`even`: the axis and the size of blocks, if the value is one column for each."""
-    b, made = context.builder, context.kernel.definers
-    index = tuple(
-        block_place(*even, context, piece)
-        if even and block_of(v, made) == even
-        else _place(v, context, op, find, piece)
-        for v in op.index
-    )
-    kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
-    by_rows = context.shapes.share == "rows"
-    split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
-    cut, pred = bool(_ends_along(op.index[-1], context, op)), None
-    if not split and context.num_warpgroups > 1:
-        assert context.warpgroup is not None
-        pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
-    if context.sharing and context.sharing.keys().isdisjoint(axis.name for axis in op.axes):
-        rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
-        first = b.map("eq", rank, b.integer(0), wish="first")
-        pred = first if pred is None else b.map("and", pred, first, wish="first")
-    b.add(
-        StoreGlobal(
-            tensor=op.tensor,
-            index=index,
-            value=value,
-            vector=1 if cut else vector_of(op.tensor, op.index, context),
-            accumulate=op.accumulate,
-            pred=pred,
-            loc=op.loc,
-        )
-    )
-
-
-def _ends_along(entry: Value, context: PartitionContext, op: Store) -> list[str]:
-    """The axes whose ends no bound of the tensor tells."""
-    if isinstance(entry.type, Axis):
-        return [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
-    named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
-    return [n for n in tile_axes(entry) if n not in named and not context.is_full(n)]
-
-
-def _place(
-    entry: Value, context: PartitionContext, op: Store, find: Find, piece: tuple[int, int]
-) -> Value:
-    """Where elements go along a dimension. Along an axis that only gives their places, or walks a
-    part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor. So
-    do all elements of a block of it but the last, if one element is stored for each block.
-    """
-    found = block_of(entry, context.kernel.definers)
-    blocks = found if found and found[0] in stored_blocks(op, context.kernel.definers) else None
-    b = context.builder
-    place = entry_of(entry, context, find).get(*piece)
-    for name in _ends_along(entry, context, op):
-        assert isinstance(place.type, Fragment | Tile)
-        if place.type.dtype != I32:
-            kind = dataclasses.replace(place.type, dtype=I32)
-            place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
-        inside = context.is_inside(name, context.indices(name).get(*piece))
-        args = inside, place, b.integer(-1)
-        place = b.map("where", *args, type=place.type, wish="place")
-    if blocks:
-        args = context.is_last(*blocks, *piece), place, b.integer(-1)
-        place = b.map("where", *args, type=place.type, wish="place")
-    return place

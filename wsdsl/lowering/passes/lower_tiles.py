@@ -323,7 +323,6 @@ class _Lowering:
         carried = [self.carry(op, *each) for each in names]
         carried += [CarriedExchange.of(self, op.loc)] if exchanges(op.body) else []
         carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
-        self.stores.boundary(op)
         self.stores.begin_loop(op)
         with self.inner() as body:
             self.stores.begin_iteration(op)
@@ -335,7 +334,6 @@ class _Lowering:
             handed = [v for var in carried for v in var.hand_on(self)]
             self.stores.settle(op.loc)
             b.add(Yield(values=tuple(handed), loc=op.loc))
-        self.stores.boundary(op)
         self.stores.finish_loop(op)
         results = [var.leave(self) for var in carried]
         b.add(carrying(op, carried, results, tuple(body)))
