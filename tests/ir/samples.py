@@ -75,6 +75,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         '"parallel", part=%p, parts=%q, args=(%x: f32[m, n],)) {\n'
         "  store(tensor=%C, index=(%m, %n), value=%x)\n}",
     ),
+    "exchange_rows": (
+        "%x: f32[m]",
+        '%x_0: f32[m], %x_1: f32[m] = exchange_rows(x=(%x,), axis="n", ctas=2)',
+    ),
     "add_in_cluster": (
         "%acc: f32[m, n], %p: i32, %r: ring, %s: state",
         "%x: f32[m, n_slice] = add_in_cluster(sums=(%acc,), part=%p, sharing=2, barrier=8, "

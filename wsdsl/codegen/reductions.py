@@ -38,10 +38,6 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
     if op.size:
         reduce_blocks(c, op, x)
         return
-    if x.columns == 1:
-        # One column, which all lanes of a row hold: it must not be counted by each.
-        define(c, op.result, x)
-        return
     _define(c, op.result, x.dtype, _within_warp(c.w, op.fn, x))
 
 
@@ -64,7 +60,8 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     shared = c.shared(op.shared)
     base = w.add(c.item(shared, _item(c, op)), place)
     step = 1 if lanes.warps > 1 else lanes.rows
-    places = [At(base, shared.offset + n * step * WORD) for n in range(len(words))]
+    start = shared.offset + op.offset
+    places = [At(base, start + n * step * WORD) for n in range(len(words))]
     across = min(32, lanes.across)
     within = w.binary("and", "i32", threads.lane, across - 1)
     if op.barriers is None or op.state is None:
@@ -106,18 +103,17 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
         _define(c, op.result, dtype, _reduced_columns(c, op, shape, dtype, join))
         return
     held = lanes.held(shape.rows) if shape.rows > 1 else 1
-    step = 1 if lanes.warps > 1 else lanes.rows
+    step, start = 1 if lanes.warps > 1 else lanes.rows, shared.offset + op.offset
     results: list[str] = []
     for n in range(held):
         words: list[str] = []
         if shape.rows == 1 and op.parts % 4 == 0:
             for first in range(0, op.parts, 4):
-                at = At(base, shared.offset + first * WORD)
-                words += inline_ptx.load_shared_words(w, at)
+                words += inline_ptx.load_shared_words(w, At(base, start + first * WORD))
         else:
             for part in range(op.parts):
                 place = (part * shape.rows + n * step) * WORD
-                words.append(inline_ptx.load_shared(w, At(base, shared.offset + place)))
+                words.append(inline_ptx.load_shared(w, At(base, start + place)))
         if dtype.is_float:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(_tree(words, join))
@@ -162,7 +158,7 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
     w.branch(w.compare("ult", threads.lane, holders), inside, after)
     w.begin(inside)
     for n, run in enumerate(runs):
-        at = At(base, shared.offset + n * lanes.across * len(run) * WORD)
+        at = At(base, shared.offset + op.offset + n * lanes.across * len(run) * WORD)
         inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
     w.jump(after)
     w.begin(after)
@@ -178,7 +174,7 @@ def _reduced_columns(
         parts: list[tuple[str, ...]] = []
         for part in range(op.parts):
             word = part * shape.columns + n * shape.lanes.across * len(run)
-            at = At(base, shared.offset + word * WORD)
+            at = At(base, shared.offset + op.offset + word * WORD)
             match len(run):
                 case 4:
                     words = inline_ptx.load_shared_words(w, at)
@@ -217,8 +213,12 @@ def _runs(shape: Shape) -> list[list[int]]:
 
 
 def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:
-    """Of each row that a thread holds: f32, or an integer of 32 bits."""
+    """Of each row that a thread holds: f32, or an integer of 32 bits. One column all lanes of a row
+    hold: it must not be counted by each.
+    """
     texts, type = in_32_bits(w, x)
+    if x.columns == 1:
+        return texts
     join = join_of(w, fn, x.dtype)
     rows: dict[int, list[str]] = {}
     for e, text in enumerate(texts):

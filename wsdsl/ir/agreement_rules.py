@@ -221,9 +221,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
         case m.StorePartials(x=Value(type=Fragment() as kind)):
             if op.over_rows:
                 return 4 * 4 * kind.columns, _reduces_rows(op, kind)
-            fault = "" if kind.columns > 1 else f"{kind} has no columns to reduce"
-            if op.ctas > 1 and op.barriers is None:
-                fault = "what goes to other CTAs is counted on `barriers`"
+            apart = op.ctas > 1 and op.barriers is None
+            fault = "what goes to other CTAs is counted on `barriers`" if apart else ""
             return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
         case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
             along = "columns" if op.over_rows else "rows"

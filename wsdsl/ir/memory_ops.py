@@ -45,9 +45,8 @@ class AllocateGlobal(Op):
 
 @op_class
 class MakeTensorMap(Op):
-    """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
-    the tensor's own order (the contiguous one last). A line of it is one swizzle span; without
-    swizzle, any multiple of 16 bytes.
+    """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
+    of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes.
     """
 
     levels: ClassVar = SCHEDULED
@@ -132,8 +131,7 @@ class ClearPanels(Op):
 @op_class
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. Nobody waits.
-    """
+    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. None waits."""
 
     levels: ClassVar = SCHEDULED
     tensor: Value
@@ -219,10 +217,9 @@ class LoadShared(Op):
 
 @op_class
 class LoadPanels(Op):
-    """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w) from item `state.stage`
-    of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of `rows` lines that
-    lies there, `offset` bytes in. A fragment of 1 x w is a tile of one line. The slot may be given
-    back after a `fence_async_proxy`.
+    """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
+    item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
+    `rows` lines, `offset` bytes in. The slot may be given back after a `fence_async_proxy`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -239,17 +236,19 @@ class LoadPanels(Op):
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
-    `shared` at the state's stage, or the first: parts one after another, of as many words as `x`
-    has rows. Warps that share rows have a part each, from `part` (i32; 0 without) times as many on;
-    warpgroups that have rows of their own, `each` parts, one's behind the other's. With `barriers`
-    it goes to each of `ctas`, all of the cluster, where its bytes are then counted (st.async). With
-    `over_rows` it reduces its rows, to a part with a word a column; `part` is the warpgroup.
+    `shared` at the state's stage, or the first, from `offset` on: parts one after another, of as
+    many words as `x` has rows; what has one column is written as it is. Warps that share rows have
+    a part each, from `part` (i32; 0 without) times as many on; warpgroups that have rows of their
+    own, `each` parts, one's behind the other's. With `barriers` it goes to each of `ctas`, all of
+    the cluster, where its bytes are then counted (st.async). With `over_rows` it reduces its rows,
+    to a part with a word a column; `part` is the warpgroup.
     """
 
     levels: ClassVar = SCHEDULED
     fn: str
     x: Value
     shared: Value
+    offset: int = 0
     over_rows: bool = False
     part: Value | None = None
     each: int = 0
@@ -261,13 +260,14 @@ class StorePartials(Op):
 @op_class
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
-    rows, or columns (`over_rows`), of `parts` parts. The item and `each` as there.
+    rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
     """
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
     fn: str
     shared: Value
+    offset: int = 0
     over_rows: bool = False
     parts: int
     each: int = 0

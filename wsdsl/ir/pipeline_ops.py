@@ -202,6 +202,24 @@ class AddInCluster(Op):
 
 
 @op_class
+class ExchangeRows(Op):
+    """What each of so many CTAs of a cluster, all of it, has of `x`, what it has found out of its
+    tile along `axis`: of the first of them that of each CTA, in the order of their ranks, then of
+    the next. Elements have 32 bits. The CTAs wait for each other, once.
+    """
+
+    levels: ClassVar = ("tile", "partitioned")
+    result: tuple[Value, ...] = results()
+    x: tuple[Value, ...]
+    axis: str
+    ctas: int
+
+    def of(self, n: int) -> tuple[Value, ...]:
+        """All of the n-th tile."""
+        return self.result[n * self.ctas : (n + 1) * self.ctas]
+
+
+@op_class
 class RenameAxes(Op):
     """The same values, under the names of other axes of the same sizes and roles."""
 

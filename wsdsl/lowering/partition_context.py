@@ -16,7 +16,14 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Materialize, Partition, RenameAxes
+from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
+    AxisAt,
+    ExchangeRows,
+    Materialize,
+    Partition,
+    RenameAxes,
+)
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
@@ -93,7 +100,8 @@ class PartitionContext:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
         height = height_of(kernel)
-        sharing = height, groups, partition.num_agents // groups
+        together = max((len(op.x) for op in kernel.of(ExchangeRows)), default=1)
+        sharing = height, groups, partition.num_agents // groups, together
         self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
@@ -105,7 +113,8 @@ class PartitionContext:
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
-        self.sharing = {op.axis: op.ctas for op in kernel.of(Reduce) if op.ctas > 1}
+        together = (*kernel.of(Reduce), *kernel.of(ExchangeRows))
+        self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
         in_tensors = in_tensors and partition.role == "compute"

@@ -33,6 +33,7 @@ from wsdsl.lowering.passes.hold_rows import hold_rows
 from wsdsl.lowering.passes.hold_tables import hold_tables
 from wsdsl.lowering.passes.insert_prologue import insert_prologue
 from wsdsl.lowering.passes.join_bytes import join_bytes
+from wsdsl.lowering.passes.join_exchanges import join_exchanges
 from wsdsl.lowering.passes.load_before_waits import load_before_waits
 from wsdsl.lowering.passes.load_rows_ahead import load_rows_ahead
 from wsdsl.lowering.passes.load_tiles_ahead import load_tiles_ahead
@@ -77,6 +78,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_tile_sizes, "tile"),
     (hold_rows, "tile"),
     (spread_rows, "tile"),
+    (join_exchanges, "tile"),
     (fit_last_tiles, "tile"),
     (bound_ranges, "tile"),
     (make_plan, "tile"),

@@ -18,7 +18,9 @@ the bytes of all parts. The two buffers are a ring whose state loops carry:
     %s1: state = advance(state=%s, num=2)
 
 Nobody says that a buffer is free: who sends to it has every warp's part of the reduction between,
-which its threads sent behind what all of them had read there.
+which its threads sent behind what all of them had read there. Several values of a row, each of
+which a CTA has reduced by itself, go together (`exchange`), one behind the other in a buffer: all
+warps send them, and one's are read.
 
 While a row waits, it is held as it was loaded: what it was converted to is made again behind that.
 
@@ -28,7 +30,7 @@ divide them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,9 +49,10 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.memory_ops import AllocateShared, ReducePartials, StorePartials
 from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Bitcast, Cast, Load, Reduce
-from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State
+from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Load, Reduce
+from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -66,10 +69,12 @@ class SharedRows:
         height: int,
         groups: int,
         apart: int,
+        together: int,
     ) -> None:
         """`height`: rows of a piece; `groups`: warpgroups that share columns, and those that have
-        rows `apart`.
+        rows `apart`; `together`: values of a row that CTAs send each other, at the most.
         """
+        self.together = together
         self.builder, self.declarations, self.meet = builder, declarations, meet
         self.height, self.groups, self.apart = height, groups, apart
         self.buffers: dict[int, list[Value]] = {}
@@ -153,25 +158,58 @@ class SharedRows:
         return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
-        b, kind = self.builder, x.as_fragment
+        b, parts = self.builder, x.as_fragment.lanes.warps * self.groups * ctas
+        with self._exchanged([(fn, x)], ctas, loc) as where:
+            return b.add(ReducePartials(result=result, fn=fn, parts=parts, **where)).result
+
+    @contextmanager
+    def _exchanged(
+        self, sent: Sequence[tuple[str, Value]], ctas: int, loc: Loc | None
+    ) -> Generator[dict[str, Any]]:
+        """What each warp sends, and where it is when it has come, the first one's in front."""
+        b, kind = self.builder, sent[0][1].as_fragment
         parts = kind.lanes.warps * self.groups * ctas
-        state, expected = self.next_state(loc), WORD * kind.rows * parts * self.apart
+        state, size = self.next_state(loc), WORD * self._words(parts)
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
-            self.sent = self._buffer(self._words(parts), BUFFERS), full
+            self.sent = self._buffer(self.together * self._words(parts), BUFFERS), full
             self.declarations.append(AllocateBarriers(result=full, label="full", arrivals=1))
         shared, full = self.sent
         part = self._part(ctas, loc)
-        expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=expected)
+        expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
         b.add(Elect(body=(expect,), loc=loc))
         b.add(SyncWarp(loc=loc))
-        where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), state=state, loc=loc)
-        b.add(StorePartials(x=x, part=part, ctas=ctas, barriers=full, **where))
+        where = dict[str, Any](shared=shared, each=self._each(parts), state=state, loc=loc)
+        for n, (fn, x) in enumerate(sent):
+            to = dict[str, Any](part=part, ctas=ctas, barriers=full, offset=n * size)
+            b.add(StorePartials(fn=fn, x=x, **to, **where))
         b.add(WaitBarrier(barriers=full, state=state, loc=loc))
-        made = b.add(ReducePartials(result=result, parts=parts, **where))
+        yield where
         self.state = b.value("s", State())
         b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
-        return made.result
+
+    def exchange(
+        self, values: Sequence[Value], lanes: Lanes, ctas: int, loc: Loc | None
+    ) -> list[list[Value]]:
+        """Of each of the values, one a row, those of so many CTAs."""
+        b, sent, made = self.builder, list[tuple[str, Value]](), list[list[Value]]()
+        for x in values:
+            if isinstance(x.type, Tile):
+                spread = b.value(x.name, Fragment(x.type.dtype, 1, 1, lanes=lanes))
+                x = b.add(Full(result=spread, value=x, loc=loc)).result
+            sent.append(("max", x))
+        own = lanes.warps * self.groups
+        size = WORD * self._words(own * ctas)
+        with self._exchanged(sent, ctas, loc) as where:
+            for n, x in enumerate(values):
+                made.append([])
+                for cta in range(ctas):
+                    at = n * size + cta * own * WORD * self.height
+                    one = dict[str, Any](fn="max", parts=1, offset=at)
+                    got = b.value(x.name, x.type)
+                    made[-1].append(b.add(ReducePartials(result=got, **one, **where)).result)
+        self._again(loc)
+        return made
 
     def reduce_rows(self, fn: str, x: Value, result: Value, loc: Loc | None) -> None:
         """Of all threads, whose warpgroups have rows of their own."""
@@ -212,4 +250,4 @@ class SharedRows:
 
 def exchanges(region: Region) -> bool:
     """Whether CTAs share rows in it."""
-    return any(isinstance(op, Reduce) and op.ctas > 1 for op in walk(region))
+    return any(isinstance(op, Reduce | ExchangeRows) and op.ctas > 1 for op in walk(region))

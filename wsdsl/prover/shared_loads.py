@@ -109,7 +109,7 @@ def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
     array, kind = m.model.arrays[op.shared.name], op.result.type
     along = "columns" if op.over_rows else "rows"
     words = 4 * (getattr(kind, along) if isinstance(kind, Fragment) else 1)
-    first, size = a.rank * op.each * words, op.parts * words
+    first, size = op.offset + a.rank * op.each * words, op.parts * words
     for c in ALL:
         read_by_threads(m, a, op, array, partials_item(a, i), [(first, first + size)], c)
     return fresh(m, a, i)

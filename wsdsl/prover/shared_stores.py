@@ -150,7 +150,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     if op.over_rows:
         size = WORD * kind.columns
         for number, warp in enumerate(WARPS):
-            start = (4 * part + number) * size
+            start = op.offset + (4 * part + number) * size
             item_of(m, a, op, array, 0, start, start + size)
             events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
             write(m, a, op, array, 0, start, start + size, known, events, False, a.cta)
@@ -159,7 +159,8 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
         group, own = divmod(number, kind.lanes.warps)
         if group and kind.rows == 1:
             continue
-        start = WORD * ((part * kind.lanes.warps + own) * kind.rows + group * rows)
+        word = (part * kind.lanes.warps + own) * kind.rows + group * rows
+        start = op.offset + WORD * word
         item_of(m, a, op, array, item, start, start + WORD * rows)
         events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
         for rank in range(op.ctas):

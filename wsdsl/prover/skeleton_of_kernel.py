@@ -315,7 +315,7 @@ class _Builder:
                 for block in range(op.value.type.columns // COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
             case m.StorePartials() if op.barriers is not None:
-                start = self.shared[op.shared].offset
+                start = self.shared[op.shared].offset + op.offset
                 for lanes, fill in partial_fills(op, self.places, start, who.first, who.num):
                     threads = sum(who.one_in(32) << lane for lane in lanes)
                     self.emit(op, "st.async", "4 bytes", threads=threads, fill=fill)

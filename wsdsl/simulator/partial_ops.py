@@ -29,16 +29,18 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     if op.over_rows:
         _store_columns(wg, op, value, part)
         return
-    parts = lanes.warp_of(np.arange(kind.columns))
+    # One column is what all warps have that share the row.
+    parts = lanes.warp_of(np.arange(kind.columns)) if kind.columns > 1 else None
     rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
     for i in range(4):
         group, own = divmod(i, lanes.warps)
         if group and kind.rows == 1:
             continue
         first = group * rows
-        held = value[first : first + rows][:, parts == own].astype(word)
+        held = value[first : first + rows]
+        held = (held if parts is None else held[:, parts == own]).astype(word)
         made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 1)).astype(word)
-        place = ((part * lanes.warps + own) * kind.rows + first) * word.itemsize
+        place = op.offset + ((part * lanes.warps + own) * kind.rows + first) * word.itemsize
         start = wg.item(op, shared, _item(wg, op), place, rows * word.itemsize)
         for rank in range(op.ctas):
             cta = wg.cta if op.ctas == 1 else wg.cta.cluster.ctas[rank]
@@ -54,7 +56,7 @@ def _store_columns(wg: Warpgroup, op: m.StorePartials, value: Array, part: int) 
     for i in range(4):
         held = value[i * rows : (i + 1) * rows].astype(word)
         made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 0)).astype(word)
-        start = wg.item(op, shared, 0, (4 * part + i) * size, size)
+        start = wg.item(op, shared, 0, op.offset + (4 * part + i) * size, size)
         _write(wg, op, wg.cta, i, start, made.view(np.uint8).reshape(-1))
 
 
@@ -92,7 +94,7 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     dtype = dtype_of(op.result)
     word = _word(dtype)
     size = op.parts * words * word.itemsize
-    first = wg.rank * op.each * words * word.itemsize
+    first = op.offset + wg.rank * op.each * words * word.itemsize
     start = wg.item(op, shared, _item(wg, op), first, size)
     for i in range(4):
         warp = wg.warp(i)

@@ -39,6 +39,7 @@ from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
     CommitProducts,
+    ExchangeRows,
     Materialize,
     Partition,
     RenameAxes,
@@ -86,6 +87,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
+from wsdsl.lowering.row_exchange import exchanged
 from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.split_k_rules import grows
@@ -192,6 +194,8 @@ class _Lowering:
                 parts = EpilogueOperands(op, self.context)
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
                 self.parts.append(parts)
+            case ExchangeRows():
+                self.env |= exchanged(op, self.context, self.pieces)
             case AddInCluster():
                 exchange = ClusterExchange(op, self.context)
                 whole = exchange.add([self.pieces(v) for v in op.sums])

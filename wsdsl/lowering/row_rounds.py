@@ -1,0 +1,240 @@
+"""Which reductions of rows that the CTAs of a cluster share can be found out together.
+
+Reductions that need nothing of each other send their parts at once. So can a sum whose summand
+reads an earlier reduction of the row, if a CTA may take its own part's in its stead, and the sums
+can be put right when they are put together. That is so of two forms, where f is made of what rows
+have, and r of that:
+
+    sum(exp((x - f) * s)), r = max(x), f = r (or a number where r is -inf)
+    sum((x - f) ** 2),     r = sum(x), any f
+
+In the first a CTA takes its own maximum, and its sum is multiplied by what the exponential is of
+the difference of both; no exponential of the row is larger than without. In the second it takes its
+own mean c, so that n * (c - f) ** 2 of its n elements is left to be added, and nothing cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    DimSize,
+    End,
+    Full,
+    Index,
+    Load,
+    Map,
+    Reduce,
+    Store,
+)
+from wsdsl.ir.types import F32, Tile
+from wsdsl.ir.walk import used_inside
+
+EXPONENTIALS = ("exp", "exp2")
+MOVABLE = (Map, Cast, Bitcast, Full, Constant, DimSize, End, Index)
+WORD = 32
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """`steps` make the summand of a difference: products with what rows have, and the function."""
+
+    of: Reduce
+    less: Map
+    steps: tuple[Map, ...]
+
+
+@dataclass(frozen=True)
+class Squares:
+    of: Reduce
+    less: Map
+    mean: Value
+    """What is taken away."""
+
+
+Follower = Exponential | Squares
+
+
+@dataclass
+class Round:
+    """Reductions that are exchanged at once, in order; those that follow another by their results.
+    `tainted` is all that depends on them.
+    """
+
+    members: list[Reduce]
+    followers: dict[Value, Follower] = field(default_factory=dict[Value, Follower])
+    tainted: set[Value] = field(default_factory=set[Value])
+
+    def takes(self, op: Reduce) -> bool:
+        first = self.members[0]
+        kinds = first.result.as_tile.axes == op.result.as_tile.axes
+        return kinds and (first.axis, first.ctas) == (op.axis, op.ctas)
+
+    def add(self, op: Reduce) -> None:
+        self.members.append(op)
+        self.tainted.add(op.result)
+
+
+def rounds(kernel: Kernel, region: Region) -> list[Round]:
+    """Of a region itself: those of several reductions."""
+    made, read = kernel.definers, {op.tensor for op in kernel.of(Load)}
+    found: list[Round] = []
+    current: Round | None = None
+    for op in region:
+        depends = current is not None and bool({*_read(op)} & current.tainted)
+        if not _is_shared(op):
+            if current and depends:
+                current.tainted |= {*results_of(op)}
+                current = current if _may_wait(op, read) else None
+            continue
+        assert isinstance(op, Reduce)
+        following = _Forms(current, made).of(op) if current and depends else None
+        if current and current.takes(op) and (following or not depends):
+            current.add(op)
+            if following:
+                current.followers[op.result] = following
+        else:
+            current = Round([op], tainted={op.result})
+            found.append(current)
+    return [each for each in found if len(each.members) > 1]
+
+
+def _read(op: Op) -> Iterator[Value]:
+    yield from operands(op)
+    yield from used_inside(op)
+
+
+def _is_shared(op: Op) -> bool:
+    return isinstance(op, Reduce) and op.ctas > 1 and op.x.as_tile.dtype.bits == WORD
+
+
+def _may_wait(op: Op, read: set[Value]) -> bool:
+    """Whether it may come behind the exchange."""
+    if isinstance(op, Store):
+        return op.tensor not in read
+    return isinstance(op, MOVABLE) and not regions(op)
+
+
+class _Forms:
+    """What of a round a sum may follow."""
+
+    def __init__(self, current: Round, made: Mapping[Value, Op]) -> None:
+        self.current, self.made = current, made
+
+    def of(self, op: Reduce) -> Follower | None:
+        if op.fn != "add" or op.x.as_tile.dtype != F32:
+            return None
+        return self.exponential(op) or self.squares(op)
+
+    def exponential(self, op: Reduce) -> Exponential | None:
+        steps, value = list[Map](), op.x
+        while isinstance(step := self.made.get(value), Map):
+            if step.fn == "sub":
+                x, f = step.args
+                leader = self.maximum(f) if steps and not self.varies(x) else None
+                fits = leader is not None and alike(x, leader.x, self.made)
+                return Exponential(leader, step, tuple(steps)) if fits and leader else None
+            inner = [v for v in step.args if self.varies(v)]
+            rest = [v for v in step.args if not self.varies(v)]
+            first = step.fn in EXPONENTIALS and not steps
+            scaled = step.fn in ("mul", "div") and bool(steps) and step.args[0] in inner
+            scaled = scaled or (step.fn == "mul" and bool(steps))
+            if len(inner) != 1 or not (first or scaled) or any(op.axis in _axes(v) for v in rest):
+                return None
+            steps.append(step)
+            (value,) = inner
+        return None
+
+    def maximum(self, value: Value) -> Reduce | None:
+        """The maximum of the round that a value is, but where that is -inf."""
+        match self.made.get(value):
+            case Reduce(fn="max") as op if op in self.current.members:
+                return op
+            case Map(fn="max", args=args):
+                rest = [v for v in args if self.number(v) != -math.inf]
+                return self.maximum(rest[0]) if len(rest) == 1 else None
+            case Map(fn="where", args=(cond, number, rest)):
+                found, test = self.number(number), self.made.get(cond)
+                is_test = isinstance(test, Map) and test.fn == "eq"
+                numbers = [self.number(v) for v in test.args] if isinstance(test, Map) else []
+                guarded = is_test and rest in test.args and -math.inf in numbers
+                finite = found is not None and math.isfinite(found)
+                return self.maximum(rest) if guarded and finite else None
+            case _:
+                return None
+
+    def squares(self, op: Reduce) -> Squares | None:
+        square = self.made.get(op.x)
+        if not isinstance(square, Map) or square.fn != "mul" or len({*square.args}) != 1:
+            return None
+        less = self.made.get(square.args[0])
+        if not isinstance(less, Map) or less.fn != "sub":
+            return None
+        for x, f in (less.args, less.args[::-1]):
+            if self.varies(x) or not self.varies(f) or op.axis in _axes(f):
+                continue
+            for leader in self.current.members:
+                plain = leader.fn == "add" and leader.result not in self.current.followers
+                if plain and leader.x.as_tile.dtype == F32 and alike(x, leader.x, self.made):
+                    return Squares(leader, less, f)
+        return None
+
+    def varies(self, value: Value) -> bool:
+        return value in self.current.tainted
+
+    def number(self, value: Value) -> float | None:
+        return number(value, self.made)
+
+
+def number(value: Value, made: Mapping[Value, Op]) -> float | None:
+    """What a value is everywhere."""
+    match made.get(value):
+        case Constant(value=held):
+            return float(held)
+        case Full(value=inner):
+            return number(inner, made)
+        case _:
+            return None
+
+
+def alike(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether two values are the same, in whatever type."""
+    return _same(_narrowest(a, made), _narrowest(b, made), made)
+
+
+def _narrowest(value: Value, made: Mapping[Value, Op]) -> Value:
+    while isinstance(op := made.get(value), Cast):
+        wide, own = op.result.as_tile.dtype, op.x.as_tile.dtype
+        if not (wide == F32 and own.is_float):
+            return value
+        value = op.x
+    return value
+
+
+def _same(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
+    if a == b:
+        return True
+    match made.get(a), made.get(b):
+        case (Map() as x, Map() as y):
+            kinds = a.type == b.type and (x.fn, x.bits) == (y.fn, y.bits)
+            return kinds and all(_same(u, v, made) for u, v in zip(x.args, y.args, strict=True))
+        case (Cast() as x, Cast() as y):
+            return a.type == b.type and _same(x.x, y.x, made)
+        case _:
+            own = number(a, made)
+            return a.type == b.type and own is not None and own == number(b, made)
+
+
+def _axes(value: Value) -> tuple[str, ...]:
+    return value.type.axes if isinstance(value.type, Tile) else ()
+
+
+def elements_of_each(size: int, tile: int, ctas: int) -> list[int]:
+    """Elements of a dimension that each CTA has, by rank."""
+    return [max(0, min(tile, size - rank * tile)) for rank in range(ctas)]
