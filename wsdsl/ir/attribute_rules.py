@@ -147,10 +147,16 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(
-        fn=one_of("add", "max", "min"), each=between(0, 128), ctas=between(1, 16)
+        fn=one_of("add", "max", "min"),
+        offset=BYTES,
+        each=between(0, 128),
+        ctas=between(1, 16),
     ),
     m.ReducePartials: dict(
-        fn=one_of("add", "max", "min"), parts=between(1, 128), each=between(0, 128)
+        fn=one_of("add", "max", "min"),
+        offset=BYTES,
+        parts=between(1, 128),
+        each=between(0, 128),
     ),
     tr.StoreTransposed: dict(line=BYTES, step=between(0, 16)),
     tr.LoadTransposed: dict(

@@ -169,7 +169,7 @@ class SharedRows:
         """What each warp sends, and where it is when it has come, the first one's in front."""
         b, kind = self.builder, sent[0][1].as_fragment
         parts = kind.lanes.warps * self.groups * ctas
-        state, size = self.next_state(loc), WORD * self._words(parts)
+        state, size = self.next_state(loc), WORD * kind.rows * parts * self.apart
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
             self.sent = self._buffer(self.together * self._words(parts), BUFFERS), full
@@ -198,13 +198,13 @@ class SharedRows:
                 spread = b.value(x.name, Fragment(x.type.dtype, 1, 1, lanes=lanes))
                 x = b.add(Full(result=spread, value=x, loc=loc)).result
             sent.append(("max", x))
-        own = lanes.warps * self.groups
-        size = WORD * self._words(own * ctas)
+        own, rows = lanes.warps * self.groups, sent[0][1].as_fragment.rows
+        size = WORD * rows * own * ctas * self.apart
         with self._exchanged(sent, ctas, loc) as where:
             for n, x in enumerate(values):
                 made.append([])
                 for cta in range(ctas):
-                    at = n * size + cta * own * WORD * self.height
+                    at = n * size + cta * own * WORD * rows
                     one = dict[str, Any](fn="max", parts=1, offset=at)
                     got = b.value(x.name, x.type)
                     made[-1].append(b.add(ReducePartials(result=got, **one, **where)).result)

@@ -146,11 +146,17 @@ def insert_prologue(kernel: Kernel) -> Kernel:
 
 
 def _meeting(body: Region) -> Region:
-    """The cluster meets once the first loads are asked for, in front of what is sent then."""
+    """The cluster meets once the first loads are asked for, in front of what is sent then. They are
+    asked for in order: what nobody writes ptxas would load behind the barrier.
+    """
     first = next(i for i, op in enumerate(body) if _sends(op))
     loads = (i for i, op in enumerate(body[:first]) if isinstance(op, LoadGlobal))
     at = max(loads, default=-1) + 1
-    return (*body[:at], SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
+    asked = (
+        dataclasses.replace(op, in_order=True) if isinstance(op, LoadGlobal) else op
+        for op in body[:at]
+    )
+    return (*asked, SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
 
 
 def _sends(op: Op) -> bool:

@@ -79,8 +79,8 @@ class _Joining:
         """What the CTA itself has reduced, by the result that all have."""
         self.parts: dict[Value, tuple[Value, ...]] = {}
         """The same of all CTAs."""
-        self.terms: dict[Value, tuple[Value, Value]] = {}
-        """A summand, and its own form, if it is also asked for elsewhere."""
+        self.terms: dict[Value, tuple[Value, Exponential]] = {}
+        """What the CTA itself has of a summand that is also asked for elsewhere."""
 
     def region(self, region: Region) -> Region:
         waiting, last = list[Op](), self.round.members[-1]
@@ -133,7 +133,8 @@ class _Joining:
                 assert isinstance(op, Reduce)
                 self.combine(op)
             elif result and result[0] in self.terms:
-                own, factor = self.terms[result[0]]
+                own, following = self.terms[result[0]]
+                factor = self.factor(following, self.own[following.of.result])
                 b.add(Map(result=result[0], fn="mul", args=(own, factor), loc=op.loc))
             else:
                 b.add(op)
@@ -148,10 +149,6 @@ class _Joining:
                 for rank in held:
                     factor = self.factor(following, self.parts[following.of.result][rank])
                     found[rank] = self.row("mul", found[rank], factor)
-                if op.x in self.terms:
-                    own, _ = self.terms[op.x]
-                    factor = self.factor(following, self.own[following.of.result])
-                    self.terms[op.x] = own, factor
             case Squares():
                 for rank in held:
                     num = self.number(self.elements[rank])
@@ -180,7 +177,7 @@ class _Joining:
         finite = b.map("where", *args, type=taken.type, wish="finite")
         made = self.copied(op.x, {f: finite})
         if self.counts[op.x] > 1:
-            self.terms[op.x] = made, finite
+            self.terms[op.x] = made, following
         return made
 
     def factor(self, following: Exponential, own: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Load what follows an exchange between CTAs in front of it.
+"""Load what follows an exchange between CTAs while they wait for each other.
 
 Before:
     store_partials(fn="add", x=%squares, shared=%partials, ctas=8, barriers=%full, ...)
@@ -6,15 +6,16 @@ Before:
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
     %w: frag<bf16[1x1024]> = load_global(tensor=%W, index=(%n_index,))
 After:
-    %w: frag<bf16[1x1024]> = load_global(tensor=%W, index=(%n_index,), in_order=True)
     store_partials(fn="add", x=%squares, shared=%partials, ctas=8, barriers=%full, ...)
+    %w: frag<bf16[1x1024]> = load_global(tensor=%W, index=(%n_index,), in_order=True)
     wait_barrier(barriers=%full, state=%s)
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
 
 What a row is multiplied by would be asked for when the last exchange is over, and the CTA would
 wait again. Only loads of what the kernel does not write, and that no wait tells the place of, and
-only in front of the last exchange: what is loaded earlier takes registers for longer. So do not
-more bytes than are held of the row: with them fewer CTAs would be on an SM.
+only in front of the last exchange, behind what is sent: what is loaded earlier takes registers for
+longer. As many as there are registers for beside the row's: tensor by tensor, as they are asked
+for.
 
 Why here: behind `load_tiles_ahead`, which takes other loads into the iteration before.
 """
@@ -24,14 +25,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wsdsl.ir.barrier_ops import Elect
-from wsdsl.ir.memory_ops import LoadGlobal, StorePartials
+from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.load_places import with_place
+
+WORD, MOST, BESIDE, EACH = 4, 255, 20, 4
+"""Bytes; registers of a thread, at the most; those that it takes for what a row is reduced to and
+the access that it computes with; and for where each tensor is.
+"""
 
 
 def load_before_waits(kernel: Kernel) -> Kernel:
@@ -39,23 +45,30 @@ def load_before_waits(kernel: Kernel) -> Kernel:
         return kernel
     if any(op.role != "compute" for op in kernel.of(Partition)):
         return kernel  # Its registers hold products' sums meanwhile.
-    stored = written_tensors(kernel.ops)
-    return replace(kernel, body=_region(kernel.body, stored))
+    stored, partitions = written_tensors(kernel.ops), kernel.of(Partition)
+    ctas = next((op.ctas_per_sm for op in kernel.of(LaunchGrid)), 1)
+    groups = sum(op.num_warpgroups for op in partitions)
+    tensors = {op.tensor for op in kernel.ops if isinstance(op, LoadGlobal | StoreGlobal)}
+    registers = min(MOST, kernel.target.entry_registers(groups * ctas))
+    room = WORD * THREADS * (registers - BESIDE - EACH * len(tensors))
+    return replace(kernel, body=_region(kernel.body, stored, room))
 
 
-def _region(region: Region, stored: frozenset[str]) -> Region:
-    region = tuple(with_regions(op, lambda inner: _region(inner, stored)) for op in region)
+def _region(region: Region, stored: frozenset[str], room: int) -> Region:
+    """`room`: bytes of all threads' registers for what is loaded."""
+    region = tuple(with_regions(op, lambda inner: _region(inner, stored, room)) for op in region)
     sends = [i for i, op in enumerate(region) if isinstance(op, StorePartials) and op.ctas > 1]
     if not sends:
         return region
-    # The bytes are expected in front of what sends them.
-    at = max(i for i in range(sends[-1]) if isinstance(region[i], Elect))
-    early = list[Op]()
-    for op in region[sends[-1] :]:
-        if isinstance(op, LoadGlobal) and op.tensor.name not in stored:
-            early += [o for o in with_place(region[at:], op) if o not in early]
-    if _bytes(early) > _bytes(region[:at]):
-        return region
+    at = sends[-1] + 1
+    early, left = list[Op](), room - _bytes(region[:at])
+    behind = [op for op in region[at:] if isinstance(op, LoadGlobal)]
+    for tensor in dict.fromkeys(op.tensor for op in behind if op.tensor.name not in stored):
+        asked = [op for op in behind if op.tensor == tensor]
+        needed = [o for op in asked for o in with_place(region[at:], op)]
+        if _bytes(asked) <= left and needed:
+            left -= _bytes(asked)
+            early += [o for o in dict.fromkeys(needed) if o not in early]
     rest = tuple(op for op in region[at:] if op not in early)
     asked = (replace(o, in_order=True) if isinstance(o, LoadGlobal) else o for o in early)
     return (*region[:at], *asked, *rest)
