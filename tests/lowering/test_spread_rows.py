@@ -14,6 +14,7 @@ from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.barrier_ops import ArriveExpectTx, SyncCluster, WaitBarrier
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.spread_rows import with_more_ctas
 from wsdsl.prover.prove import prove
@@ -102,6 +103,13 @@ def test_a_cluster_is_as_large_as_it_must_be(N: int, ctas: int) -> None:
     assert (compiled.schedule.cluster or {}).get("n", 1) == ctas
     if ctas > 1:
         assert compiled.plan.smem_bytes == compiled.signature.smem_bytes
+
+
+@pytest.mark.parametrize("schedule", ["eight", "columns shared"])
+def test_what_goes_together_has_room(schedule: str) -> None:
+    compiled = KERNELS.probabilities._compile(SCHEDULES[schedule], dict(M=512, N=1000, K=512), ())
+    assert "max, sum along n, at once" in str(compiled.plan)
+    assert 0 <= compiled.plan.smem_bytes - compiled.signature.smem_bytes < SMEM_ALIGN
 
 
 @pytest.mark.parametrize("mode", ["cooperative", "pingpong"])

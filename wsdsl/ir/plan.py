@@ -73,6 +73,8 @@ class Plan:
     """What crosses between partitions, an edge a line."""
     exchanged_bytes: int = 0
     """Of the sums that CTAs of a cluster send each other."""
+    meetings: tuple[str, ...] = ()
+    """What they send at once of the rows that they reduce together."""
     staging: int = 0
     staging_bytes: int = 0
     in_order: bool = False
@@ -155,6 +157,8 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes a warpgroup")
     if schedule.precise_every:
         yield _line("promotion", f"sums go to f32 every {schedule.precise_every} elements")
+    for n, sent in enumerate(plan.meetings):
+        yield _line("" if n else "shared rows", f"the CTAs of a cluster send each other {sent}")
     if plan.exchanged_bytes:
         yield _line("exchange", f"{plan.exchanged_bytes} bytes for the sums of a cluster's CTAs")
     overlap = "is over" if schedule.overlap is False else "has started"

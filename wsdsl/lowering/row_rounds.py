@@ -16,8 +16,9 @@ own mean c, so that n * (c - f) ** 2 of its n elements is left to be added, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.tile_ops import (
@@ -81,19 +82,18 @@ class Round:
         self.tainted.add(op.result)
 
 
-def rounds(kernel: Kernel, region: Region) -> list[Round]:
-    """Of a region itself: those of several reductions."""
+def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round]:
+    """Of a region itself: those of several reductions, along axes that CTAs share."""
     made, read = kernel.definers, {op.tensor for op in kernel.of(Load)}
     found: list[Round] = []
     current: Round | None = None
     for op in region:
         depends = current is not None and bool({*_read(op)} & current.tainted)
-        if not _is_shared(op):
+        if not (_is_word(op) and op.axis in shared):
             if current and depends:
                 current.tainted |= {*results_of(op)}
                 current = current if _may_wait(op, read) else None
             continue
-        assert isinstance(op, Reduce)
         following = _Forms(current, made).of(op) if current and depends else None
         if current and current.takes(op) and (following or not depends):
             current.add(op)
@@ -110,8 +110,8 @@ def _read(op: Op) -> Iterator[Value]:
     yield from used_inside(op)
 
 
-def _is_shared(op: Op) -> bool:
-    return isinstance(op, Reduce) and op.ctas > 1 and op.x.as_tile.dtype.bits == WORD
+def _is_word(op: Op) -> TypeGuard[Reduce]:
+    return isinstance(op, Reduce) and op.x.as_tile.dtype.bits == WORD
 
 
 def _may_wait(op: Op, read: set[Value]) -> bool:
@@ -160,14 +160,19 @@ class _Forms:
                 rest = [v for v in args if self.number(v) != -math.inf]
                 return self.maximum(rest[0]) if len(rest) == 1 else None
             case Map(fn="where", args=(cond, number, rest)):
-                found, test = self.number(number), self.made.get(cond)
-                is_test = isinstance(test, Map) and test.fn == "eq"
-                numbers = [self.number(v) for v in test.args] if isinstance(test, Map) else []
-                guarded = is_test and rest in test.args and -math.inf in numbers
+                found = self.number(number)
                 finite = found is not None and math.isfinite(found)
-                return self.maximum(rest) if guarded and finite else None
+                return self.maximum(rest) if finite and self.is_nothing(cond, rest) else None
             case _:
                 return None
+
+    def is_nothing(self, cond: Value, value: Value) -> bool:
+        """Whether it asks if a value is -inf."""
+        match self.made.get(cond):
+            case Map(fn="eq", args=(a, b)):
+                return value in (a, b) and -math.inf in (self.number(a), self.number(b))
+            case _:
+                return False
 
     def squares(self, op: Reduce) -> Squares | None:
         square = self.made.get(op.x)

@@ -188,7 +188,26 @@ class SharedRows:
         self.state = b.value("s", State())
         b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
 
-    def exchange(
+    def exchanged(
+        self, op: ExchangeRows, find: Callable[[Value], RegisterTile]
+    ) -> dict[Value, RegisterTile]:
+        """By result. All of them are there once one is asked for."""
+        shape = find(op.x[0]).shape
+        known: dict[int, list[list[Value]]] = {}
+
+        def of_block(i: int) -> list[list[Value]]:
+            if i not in known:
+                own = [find(x).get(i, 0) for x in op.x]
+                known[i] = self._exchange(own, shape.lanes, op.ctas, op.loc)
+            return known[i]
+
+        def tile(n: int, rank: int) -> RegisterTile:
+            return RegisterTile(shape, lambda i, j: of_block(i)[n][rank])
+
+        places = ((n, rank) for n in range(len(op.x)) for rank in range(op.ctas))
+        return {v: tile(*place) for v, place in zip(op.result, places, strict=True)}
+
+    def _exchange(
         self, values: Sequence[Value], lanes: Lanes, ctas: int, loc: Loc | None
     ) -> list[list[Value]]:
         """Of each of the values, one a row, those of so many CTAs."""

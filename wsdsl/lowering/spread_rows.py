@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.op import Kernel, once, regions
+from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForTiles, Reduce, Store
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.axes import loop_variable, output_nest
-from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
+from wsdsl.lowering.cooperation import (
+    cluster_along,
+    is_shared,
+    num_cooperating,
+    num_pingpong_consumers,
+)
 from wsdsl.lowering.held_rows import MOST_CTAS
 from wsdsl.lowering.lanes import ROWS
+from wsdsl.lowering.row_rounds import rounds
 from wsdsl.lowering.shared_rows import BUFFERS
 from wsdsl.schedule import Schedule, changed
 
@@ -76,14 +83,26 @@ def spread(given: Schedule, name: str, ctas: int) -> Schedule:
 
 def spread_bytes(kernel: Kernel, schedule: Schedule) -> int:
     """SMEM of what CTAs send each other of rows that they reduce together: in each partition two
-    buffers, of a word for each row and CTA, with their mbarriers.
+    buffers, of some words for each row and CTA, with their mbarriers; and two more where each CTA
+    reduces its own first, which several warpgroups have.
     """
     ctas = max((cluster_along(schedule, name) for name in spread_axes(kernel)), default=1)
     if ctas == 1:
         return 0
-    words = WORD // 8 * ROWS * num_cooperating(schedule) * ctas
-    each = -(-words // SMEM_ALIGN) * SMEM_ALIGN
-    return num_pingpong_consumers(schedule) * BUFFERS * (each + MBARRIER)
+    own, together = WORD // 8 * ROWS * num_cooperating(schedule), _together(kernel)
+    each = -(-own * ctas * together // SMEM_ALIGN) * SMEM_ALIGN + MBARRIER
+    apart = together > 1 and any(is_shared(name, schedule) for name in spread_axes(kernel))
+    first = -(-own // SMEM_ALIGN) * SMEM_ALIGN if apart else 0
+    return num_pingpong_consumers(schedule) * BUFFERS * (each + first)
+
+
+@once
+def _together(kernel: Kernel) -> int:
+    """Values of a row that CTAs send each other at once, at the most."""
+    joined = [len(op.x) for op in kernel.of(ExchangeRows)]
+    bodies = [kernel.body, *(inner for op in kernel.ops for inner in regions(op))]
+    found = (rounds(kernel, body, spread_axes(kernel)) for body in bodies if not joined)
+    return max((*joined, *(len(each.members) for some in found for each in some)), default=1)
 
 
 def with_more_ctas(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterator[Schedule]:

@@ -49,14 +49,15 @@ from wsdsl.lowering.row_rounds import (
 
 
 def join_exchanges(kernel: Kernel) -> Kernel:
-    if not any(op.ctas > 1 for op in kernel.of(Reduce)):
+    shared = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
+    if not shared:
         return kernel
     counts = Counter(uses(kernel.body))
     builder = Builder(Namer.of(kernel))
 
     def joined(region: Region) -> Region:
         made = tuple(with_regions(op, joined) for op in region)
-        for found in rounds(kernel, region):
+        for found in rounds(kernel, region, shared):
             made = _Joining(kernel, found, counts, builder).region(made)
         return made
 

@@ -87,7 +87,6 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
-from wsdsl.lowering.row_exchange import exchanged
 from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.split_k_rules import grows
@@ -191,16 +190,14 @@ class _Lowering:
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
             case SubtilesInShared():
-                parts = EpilogueOperands(op, self.context)
+                self.parts.append(parts := EpilogueOperands(op, self.context))
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
-                self.parts.append(parts)
             case ExchangeRows():
-                self.env |= exchanged(op, self.context, self.pieces)
+                self.env |= self.context.shared_rows.exchanged(op, self.pieces)
             case AddInCluster():
-                exchange = ClusterExchange(op, self.context)
+                self.parts.append(exchange := ClusterExchange(op, self.context))
                 whole = exchange.add([self.pieces(v) for v in op.sums])
                 self.env |= dict(zip(op.result, whole, strict=True))
-                self.parts.append(exchange)
             case AxisAt():
                 known = {v: self.scalar(v) for v in operands(op)}
                 self.context.begin_axis(replace_operands(op, known))
@@ -270,8 +267,8 @@ class _Lowering:
             self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
 
     def finish_reading(self) -> None:
-        """All that is read in slots is read, and what is written shown, before one is given back or
-        handed over: each warp says so for itself, and to TMA and the tensor cores."""
+        """All that is read in slots is read, and what is written shown, before one is given back:
+        each warp says so for itself, and to TMA and the tensor cores."""
         for pieces in self.in_place:
             pieces.all()
         if self.in_place or self.unpublished:
@@ -305,8 +302,7 @@ class _Lowering:
     @contextmanager
     def inner(self) -> Generator[list[Op]]:
         """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
-        whole there, and again behind it.
-        """
+        whole there, and again behind it."""
         tiles = dict(self.context.tiles)
         with self.context.shared_rows.region(), self.builder.region() as ops:
             yield ops

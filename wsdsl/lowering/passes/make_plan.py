@@ -16,9 +16,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
 from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.tile_ops import Load, Reduce, Store
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
@@ -84,6 +85,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         edges=tuple(map(str, edges(kernel))),
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
         exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
+        meetings=tuple(_meetings(kernel)),
         staging_bytes=staging_bytes(kernel),
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
@@ -100,6 +102,19 @@ def make_plan(kernel: Kernel) -> Kernel:
 
 
 _ROLES = ("rows", "columns", "")
+_NAMES = {"add": "sum", "max": "max", "min": "min"}
+"""Of reductions, as the language has them."""
+
+
+def _meetings(kernel: Kernel) -> Iterator[str]:
+    """What the CTAs of a cluster send each other of their rows, each time that they wait."""
+    for op in kernel.ops:
+        if isinstance(op, Reduce) and op.ctas > 1:
+            yield f"{_NAMES[op.fn]} along {op.axis}"
+        elif isinstance(op, ExchangeRows):
+            made = (kernel.definers.get(x) for x in op.x)
+            own = [_NAMES[reduced.fn] for reduced in made if isinstance(reduced, Reduce)]
+            yield f"{', '.join(own)} along {op.axis}, at once"
 
 
 def _partitions(
