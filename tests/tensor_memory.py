@@ -23,6 +23,7 @@ from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 
 DELETED = (
+    m.StoreShared,
     t.StoreScales,
     t.TensorCopy,
     t.TensorStoreWait,
@@ -38,9 +39,11 @@ DELETED = (
 )
 
 
-def lowered(case: Case, arch: Arch = "sm_100a", **asked: Any) -> Kernel:
-    schedule = Schedule(arch=arch, **asked)
-    return lower(dataclasses.replace(case.kernel.tile, schedule=schedule))
+def lowered(
+    case: Case, arch: Arch = "sm_100a", sizes: Mapping[str, int] | None = None, **asked: Any
+) -> Kernel:
+    schedule, known = Schedule(arch=arch, **asked), tuple(sorted((sizes or {}).items()))
+    return lower(dataclasses.replace(case.kernel.tile, schedule=schedule, sizes=known))
 
 
 @cache
@@ -100,8 +103,11 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case t.TensorLoad():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
-        case m.StoreShared():
+        case m.StoreShared(state=None):
             yield "other half", dataclasses.replace(op, half=3 - op.half)
+        case m.StoreShared():
+            yield "apart", dataclasses.replace(op, apart=48 - op.apart)
+            yield "offset", dataclasses.replace(op, offset=op.offset + 1024)
         case t.TensorFence():
             yield "other", dataclasses.replace(op, after=not op.after)
         case b.InitialState():

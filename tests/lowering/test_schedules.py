@@ -184,7 +184,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(share="n", tile=dict(n=40), consumers=2), "no multiple of 8 x 2 consumers"),
         (Schedule(share="n", scheduler="stream_k"), "hands on whole rows"),
         (Schedule(decode="shared"), "no operand of a product is computed"),
-        (Schedule(arch="sm_100a", cluster=dict(m=2)), "not lowered for sm_100a"),
+        (Schedule(arch="sm_100a", cluster=dict(k=2)), "not lowered for sm_100a"),
     ],
     ids=repr,
 )

@@ -4,6 +4,8 @@ is harmless for a reason that is written here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.kernels import CASES
@@ -76,6 +78,32 @@ HARMLESS = {
         "scale_state tensor_product": 1,
     },
 }
+
+
+CHAINED = (
+    "tensor_commit",
+    "wait_barrier",
+    "arrive_barrier",
+    "fence_async_proxy",
+    "store_shared",
+    "tensor_fence",
+)
+
+
+def test_every_mutant_of_a_chain_is_caught() -> None:
+    """Attention: scores are taken, and their products' operand comes back through SMEM. What may be
+    left out are fences that another one follows, or whose accesses the other's fence covers, as
+    both kinds of sums have two slots; and the first of the two waits at the end.
+    """
+    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2)
+    kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
+    left = dict[str, int]()
+    for what, made in mutants(kernel):
+        change = name_of(what)
+        own = change.rpartition(" ")[2] in CHAINED and not change.startswith("twice ")
+        if own and not objection(made):
+            left[change] = left.get(change, 0) + 1
+    assert left == {"delete tensor_fence": 8, "other tensor_fence": 8, "delete wait_barrier": 1}
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -69,7 +69,7 @@ def _lines_of_tile(c: Context, op: StoreShared, shared: SharedAt) -> _Panel:
     """The executing warp's lines of a tile's panels."""
     assert op.state is not None and op.start is not None
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
-    first = w.add(c.scalar(op.start).text, w.multiply(c.threads.warp, 16))
+    first = w.add(c.scalar(op.start).text, w.multiply(c.threads.warp, op.apart))
     base = w.add(c.item(shared, c.state(op.state).stage), w.multiply(first, span))
     return _Panel(At(base, shared.offset + op.offset), op.swizzle, span, op.rows * span)
 

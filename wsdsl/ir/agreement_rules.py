@@ -20,7 +20,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import (
     BOOL,
     DTYPES,
@@ -280,11 +280,13 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
 def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
     if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
         return 0, "it is written to a quarter of an `item`, or to lines of the item of a `state`"
+    if op.apart != 16 and op.state is None:
+        return 0, "rows of warps are apart in a tile"
     if op.half and (op.state is not None or op.joined):
         return 0, "halves are of a warp's rows in an item"
     if op.state is not None:
         fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
-        if not fits or op.start is None or op.transposed or op.rows < kind.rows:
+        if not fits or op.start is None or op.transposed or op.rows < lines_reached(op.apart):
             return 0, f"{kind} as lines of a tile of {op.rows}"
         return op.panels * op.rows * SWIZZLE_SPAN[op.swizzle], ""
     size = kind.dtype.bytes

@@ -96,7 +96,9 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     ),
     m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
     m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
-    m.StoreShared: dict(offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2)),
+    m.StoreShared: dict(
+        offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2), apart=one_of(16, 32)
+    ),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
     m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER),
     m.SendFragment: dict(offset=BYTES),

@@ -151,9 +151,8 @@ class StoreShared(Op):
     `half` 1 or 2 a warp's panel has 32 rows, of which these are the first or the last 16; of
     `transposed` lines of 32 elements each they are the first or the last half.
 
-    With a `state` instead of an item the fragment is lines `start` (i32) to `start` + 64 of the
-    panels of a tile of `rows` lines that lies in item `state.stage`, `offset` bytes in, as
-    `load_panels` reads them; the last panel's lines may be filled in part.
+    With a `state` it is lines from `start` (i32) on of the panels of a tile of `rows` lines in item
+    `state.stage`, `offset` bytes in, those of warps `apart`; the last panel may be filled in part.
     """
 
     levels: ClassVar = SCHEDULED
@@ -168,6 +167,7 @@ class StoreShared(Op):
     transposed: bool = False
     joined: bool = False
     half: int = 0
+    apart: int = 16
 
     @property
     def before(self) -> int:

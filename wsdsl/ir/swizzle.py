@@ -80,3 +80,10 @@ def widest_swizzle(row_bytes: int) -> str:
         if row_bytes % span == 0:
             return mode
     raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")
+
+
+def lines_reached(apart: int) -> int:
+    """Lines of a tile from the first to the last that a fragment of 64 rows takes, where a warp's
+    16 rows begin `apart` behind those of the warp before.
+    """
+    return 3 * apart + 16

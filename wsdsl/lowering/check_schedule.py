@@ -307,13 +307,16 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_cooperating(chosen) * num_pingpong_consumers(chosen)
     registers = accumulator_registers(kernel, chosen)
     beside = promoted_registers(kernel, chosen)
-    own = (chosen.registers or {}).get("compute", kernel.target.max_registers)
+    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
+    most = kernel.target.max_registers
+    if kernel.target.has_tensor_memory and kernel.of(Contract):
+        most = min(most, kernel.target.entry_registers(consumers + loads + decoders))
+    own = (chosen.registers or {}).get("compute", most)
     sizes = axis_sizes(kernel, chosen)
     widest = max(
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
     widest //= num_shares(kernel, chosen)["columns"]
-    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
     entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
     if widest // 2 + WGMMA_REGISTERS > entry:
         beside = _beside(" beside", loads, decoders)

@@ -48,7 +48,7 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
                 hint = f"make it a multiple of {ATOM_ROWS}, or give scales a row at a time"
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
-    used = slot_columns(kernel, sizes) + scale_columns_of(kernel, sizes)
+    used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
     if used > COLUMNS:
         both = "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"

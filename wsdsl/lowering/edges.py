@@ -67,10 +67,11 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
     roles, made = assign_partitions(kernel), kernel.definers
     around = {op: at[-1].index if at else None for op, at in with_loops(output_nest(kernel)[1])}
     readers = dict[Value, dict[Role, Op]]()
+    made_in_slots = {edge.value for group in _slots(kernel) for edge in group.edges}
     for op, role in roles.items():
         for value in _sources([v for v in operands(op) if is_tile(v)], made):
             producer = roles.get(made[value], role)
-            by_slot = {"load", "decode"} & {producer, role}
+            by_slot = {"load", "decode"} & {producer, role} or value in made_in_slots
             if producer != role and not by_slot and not isinstance(made[value], Full):
                 readers.setdefault(value, {}).setdefault(role, op)
     for value, by in readers.items():

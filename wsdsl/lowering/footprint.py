@@ -24,6 +24,7 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_widths,
 )
 from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
+from wsdsl.lowering.held_sums import held_by_threads
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -224,7 +225,7 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     memory take none.
     """
     if kernel.target.has_tensor_memory and kernel.of(Contract):
-        return 0
+        return _registers(kernel, schedule, held_by_threads(kernel))
     held, _, passing = _tiles(kernel)
     block = _registers(kernel, schedule, passing, blocks=1)
     return _registers(kernel, schedule, held) + block * _parts(kernel, schedule)

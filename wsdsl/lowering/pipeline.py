@@ -52,6 +52,7 @@ from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
 from wsdsl.lowering.passes.spread_rows import spread_rows
+from wsdsl.lowering.passes.take_sums_apart import take_sums_apart
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.lowering.passes.verify_sums import verify_sums
@@ -71,6 +72,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (verify_lowerable, "tile"),
     (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),
+    (take_sums_apart, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),
     (verify_sums, "tile"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir.barrier_ops import Advance, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -105,10 +105,17 @@ def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: Take
     b.add(made)
 
 
-def released_unmet(region: Region) -> set[Value]:
-    """Rings of slots that are waited for and released here with nothing in between by which a warp
-    knows that all of its threads have come past the wait: a product, or that it has read the slot.
+def released_unmet(part: Op) -> set[Value]:
+    """Rings of slots that a partition waits for and releases with nothing in between by which a
+    warp knows that all of its threads have come past the wait: a product, or that it has read the
+    slot. The thread that multiplies on tensor memory is alone.
     """
+    if isinstance(part, Partition) and part.role == "mma":
+        return set()
+    return {ring for op in walk((part,)) for inner in regions(op) for ring in _unmet(inner)}
+
+
+def _unmet(region: Region) -> set[Value]:
     held: dict[Value, Value] = {}
     found: set[Value] = set()
     for op in region:

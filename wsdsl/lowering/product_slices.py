@@ -14,138 +14,172 @@ and of the partition "compute":
     %acc: f32[m, n] = slot_sum(slot=%slot_1, field=0, started=%any)
     store(tensor=%C, index=(%m, %n), value=%acc)
     consumer_release(slot=%slot_1)
+
+So it is in loops, whose products' sums threads take in each iteration. What is made of them and
+multiplied again goes back through slots in SMEM:
+    %made = producer_acquire(ring=%ring_2)                                  (compute)
+    store_to_slot(slot=%made, field=0, value=%p, summed=%t)
+    producer_commit(slot=%made)
+    ...
+    %slot_2 = consumer_wait(ring=%ring_2)                                   (mma)
+    %p_tile = slot_tile(slot=%slot_2, field=0)
+    %y = contract(a=%p_tile, b=%v)
+    consumer_release(slot=%slot_2)
+
+The body is written once with all of this, and then cut: each partition keeps what it does with
+slots of its own, and what it needs for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import compress
 from typing import Any
 
-from wsdsl.ir.op import Op, Region, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
-    CopyScales,
     ProducerAcquire,
     ProducerCommit,
     SlotSum,
-    SlotTile,
+    StoreToSlot,
     SumToSlot,
 )
-from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForEach, ForTiles, Map, Store
-from wsdsl.ir.types import BOOL, I32, DType, Slot, Tile
-from wsdsl.ir.walk import Namer, walk, yielded
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Yield
+from wsdsl.ir.types import Axis, Slot
+from wsdsl.ir.walk import Namer, definitions, uses, walk, with_regions, yielded
+from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
-from wsdsl.lowering.tensor_sums import multiplies
+from wsdsl.lowering.started_sums import StartedSums
+from wsdsl.lowering.tensor_chains import chains, staying
 
-OF_OPERANDS = (ConsumerWait, ConsumerRelease, CopyScales, SlotTile)
-
-
-def product_slice(body: Region, sums: SlotGroup, ring: Value, namer: Namer) -> Region:
-    """Of a body whose loads are slots that were waited for."""
-    slot = Value(namer.new("slot"), Slot())
-    made = list[Op]()
-    left = sum(map(multiplies, body))
-    for op in body:
-        if not multiplies(op):
-            made += [] if _stores(op) else [op]
-            continue
-        if not any(isinstance(o, ProducerAcquire) for o in made):
-            made.append(ProducerAcquire(result=slot, ring=ring, loc=sums.loc))
-        made.append(op)
-        left -= 1
-        if not left:
-            fields = enumerate(sums.edges)
-            made += (SumToSlot(slot=slot, field=n, value=e.values[0]) for n, e in fields)
-            made.append(ProducerCommit(slot=slot, loc=op.loc))
-    return without_unused(tuple(made))
+WITH_SLOTS = (ConsumerRelease, ProducerCommit, StoreToSlot, SumToSlot)
+"""What they do, and give nothing."""
 
 
-def compute_slice(
-    body: Region, sums: SlotGroup, ring: Value, namer: Namer, sizes: Mapping[str, int]
-) -> Region:
-    """The rest of it."""
-    slot = Value(namer.new("slot"), Slot())
-    fields = {edge.values[0]: n for n, edge in enumerate(sums.edges)}
-    started = _Started(namer, sizes)
-    for op in body:
-        if isinstance(op, OF_OPERANDS):
-            continue
-        if not multiplies(op):
-            started.ops.append(op)
-            continue
-        if not any(isinstance(o, ConsumerWait) for o in started.ops):
-            started.ops.append(ConsumerWait(result=slot, ring=ring, loc=sums.loc))
-        started.behind(op)
-        for value in results_of(op):
-            if value in fields:
-                where = dict[str, Any](slot=slot, field=fields[value], loc=op.loc)
-                known = started.flags[value]
-                started.ops.append(SlotSum(result=value, started=known, **where))
-    return without_unused((*started.ops, ConsumerRelease(slot=slot, loc=sums.loc)))
+class TensorSlice(ConsumerSlice):
+    """The body with all slots, of both partitions; `sums` are those in tensor memory."""
 
+    def __init__(
+        self, kernel: Kernel, loads: ProducerSlice, sums: tuple[SlotGroup, ...], namer: Namer
+    ) -> None:
+        super().__init__(loads, (), 0, 1)
+        self.sums, self.namer, self.chains = sums, namer, chains(kernel)
+        self.made = [group for group in loads.groups if group.producer == "compute"]
+        self.started = StartedSums(namer, dict(kernel.sizes))
+        axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
+        self.axes = {v.as_axis.name: v for v in axes}
+        self.counts = Counter(uses(kernel.body))
+        self.multiplying: set[Value] = set()
+        """Slots of the thread that multiplies."""
+        self.slots: dict[int, Value] = {}
 
-class _Started:
-    """Whether products were added to sums: `flags`, None where they were in any case. What computes
-    that goes to `ops`.
-    """
+    def cut(self, body: Region) -> tuple[Region, Region]:
+        """What multiplies, and what computes."""
+        whole = self.of(body)
+        rings = {self.loads.rings[group.ring] for group in self.sums}
+        for op in walk(whole):
+            if isinstance(op, (ConsumerWait, ProducerAcquire)):
+                filled = isinstance(op, ProducerAcquire)
+                self.multiplying |= {op.result} if (op.ring in rings) == filled else set()
+        multiplied = tuple(self._multiplied(whole))
+        return without_unused(multiplied), without_unused(tuple(self._computed(whole)))
 
-    def __init__(self, namer: Namer, sizes: Mapping[str, int]) -> None:
-        self.namer, self.sizes = namer, sizes
-        self.ops: list[Op] = []
-        self.flags: dict[Value, Value | None] = {}
+    # The body with all slots ----------------------------------------------------------------------
 
-    def map(self, fn: str, *args: Value) -> Value:
-        made = Value(self.namer.new("any"), Tile(BOOL))
-        self.ops.append(Map(result=made, fn=fn, args=args))
+    def before(self, block: Region, place: int) -> list[Op]:
+        made = list[Op]()
+        for group in self._in(self.made, block):
+            if group.first == place:
+                made += self._filled(group)
+        for group in self._in(self.sums, block):
+            if group.first == place:
+                made.append(self._acquired(group))
         return made
 
-    def behind(self, op: Op) -> None:
-        """The results of a product, or of a loop with some."""
-        if isinstance(op, Contract):
-            self.flags[op.result] = None
-            return
-        assert isinstance(op, (ForTiles, ForEach))
-        runs = self.map("gt", self.size(op.dim), self.constant(0, I32))
-        for first, arg, last, made in zip(
-            op.init, op.args, yielded(op.body), op.result, strict=True
-        ):
-            inside = self.within(op.body, arg, last)
-            own = runs if inside is None else self.map("and", runs, inside)
-            known = self.flags.get(first, own)
-            if first in self.flags and known is not None:
-                known = self.map("or", known, own)
-            self.flags[made] = known
-
-    def within(self, body: Region, arg: Value, last: Value) -> Value | None:
-        """Whether an iteration adds to what it carries."""
-        found: Value | None = self.constant(False, BOOL)
-        value = last
-        while value != arg:
-            op = next(o for o in body if value in results_of(o))
-            if isinstance(op, Contract):
-                return None
-            assert isinstance(op, (ForTiles, ForEach))
-            at = op.result.index(value)
-            runs = self.map("gt", self.size(op.dim), self.constant(0, I32))
-            inside = self.within(op.body, op.args[at], yielded(op.body)[at])
-            own = runs if inside is None else self.map("and", runs, inside)
-            found, value = self.map("or", found, own), op.init[at]
-        return found
-
-    def constant(self, value: int | bool, dtype: DType) -> Value:
-        made = Value(self.namer.new("c"), Tile(dtype))
-        self.ops.append(Constant(result=made, value=value))
+    def behind(self, block: Region, place: int) -> list[Op]:
+        made, last = list[Op](), len(block) - 1 - isinstance(block[-1], Yield)
+        own = self._in(self.sums, block)
+        if isinstance(op := block[place], (Contract, ForTiles, ForEach)):
+            made += self.started.behind(op, staying(op, self.counts))
+        for group in own:
+            if group.last == place:
+                made += self._handed_over(group)
+        if own and place == last:
+            handed = [v for v in yielded(block) if is_tile(v) and v not in self.chains.continued]
+            if handed:
+                # Piece by piece: a whole sum beside them would take their registers once more.
+                made.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
+            made += (ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
         return made
 
-    def size(self, dim: str) -> Value:
-        if dim in self.sizes:
-            return self.constant(self.sizes[dim], I32)
-        made = Value(self.namer.new(f"size_{dim}"), Tile(I32))
-        self.ops.append(DimSize(result=made, dim=dim))
-        return made
+    def _in(self, groups: Iterable[SlotGroup], block: Region) -> list[SlotGroup]:
+        return [g for g in groups if g.block is block or g.block == block]
 
+    def _filled(self, group: SlotGroup) -> list[Op]:
+        """By who computes."""
+        acquire = ProducerAcquire(**self.loads.taken(group))
+        made = list[Op]([acquire])
+        for field, edge in enumerate(group.edges):
+            summed = self.axes[edge.layout.axes[-1]]
+            where = dict[str, Any](slot=acquire.result, field=field, loc=group.loc)
+            made.append(StoreToSlot(value=edge.value, summed=summed, **where))
+        return [*made, ProducerCommit(slot=acquire.result, loc=group.loc)]
 
-def _stores(op: Op) -> bool:
-    return any(isinstance(inner, Store) for inner in walk((op,)))
+    def _acquired(self, group: SlotGroup) -> ProducerAcquire:
+        """For sums."""
+        acquire = ProducerAcquire(**self._slot(group))
+        self.slots[id(group)] = acquire.result
+        return acquire
+
+    def _slot(self, group: SlotGroup) -> dict[str, Any]:
+        of_ring = [g.layout for g in self.sums if g.ring == group.ring]
+        layouts = list(dict.fromkeys(of_ring))
+        place = dict(ring=self.loads.rings[group.ring], layout=layouts.index(group.layout))
+        return dict(result=Value(self.namer.new("slot"), Slot()), loc=group.loc, **place)
+
+    def _handed_over(self, group: SlotGroup) -> Iterator[Op]:
+        slot, loc = self.slots[id(group)], group.block[group.last].loc
+        for n, edge in enumerate(group.edges):
+            yield SumToSlot(slot=slot, field=n, value=edge.values[0])
+        yield ProducerCommit(slot=slot, loc=loc)
+        wait = ConsumerWait(**self._slot(group))
+        self.slots[id(group)] = wait.result
+        yield wait
+        for n, edge in enumerate(group.edges):
+            started = self.started.flags[edge.values[0]]
+            where = dict[str, Any](slot=wait.result, field=n, loc=edge.made.loc)
+            yield SlotSum(result=edge.values[0], started=started, **where)
+
+    # What each of them keeps ----------------------------------------------------------------------
+
+    def _multiplied(self, region: Region) -> Iterator[Op]:
+        for op in region:
+            theirs = isinstance(op, WITH_SLOTS) and op.slot not in self.multiplying
+            if not theirs and not isinstance(op, (Store, Materialize, SlotSum)):
+                yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
+
+    def _computed(self, region: Region) -> Iterator[Op]:
+        for op in region:
+            theirs = isinstance(op, WITH_SLOTS) and op.slot in self.multiplying
+            if theirs or isinstance(op, Contract):
+                continue
+            op = with_regions(op, lambda inner: tuple(self._computed(inner)))
+            yield self._without_sums(op)
+
+    def _without_sums(self, op: Op) -> Op:
+        """A loop, but for the sums that it carries in tensor memory."""
+        if not isinstance(op, (ForTiles, ForEach)):
+            return op
+        stay = [v not in self.chains.sums for v in op.args]
+        if all(stay):
+            return op
+        kept = {n: tuple(compress(getattr(op, n), stay)) for n in ("result", "init", "args")}
+        last = Yield(values=tuple(compress(yielded(op.body), stay)), loc=op.body[-1].loc)
+        return dataclasses.replace(op, **kept, body=(*op.body[:-1], last))

@@ -269,12 +269,24 @@ class ConsumerSlice:
             if op in self.takes:
                 made += [take] if (take := self.takes[op]) else []
             elif op not in beside:
+                made += self.before(block, i)
                 inner = with_regions(op, self.of)
                 made.append(replace_operands(_read_from_slots(inner, tiles), elements))
             for n, group in enumerate(groups):
                 if group.held[-1] == i:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
+            made += self.behind(block, i)
         return tuple(made)
+
+    def before(self, block: Region, place: int) -> list[Op]:
+        """What else is done with slots in front of an op."""
+        del block, place
+        return []
+
+    def behind(self, block: Region, place: int) -> list[Op]:
+        """The same behind it."""
+        del block, place
+        return []
 
     def _read(
         self,

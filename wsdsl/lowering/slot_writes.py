@@ -143,6 +143,7 @@ def _write_panels(
                     start=context.row_in_tile(shape.rows, i),
                     rows=rows,
                     swizzle=op.swizzle,
+                    apart=shape.apart,
                     loc=op.loc,
                 )
             )

@@ -20,7 +20,7 @@ from typing import Any
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Yield
+from wsdsl.ir.tile_ops import Contract, Load, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, made_of, makers, used_inside, walk
@@ -29,6 +29,8 @@ from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
+from wsdsl.lowering.handed_back import handed_back
+from wsdsl.lowering.links import links_of
 from wsdsl.lowering.product_operands import is_elementwise, multiplied, operand_scales
 from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 from wsdsl.lowering.tensor_scales import block_scales
@@ -119,7 +121,7 @@ class SlotGroup:
         """
         if self.ends != before.ends or _apart(self.block, before.last, self.first):
             return False
-        if self.producer == "decode":
+        if self.producer != "load":
             return not needed_before(self.block, before.first, [e.value for e in self.edges])
         index = (v for edge in self.edges for v in edge.load.index)
         return needed_before(self.block, before.first, index) is not None
@@ -169,6 +171,7 @@ class _Finder:
         self.scales = operand_scales(kernel)
         self.by_thread = kernel.target.has_tensor_memory
         """Whether who multiplies reads nothing but operands."""
+        self.handed_back = handed_back(kernel) if self.by_thread else {}
         self.out = kept_out(kernel)
         self.made, self.axes = definers(body), axes_of(kernel)
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
@@ -220,13 +223,15 @@ class _Finder:
 
     def groups(self, block: Region) -> Iterator[SlotGroup]:
         """Of each value by itself."""
-        links, computed_from = _links(block), self.computed_from(block)
+        links, computed_from = links_of(block), self.computed_from(block)
         yield from self.of_scales(block, links)
         for op in block:
             for value in results_of(op):
                 is_operand = value in self.multiplied
                 if value in self.decoded.tiles:
                     edge = self.edge(block, op, "decode", "mma")
+                elif value in self.handed_back:
+                    edge = self.edge(block, op, "compute", "mma")
                 elif isinstance(op, Load) and (is_operand or value in computed_from):
                     edge = self.edge(block, op, "load", computed_from.get(value, "mma"))
                 else:
@@ -264,7 +269,7 @@ class _Finder:
             made=op,
             producer=producer,
             consumers=(consumer,),
-            layout=self.decoded.tiles.get(value, value.as_tile),
+            layout=self.decoded.tiles.get(value) or self.handed_back.get(value, value.as_tile),
             produced_in=self.around[op],
             consumed_in=next(self.around[user] for user in users),
             box=box,
@@ -285,6 +290,8 @@ class _Finder:
         found: dict[Value, Role] = {}
         for op in walk(block):
             for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
+                if operand in self.handed_back:
+                    continue  # Who computes loads for itself.
                 by: Role = "decode" if operand in self.decoded.tiles else "compute"
                 for value, made in made_of((operand,), own, is_elementwise):
                     if isinstance(made, Load) and value not in self.multiplied:
@@ -360,27 +367,6 @@ def _multiplies(op: Op, value: Value) -> bool:
 
 def _uses(op: Op, value: Value) -> bool:
     return value in operands(op)
-
-
-def _links(block: Region) -> list[int]:
-    """For each op, how many products of the block are made one of the other's results in front of
-    it. What is added to is not what a product is made of.
-    """
-    behind: dict[Value, int] = {}
-    found: list[int] = []
-    for op in block:
-        inner = list(walk((op,)))
-        products = [c for c in inner if isinstance(c, Contract)]
-        sums = {c.acc for c in products if c.acc is not None}
-        for loop in reversed(inner):
-            if isinstance(loop, (ForTiles, ForEach)):
-                sums |= {v for v, arg in zip(loop.init, loop.args, strict=True) if arg in sums}
-        used = {*operands(op), *used_inside(op)} - sums
-        link = max((behind.get(v, 0) for v in used), default=0)
-        found.append(link)
-        own = link + 1 if products else max((behind.get(v, 0) for v in operands(op)), default=0)
-        behind |= dict.fromkeys(results_of(op), own)
-    return found
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:

@@ -25,27 +25,38 @@ there. The thread waits for no product, but for slots.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, Partition
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import ScalesInTensor, SumToTensor, TileInShared
 from wsdsl.ir.tensor_ops import TensorProduct
-from wsdsl.ir.tile_ops import Contract, Full, Yield
+from wsdsl.ir.tile_ops import Contract, Full, If, Yield
 from wsdsl.ir.types import SharedTile
-from wsdsl.ir.walk import walk, yielded
+from wsdsl.ir.walk import walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
-from wsdsl.lowering.builder import FLAG
+from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
+
+
+class Scalars(Protocol):
+    """Who lowers what is neither a product nor a loop."""
+
+    builder: Builder
+    context: PartitionContext
+
+    def op(self, op: Op) -> None: ...
+    def scalar(self, value: Value) -> Value: ...
 
 
 class TensorProducts:
     """`started` tells of a sum whether anything was added to it."""
 
-    def __init__(self, context: PartitionContext, partition: Partition) -> None:
-        self.builder, self.context = context.builder, context
+    def __init__(self, rest: Scalars, partition: Partition) -> None:
+        context = rest.context
+        self.builder, self.context, self.rest = context.builder, context, rest
         self.before = partition
         where = context.row_in_tile, context.column_in_tile
         self.operands = Products(context.builder, context.shapes, *where)
@@ -75,7 +86,9 @@ class TensorProducts:
 
     @property
     def partition(self) -> Partition:
-        return dataclasses.replace(self.before, body=self.region(self.before.body))
+        with self.builder.region() as first:
+            self.context.begin_whole()
+        return dataclasses.replace(self.before, body=(*first, *self.region(self.before.body)))
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -91,22 +104,25 @@ class TensorProducts:
                 self.tiles[op.result] = op
             case ScalesInTensor():
                 self.scales[op.result] = op
-            case SumToTensor() | AxisAt():
+            case SumToTensor():
                 pass
             case Contract():
                 self.multiply(op)
             case ForRange():
                 self.loop(op)
+            case If():
+                given = dataclasses.replace(op, cond=self.rest.scalar(op.cond))
+                b.add(with_regions(given, self.region))
             case Yield():
                 b.add(dataclasses.replace(op, values=tuple(map(self.carried, op.values))))
             case Full() if is_tile(op.result):
                 self.started[op.result] = b.flag(False)
             case _:
                 assert not any(map(is_tile, results_of(op)))
-                b.add(op)
+                self.rest.op(op)
 
     def carried(self, value: Value) -> Value:
-        return self.started[value] if is_tile(value) else value
+        return self.started[value] if is_tile(value) else self.rest.scalar(value)
 
     def loop(self, op: ForRange) -> None:
         init = tuple(map(self.carried, op.init))
@@ -117,7 +133,8 @@ class TensorProducts:
             named.append(tuple(map(self.carried, values)))
         args, result = named
         body = self.region(op.body)
-        made = dataclasses.replace(op, init=init, args=args, result=result, body=body)
+        ends = dict(start=self.rest.scalar(op.start), stop=self.rest.scalar(op.stop))
+        made = dataclasses.replace(op, init=init, args=args, result=result, body=body, **ends)
         self.builder.add(made)
 
     def multiply(self, op: Contract) -> None:

@@ -1,45 +1,33 @@
 """Sums of products that lie in tensor memory: which values cross there from the thread that
-multiplies to those who compute, and what a kernel must be for that.
+multiplies to those who compute, and in which slots.
 
     %acc = for_tiles(index=%k, ...) { ... contract ... }     mma
     store(tensor=%C, index=(%m, %n), value=%acc)             compute
 
-All sums of an output tile share a slot of one circular buffer. It has two, where there are columns
-for them: products of a tile run while the sums of the one before are read.
+Sums that one block of the kernel has, an output tile or an iteration of a loop, share a slot of a
+circular buffer, unless products are made of them: those that follow come in a ring of their own. A
+ring has two slots, where there are columns for them: products of a tile run while the sums of the
+one before are read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 
-from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of
-from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
 from wsdsl.ir.tcgen05 import COLUMNS, LANES
-from wsdsl.ir.tile_ops import (
-    Block,
-    Constant,
-    Contract,
-    DimSize,
-    ForEach,
-    ForTiles,
-    Load,
-    Map,
-    Store,
-    Yield,
-)
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import uses, walk, yielded
-from wsdsl.lowering.axes import axes_of, output_nest
-from wsdsl.lowering.decode import decoded
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.edge import Edge
-from wsdsl.lowering.product_operands import computed_operands, copied_operands, operand_scales
-from wsdsl.lowering.scale_loads import kept_out
+from wsdsl.lowering.links import links_of
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.lowering.tensor_chains import Chains, chains, hands_on_inside, is_read
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import columns_of_scales
-from wsdsl.lowering.zeros import tiles_of_zeros
 
 BUFFERED = 2
 """Slots for sums, where columns allow."""
@@ -47,33 +35,94 @@ BUFFERED = 2
 
 @once
 def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
-    """One group, of the sums of an output tile; none where products are summed in registers."""
-    body = output_nest(kernel)[1]
-    makers = [op for op in body if multiplies(op)] if kernel.target.has_tensor_memory else []
-    if not makers:
+    """In the order in which they are taken; none where products are summed in registers."""
+    if not kernel.target.has_tensor_memory or not kernel.of(Contract):
         return ()
-    # What more is added to crosses as a part of that.
-    inside = {v for op in makers for v in operands(op)}
-    ring = 1 + max((group.ring for group in operand_slots(kernel)), default=-1)
-    edges = [
-        Edge(
+    found = _Groups(kernel)
+    groups = found.of(output_nest(kernel)[1])
+    first = 1 + max((group.ring for group in operand_slots(kernel)), default=-1)
+    keys = sorted({(g.nesting, g.link, found.places[id(g)]) for g in groups})
+    for group in groups:
+        ring = first + keys.index((group.nesting, group.link, found.places[id(group)]))
+        group.edges = [dataclasses.replace(edge, ring=ring) for edge in group.edges]
+    return tuple(groups)
+
+
+class _Groups:
+    """`places`: by group, how many others of its block come before it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.chains: Chains = chains(kernel)
+        body = output_nest(kernel)[1]
+        self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
+        self.places: dict[int, int] = {}
+
+    def of(self, block: Region) -> list[SlotGroup]:
+        own = list[SlotGroup]()
+        found = list[SlotGroup]()
+        links, begun = links_of(block), dict[Value, int]()
+        for n, op in enumerate(block):
+            inner = [g for region in regions(op) for g in self.of(region)]
+            begun |= self.begun(op, n, begun)
+            made = self.chains.ends(op)
+            first = min((begun[value] for value in made), default=n)
+            if made and own and self.joins(own[-1], links[n], n):
+                own[-1].first, own[-1].last = min(first, own[-1].first), n
+                own[-1].edges += [self.edge(op, value) for value in made]
+            elif made:
+                edges = [self.edge(op, value) for value in made]
+                nesting = max((g.nesting + 1 for g in inner), default=0)
+                group = SlotGroup(block, first, n, edges, links[n], nesting)
+                self.places[id(group)] = len(own)
+                own.append(group)
+                found.append(group)
+            found += inner
+        return found
+
+    def begun(self, op: Op, n: int, before: Mapping[Value, int]) -> dict[Value, int]:
+        """By sum that the n-th op of a block makes, where the first product is added to it."""
+        if isinstance(op, Contract):
+            return {op.result: n if op.acc is None else before.get(op.acc, n)}
+        if not isinstance(op, (ForTiles, ForEach)):
+            return {}
+        carried = zip(op.result, op.init, strict=True)
+        return {made: before.get(init, n) for made, init in carried}
+
+    def joins(self, before: SlotGroup, link: int, n: int) -> bool:
+        """Whether what the n-th op makes may lie beside a group's sums: nobody takes these sooner,
+        nor takes other sums meanwhile.
+        """
+        between = before.block[before.first : n + 1]
+        values = {edge.values[0] for edge in before.edges}
+        apart = any(hands_on_inside(op, self.chains) or is_read(op, values) for op in between)
+        return link == before.link and not apart
+
+    def edge(self, op: Op, value: Value) -> Edge:
+        return Edge(
             values=(value,),
             made=op,
             producer="mma",
             consumers=("compute",),
             layout=value.as_tile,
-            produced_in=op.index if isinstance(op, (ForTiles, ForEach)) else None,
-            consumed_in=None,
+            produced_in=op.index if isinstance(op, (ForTiles, ForEach)) else self.around[op],
+            consumed_in=self.around[op],
             space="TMEM",
-            ring=ring,
             depth="sums",
         )
-        for op in makers
-        for value in results_of(op)
-        if value not in inside
-    ]
-    places = [i for i, op in enumerate(body) if op in makers]
-    return (SlotGroup(body, places[0], places[-1], edges),)
+
+
+def given_back_late(operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]) -> set[int]:
+    """Rings of slots that products give back behind the last sums that they hand over: nothing
+    tells then that they have arrived.
+    """
+    ends = [(group.block, group.last) for group in sums]
+    return {
+        group.ring
+        for group in (operands if ends else ())
+        if group.consumer == "mma"
+        and group.nesting
+        and not any(block is group.block and last >= group.last for block, last in ends)
+    }
 
 
 def multiplying_warps(kernel: Kernel) -> int:
@@ -94,16 +143,24 @@ def sum_columns(kernel: Kernel, tile: Tile, sizes: Mapping[str, int]) -> int:
     return sides.get("columns", 1) * -(-sides.get("rows", LANES) // LANES)
 
 
-def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Of all sums of an output tile."""
-    edges = (edge for group in sum_slots(kernel) for edge in group.edges)
-    return sum(sum_columns(kernel, edge.layout, sizes) for edge in edges)
+def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
+    """By ring of sums, what a slot has."""
+    found = dict[int, int]()
+    for group in sum_slots(kernel):
+        own = sum(sum_columns(kernel, edge.layout, sizes) for edge in group.edges)
+        found[group.ring] = max(own, found.get(group.ring, 0))
+    return found
 
 
-def sum_depth(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """Slots of the ring of sums."""
-    left = COLUMNS - scale_columns_of(kernel, sizes)
-    return max(1, min(BUFFERED, left // max(1, slot_columns(kernel, sizes))))
+def sum_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
+    """By ring of sums, its slots: the innermost ones have the first choice of columns."""
+    columns = slot_columns(kernel, sizes)
+    left = COLUMNS - scale_columns_of(kernel, sizes) - sum(columns.values())
+    found = dict[int, int]()
+    for ring in sorted(columns):
+        found[ring] = max(1, min(BUFFERED, 1 + left // max(1, columns[ring])))
+        left -= (found[ring] - 1) * columns[ring]
+    return found
 
 
 def scale_columns_of(kernel: Kernel, sizes: Mapping[str, int]) -> int:
@@ -121,123 +178,3 @@ def scale_slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 def _scale_columns(edge: Edge, sizes: Mapping[str, int]) -> int:
     return columns_of_scales(edge.layout, edge.load.block, sizes)
-
-
-# What is not lowered yet --------------------------------------------------------------------------
-
-
-def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
-    """Of a TILE kernel, at its lines."""
-    target = kernel.target
-    if not target.has_tensor_memory or not kernel.of(Contract):
-        return
-    told, elsewhere = f"is not lowered for {target} yet", 'Schedule(arch="sm_90a") takes it'
-    for op in kernel.of(Contract):
-        if op.dtype.is_integer and not target.multiplies_integers:
-            what = f"`@` of {op.dtype}: the tensor cores of {target} take no integers"
-            yield Finding(what, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
-        in_registers = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
-        if in_registers:
-            what = f"a computed operand of `@` in registers {told}"
-            yield Finding(what, op.loc, f"{elsewhere}; {_instead(kernel)}")
-    yield from _unfit_scales(kernel)
-    ready = tiles_of_zeros(kernel.body)
-    body = output_nest(kernel)[1]
-    counts = Counter(uses(body))
-    ready |= decoded(kernel).inside
-    for op in body:
-        if multiplies(op):
-            yield from _unfit_maker(op, ready, counts, told, elsewhere)
-
-
-def _instead(kernel: Kernel) -> str:
-    """Of an operand in registers."""
-    if kernel.schedule and kernel.schedule.decode:
-        return 'or make it in SMEM, decode="shared", which is chosen if decode is left out'
-    return "or make it of loads alone, element by element, which then is done in SMEM"
-
-
-def _unfit_scales(kernel: Kernel) -> Iterator[Finding]:
-    for op in kernel.of(Load):
-        if op.result in operand_scales(kernel) and op.tensor.name in kept_out(kernel):
-            what = f"TMA brings scales, and rows of `{op.tensor.name}` are no multiple of 16 bytes"
-            yield Finding(what, op.loc, "give it rows of a multiple of 16 scales; zeros fill them")
-    if operand_scales(kernel) and (names := copied_operands(kernel)):
-        what = f"threads copy {', '.join(sorted(names))}, and products with scales then are not"
-        yield Finding(f"{what} lowered yet", kernel.loc, "give them rows of a multiple of 16 bytes")
-
-
-def _unfit_maker(
-    op: Op, ready: set[Value], counts: Counter[Value], told: str, elsewhere: str
-) -> Iterator[Finding]:
-    """A product, or a loop that does nothing but add products to sums; `ready` are zeros, and sums
-    that nothing else reads: more is added to them where they lie.
-    """
-    match op:
-        case Contract():
-            if op.acc is not None and op.acc not in ready:
-                what = f"a product that is added to another value {told}"
-                yield Finding(what, op.loc, elsewhere)
-            results = [op.result]
-        case ForTiles() | ForEach():
-            if walks_a_part(op):
-                yield Finding(f"a sum over a part of a dimension {told}", op.loc, elsewhere)
-            if not ready.issuperset(op.init):
-                what = f"a loop that carries more than sums from zeros {told}"
-                yield Finding(what, op.loc, elsewhere)
-            ready |= {v for v in op.args if counts[v] == 1}
-            for inner in op.body:
-                yield from _unfit_inside(inner, op, ready, counts, told, elsewhere)
-            carried = zip(op.args, yielded(op.body), strict=True)
-            if not all(_is_added_to(op.body, *each) for each in carried):
-                what = f"a loop that carries more than sums of products {told}"
-                yield Finding(what, op.loc, elsewhere)
-            results = [*op.result]
-        case _:
-            yield Finding(f"a product in a condition {told}", op.loc, elsewhere)
-            results = []
-    ready |= {v for v in results if counts[v] == 1}
-
-
-def _unfit_inside(
-    op: Op,
-    loop: ForTiles | ForEach,
-    ready: set[Value],
-    counts: Counter[Value],
-    told: str,
-    elsewhere: str,
-) -> Iterator[Finding]:
-    """Of a loop with products."""
-    if multiplies(op):
-        yield from _unfit_maker(op, ready, counts, told, elsewhere)
-    elif ready & {*results_of(op)}:
-        pass  # Others make an operand of it.
-    elif isinstance(op, Load):
-        operand = any(isinstance(o, Contract) and op.result in operands(o) for o in walk(loop.body))
-        if _is_tile(op.result) and not operand:
-            yield Finding(f"what a loop loads beside operands {told}", op.loc, elsewhere)
-    elif isinstance(op, Store):
-        yield Finding(f"a store in a loop with products {told}", op.loc, elsewhere)
-    elif not isinstance(op, (Block, Constant, DimSize, Map, Yield)) or any(
-        map(_is_tile, results_of(op))
-    ):
-        what = f"what a loop computes of its products, or beside them, {told}"
-        yield Finding(what, op.loc, elsewhere)
-
-
-def _is_added_to(body: Region, arg: Value, last: Value) -> bool:
-    """Whether a loop does nothing else to what it carries."""
-    made = {v: op for op in body for v in results_of(op)}
-    while last != arg:
-        match made.get(last):
-            case Contract(acc=Value() as acc):
-                last = acc
-            case (ForTiles() | ForEach()) as op:
-                last = op.init[op.result.index(last)]
-            case _:
-                return False
-    return True
-
-
-def _is_tile(value: Value) -> bool:
-    return isinstance(value.type, Tile) and bool(value.type.axes)

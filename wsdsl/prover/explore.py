@@ -124,8 +124,9 @@ def check_end(m: Machine) -> None:
                     "exit",
                     mine[0],
                     m.model.kernel.body[-1],
-                    f"CTA {cta} of the cluster may have ended before others arrive at its barrier",
-                    hint="end with waits for what they give back, or with sync_cluster()",
+                    f"CTA {cta} of the cluster may have ended before others, or its products, "
+                    "arrive at its barrier",
+                    hint="end with waits for what is given back, or with sync_cluster()",
                 )
 
 

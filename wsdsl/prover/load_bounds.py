@@ -14,6 +14,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.swizzle import lines_reached
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party
@@ -63,8 +64,10 @@ class _Intervals:
                 assert isinstance(kind, Fragment)
                 if start is None:
                     return f"that lines lie in the {op.rows} is not known"
-                if start.low < 0 or start.high + kind.rows > op.rows:
-                    return f"lines {start.low} to {start.high + kind.rows} of a tile of {op.rows}"
+                apart = op.apart if isinstance(op, mem.StoreShared) else 16
+                end = start.high + (lines_reached(apart) if kind.rows > 1 else 1)
+                if start.low < 0 or end > op.rows:
+                    return f"lines {start.low} to {end} of a tile of {op.rows}"
             case _:
                 pass
         return ""

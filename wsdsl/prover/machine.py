@@ -129,8 +129,8 @@ class Barrier:
     `gathered` is what the arrivals of this phase knew, `completed` what those of earlier ones did.
     `done` and `before` are the events of the last completion and the one before it. `passed` are
     the waits since the last completion: the next one must come after them. `remote` are arrivals of
-    other CTAs, which must be over before its own one ends. `there` are the agents, as bits, that
-    have come to a round of whole warpgroups.
+    other CTAs and of products, which must be over before its own one ends. `there` are the agents,
+    as bits, that have come to a round of whole warpgroups.
     """
 
     arrivals: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
@@ -13,8 +13,6 @@ from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.shared_loads import partials_item
 from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
 
-LINES = 64
-"""Of a fragment."""
 WORD = 4
 """Bytes of what is left of a row's columns."""
 
@@ -106,15 +104,16 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
     assert op.state is not None and op.start is not None
     state: StageParity = a.slots[i.extra[op.state.name]]
     first, span = a.slots[i.extra[op.start.name]], SWIZZLE_SPAN[op.swizzle]
-    if isinstance(first, int) and not 0 <= first <= op.rows - LINES:
-        told = f"lines {first} to {first + LINES} of a tile of {op.rows}"
+    reach = lines_reached(op.apart)
+    if isinstance(first, int) and not 0 <= first <= op.rows - reach:
+        told = f"lines {first} to {first + reach} of a tile of {op.rows}"
         raise m.fail("misuse", a, op, told)
     for number, warp in enumerate(WARPS):
         events = warp_wrote(m, a, warp)
         for panel in range(op.panels):
             low, high = panel * op.rows, (panel + 1) * op.rows
             if isinstance(first, int):
-                low += first + 16 * number
+                low += first + op.apart * number
                 high = low + 16
             begin, end = op.offset + low * span, op.offset + high * span
             item_of(m, a, op, array, state.stage, begin, end)

@@ -138,12 +138,12 @@ def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, t.TensorCommit)
     for cta in destinations(m, a, i, op.multicast):
         held, array, stage = barrier_of(m, a, i, (0,), cta)
-        # What was over for the thread when it issued this is over when it arrives.
-        know = a.open.events | a.know[0]
-        if cta != a.cta:
-            landed = m.event()
-            held.remote |= landed
-            know |= landed
+        # It must be over before that CTA ends. What was over for the thread when it issued this is
+        # over when it arrives, and so are its earlier arrivals here.
+        landed = m.event()
+        held.remote |= landed
+        know = a.open.events | a.know[0] | landed
+        a.open.events |= landed if cta == a.cta else 0
         arrive(m, a, i, held, shown(array, stage, m, cta), 1, know)
     return SEEN
 

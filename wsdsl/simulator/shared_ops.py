@@ -9,7 +9,7 @@ import numpy as np
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import DTYPES, Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
@@ -86,9 +86,11 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
     assert op.state is not None
     state: State = wg.values[op.state.name]
     first = 0 if op.start is None else int(wg.get(op.start, op))
-    if first < 0 or first + len(value) > op.rows:
-        wg.fail(op, f"lines {first} to {first + len(value)} of a tile of {op.rows}")
+    if first < 0 or first + lines_reached(op.apart) > op.rows:
+        wg.fail(op, f"lines {first} to {first + lines_reached(op.apart)} of a tile of {op.rows}")
     span = SWIZZLE_SPAN[op.swizzle]
+    row = np.arange(len(value))
+    rows = first + row + row // 16 * (op.apart - 16)
     tile = wg.item(op, shared, state.stage, op.offset, op.panels * op.rows * span)
     aligned(wg, op, tile, op.swizzle)
     what = f"it overwrites item {state.stage} of `{shared.label}`"
@@ -97,11 +99,11 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
         own = lines[:, panel * span : (panel + 1) * span]
         start = tile + panel * op.rows * span
         for i in range(4):
-            place = start + (first + 16 * i) * span
+            place = start + (first + op.apart * i) * span
             write_shared(wg, op, place, 16 * span, wg.warp(i), f"{what} (warp {i})")
         held = wg.cta.memory.read(start, op.rows, span, op.swizzle, (slice(None), slice(None)))
         held = held.copy()
-        held[first : first + len(value), : own.shape[1]] = own
+        held[rows, : own.shape[1]] = own
         wg.cta.memory.write(start, held, op.swizzle)
 
 

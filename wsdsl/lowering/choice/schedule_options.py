@@ -81,6 +81,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
+    narrower = dict[str, int]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
@@ -91,6 +92,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             # are so few that what a step takes to begin counts beside decoding.
             several = _is_made(kernel, name) or work.few_columns
             tile[variable] = depths[name][1] * (2 if several else 1)
+            narrower |= {variable: depths[name][1]} if kernel.target.has_tensor_memory else {}
         else:
             (rows if axis.role == "rows" else columns).append(variable)
     option = row_option(kernel, changed(given, tile=tile), work, rows, columns)
@@ -104,8 +106,9 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
-        for height, width in itertools.product(heights, widths):
-            own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+        sums = [tile, *([tile | narrower] if narrower else [])]
+        for deep, height, width in itertools.product(sums, heights, widths):
+            own = deep | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
             option = changed(team, tile=own)
             sizes = axis_sizes(kernel, option)
             if width % step and not _comes_out(sizes, work, step // 2):

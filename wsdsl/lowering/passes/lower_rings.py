@@ -38,7 +38,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -114,12 +114,10 @@ class _Rings:
         self.divided = divided(kernel)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
-        self.released_by_threads: set[Value] = set()
+        self.released_by_threads = set[Value]().union(*map(released_unmet, kernel.body))
         """Of slots that may be released with no product since the wait: nothing then says that all
         threads of a warpgroup have come past it, so each arrives for itself."""
         for op in kernel.ops:
-            for inner in regions(op):
-                self.released_by_threads |= released_unmet(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             if isinstance(op, (ConsumerWait, NoSlot)) and op.state is not None:

@@ -102,9 +102,9 @@ def lower_tiles(kernel: Kernel) -> Kernel:
     declarations: list[Op] = []
 
     def change(op: Partition) -> Partition:
-        if op.role == "mma":
-            return TensorProducts(PartitionContext(kernel, op, builder, declarations), op).partition
         own = _Lowering(kernel, op, builder, declarations)
+        if op.role == "mma":
+            return TensorProducts(own, op).partition
         return dataclasses.replace(op, body=own.partition(op.body))
 
     made = with_partitions(kernel, change)

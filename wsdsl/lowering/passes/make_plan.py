@@ -50,7 +50,7 @@ from wsdsl.lowering.tensor_sums import (
     multiplying_warps,
     scale_slot_columns,
     slot_columns,
-    sum_depth,
+    sum_depths,
     sum_slots,
 )
 from wsdsl.schedule import Schedule
@@ -164,9 +164,9 @@ def _rings(
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
-            depth, columns = sum_depth(kernel, sizes), slot_columns(kernel, sizes)
-            name = namer.new("sum_ring")
-            yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
+            depth, columns = sum_depths(kernel, sizes), slot_columns(kernel, sizes)
+            where = dict(depth=depth[number], columns=columns[number])
+            yield dataclasses.replace(ring, name=namer.new("sum_ring"), **where)
             continue
         if own[0].edges[0].depth == "scales":
             name, columns = namer.new("scale_ring"), scale_slot_columns(kernel, sizes)

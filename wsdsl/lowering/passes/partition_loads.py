@@ -62,9 +62,10 @@ from typing import Any
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.plan import Plan
+from wsdsl.ir.slot_ops import ProducerAcquire, ProducerTail
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
-from wsdsl.ir.walk import Namer, copy_region
+from wsdsl.ir.walk import Namer, copy_region, walk
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -80,11 +81,11 @@ from wsdsl.lowering.early_loads import (
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.made_slices import DecodeSlice, ScaleSlice
 from wsdsl.lowering.passes.drop_unused import without_unused
-from wsdsl.lowering.product_slices import compute_slice, product_slice
+from wsdsl.lowering.product_slices import TensorSlice
 from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.tensor_scales import scale_block, stores_scales
-from wsdsl.lowering.tensor_sums import multiplying_warps, sum_slots
+from wsdsl.lowering.tensor_sums import given_back_late, multiplying_warps, sum_slots
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
@@ -135,20 +136,30 @@ def partition_loads(kernel: Kernel) -> Kernel:
         side = ScaleSlice(kernel, groups, rings, namer).of(body)
         partitions.append(partition("scale", _work(kernel, side)))
     for index in range(num_pingpong):
-        side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
-        for group in sums:
-            own = product_slice(side, group, rings[group.ring], namer)
+        if sums:
+            own, side = TensorSlice(kernel, filled_by, sums, namer).cut(body)
             multiplying = partition("mma", _work(kernel, own), multiplying_warps(kernel))
             # Beside the thread that loads.
             partitions.insert(len(plan.loads), multiplying)
-            side = compute_slice(side, group, rings[group.ring], namer, dict(kernel.sizes))
+        else:
+            side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
         work = _work(kernel, without_unused(side))
         if num_pingpong > 1:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
             work = dataclasses.replace(work, **in_turn)
         partitions.append(partition("compute", work, 4 * num_cooperating(schedule)))
-    body = (*declared.values(), *partitions)
+    late = {rings[number] for number in given_back_late(groups, sums)}
+    body = (*declared.values(), *(_with_tails(op, late) for op in partitions))
     return dataclasses.replace(kernel, level="partitioned", body=body)
+
+
+def _with_tails(partition: Op, rings: set[Value]) -> Op:
+    """Waits at the end for all slots that it fills of these rings."""
+    assert isinstance(partition, Partition)
+    acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
+    filled = dict.fromkeys(ring for ring in acquired if ring in rings)
+    tails = (ProducerTail(ring=ring, loc=partition.loc) for ring in filled)
+    return dataclasses.replace(partition, body=(*partition.body, *tails))
 
 
 def _work(kernel: Kernel, side: Region) -> ForWork:

@@ -178,10 +178,8 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
-from wsdsl.ir.tile_ops import (
-    Contract,
-    Store,
-)
+from wsdsl.ir.slot_ops import SlotSum
+from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.ir.walk import Namer, definers, rewrite, walk, with_regions
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import tile_axes
@@ -221,7 +219,9 @@ def schedule_products(kernel: Kernel) -> Kernel:
                 ahead = [*block]
                 while ahead:
                     op = with_regions(ahead.pop(0), region)
-                    if isinstance(op, ForRange) and any(isinstance(o, Contract) for o in op.body):
+                    if isinstance(op, ForRange) and any(
+                        isinstance(o, (Contract, SlotSum)) for o in op.body
+                    ):
                         op = ahead_of.emit(op)
                     stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
                     kept = InFlight.of(op, rings, depths) if isinstance(op, ForRange) else None

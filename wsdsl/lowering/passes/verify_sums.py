@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.tensor_sums import unfit_sums
+from wsdsl.lowering.unfit_sums import unfit_sums
 
 
 def verify_sums(kernel: Kernel) -> Kernel:

@@ -1,0 +1,214 @@
+"""Products on tensor memory whose sums threads take in a loop: what stays there, what is handed on,
+and what comes back to be multiplied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.case_data import check, expected, inputs
+from tests.case_table import Case
+from tests.kernels import CASES
+from tests.tensor_memory import columns_of
+from wsdsl import Schedule
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail
+from wsdsl.ir.tile_ops import Contract, Map
+from wsdsl.ir.types import Columns
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.pipeline import before_choice, lower
+from wsdsl.lowering.tensor_chains import chains
+from wsdsl.schedule import Arch
+
+OWN: dict[str, Case] = {}
+
+
+def kept(name: str, text: str, **sizes: int) -> Any:
+    def keep(wanted: Any) -> Any:
+        OWN[name] = Case(text, wanted, sizes)
+        return wanted
+
+    return keep
+
+
+@kept(
+    "rescaled",
+    """
+@kernel
+def rescaled(A: bf16[M, K], B: bf16[N, K], s: f32[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K, by=64):
+            acc = acc * s[m] + A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+    M=72, N=136, K=200,
+)  # fmt: skip
+def _(A: Any, B: Any, s: Any) -> Any:
+    acc = 0.0
+    for k in range(0, A.shape[1], 64):
+        acc = acc * s[:, None] + A[:, k : k + 64] @ B[:, k : k + 64].T
+    return {"C": acc}
+
+
+@kept(
+    "in_groups",
+    """
+@kernel
+def in_groups(A: bf16[G, M, K], B: bf16[G, N, K], used: i32[G], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for g in each(G):
+            if used[g] > 2:
+                for k in tiles(K):
+                    acc += A[g, m, k] @ B[g, n, k]
+        C[m, n] = acc
+""",
+    G=5, M=130, N=72, K=136,
+)  # fmt: skip
+def _(A: Any, B: Any, used: Any) -> Any:
+    return {"C": np.einsum("gmk,gnk->mn", A[used > 2], B[used > 2])}
+
+
+@kept(
+    "read_twice",
+    """
+@kernel
+def read_twice(A: bf16[M, K], B: bf16[N, K], D: f32[M, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        first = acc
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+        D[m, n] = first
+""",
+    M=72, N=136, K=200,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": 2 * A @ B.T, "D": A @ B.T}
+
+
+@kept(
+    "three_links",
+    """
+@kernel
+def three_links(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], W: bf16[D, E], C: bf16[M, E]):
+    for m in tiles(M):
+        acc = zeros(f32[m, E])
+        for n in tiles(N):
+            s = A[m, :] @ B[n, :]
+            t = cast(relu(s), bf16) @ V[n, :]
+            acc += cast(t, bf16) @ W[:, :]
+        C[m, :] = acc
+""",
+    M=72, N=136, D=64, E=64,
+)  # fmt: skip
+def _(A: Any, B: Any, V: Any, W: Any) -> Any:
+    s = A @ B.T
+    whole = [np.maximum(s[:, n : n + 128], 0) @ V[n : n + 128] for n in (0, 128)]
+    return {"C": sum(whole) @ W}
+
+
+def case_of(name: str) -> Case:
+    return OWN.get(name) or CASES[name]
+
+
+def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
+    case = case_of(name)
+    arrays, sizes = inputs(case), {d: case.sizes[d] for d in case.kernel.dims}
+    sizes = {d: size for d, size in sizes.items() if d != "NB"}
+    schedule = Schedule(arch=arch, **asked)
+    assert case.kernel.compile(schedule=schedule, **sizes).certificate is not None
+    case.kernel.simulate(*arrays.values(), schedule=schedule)
+    check(case, arrays, expected(case, arrays))
+    return arrays
+
+
+@pytest.mark.parametrize(
+    "name", [*OWN, "block_scaled", "each_inside", "nested", "whole", "held_operand", "attention"]
+)
+def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
+    simulated(name, "sm_100a")
+
+
+@pytest.mark.parametrize("name", ["attention", "block_scaled", "whole"])
+def test_tiles_of_128_rows(name: str) -> None:
+    simulated(name, "sm_100a", tile=dict(m=128))
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [("nested", ("C", "top")), ("widened", ("Y",)), ("each_inside", ("C",)), ("in_groups", "")],
+)
+def test_both_architectures_give_the_same_values(name: str, outputs: tuple[str, ...]) -> None:
+    """To the bit, where sums are made of the same parts in the same order."""
+    one, other = (simulated(name, arch) for arch in ("sm_90a", "sm_100a"))
+    for output in outputs:
+        assert one[output].tobytes() == other[output].tobytes(), output
+
+
+@pytest.mark.parametrize(("n", "stages"), [(0, 2), (64, 1), (300, 2)])
+def test_any_number_of_iterations(n: int, stages: int) -> None:
+    case = CASES["attention"]
+    arrays = inputs(case, N=n)
+    asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64), stages=stages)
+    case.kernel.simulate(*arrays.values(), schedule=asked, seed=n)
+    if n:
+        check(case, arrays, expected(case, arrays))
+    else:
+        assert np.isnan(arrays["O"].astype(np.float32)).all()
+
+
+def partitioned(name: str, **asked: Any) -> Kernel:
+    case = case_of(name)
+    sizes = tuple(sorted((d, case.sizes[d]) for d in case.kernel.dims))
+    schedule = Schedule(arch="sm_100a", **asked)
+    kernel = dataclasses.replace(case.kernel.tile, schedule=schedule, sizes=sizes)
+    return lower(kernel, until="partitioned", sizes=dict(sizes))
+
+
+def test_products_of_a_chain_have_rings_of_their_own() -> None:
+    kernel = partitioned("three_links")
+    rings = {op.result.name: op for op in kernel.of(CircularBuffer)}
+    assert [op.space for op in rings.values()].count("TMEM") == 3
+    (mma,) = (p for p in kernel.of(Partition) if p.role == "mma")
+    (compute,) = (p for p in kernel.of(Partition) if p.role == "compute")
+    made = [op.ring.name for op in walk(compute.body) if isinstance(op, ProducerAcquire)]
+    read = [op.ring.name for op in walk(mma.body) if isinstance(op, ConsumerWait)]
+    assert len(made) == 2 and {*made} <= {*read}
+
+
+def test_what_is_given_back_behind_all_sums_is_waited_for_at_the_end() -> None:
+    """Q of attention; where a sum is handed over behind the loop, that tells it."""
+    for name, num in (("attention", 1), ("whole", 1), ("three_links", 0)):
+        assert len(partitioned(name).of(ProducerTail)) == num, name
+
+
+def test_slots_of_sums_share_what_columns_there_are() -> None:
+    case = CASES["attention"]
+    sizes = (("D", 128), ("H", 2), ("M", 4096), ("N", 4096))
+    for n, depths in ((64, {64: 2, 128: 2}), (128, {128: 2})):
+        asked = Schedule(arch="sm_100a", tile=dict(m=64, n=n), stages=1)
+        kernel = lower(dataclasses.replace(case.kernel.tile, schedule=asked, sizes=sizes))
+        found = [c for c in columns_of(kernel).values() if isinstance(c, Columns)]
+        assert {c.columns: c.num for c in found} == depths
+
+
+def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:
+    for name, stays in (("rescaled", 1), ("gemm", 3), ("nested", 3)):
+        case = case_of(name)
+        asked = dataclasses.replace(case.kernel.tile, schedule=Schedule(arch="sm_100a"))
+        kernel = before_choice(asked)
+        products = kernel.of(Contract)
+        assert len(chains(kernel).sums) == stays, name
+        adds = [op for op in kernel.of(Map) if op.fn in ("add", "fma")]
+        assert bool(adds) == (name != "gemm")
+        assert all(op.acc is None for op in products) == (name == "rescaled")

@@ -1,0 +1,90 @@
+"""Which sums stay in tensor memory while products are added to them, of a TILE kernel.
+
+    %acc = for_tiles(index=%k, init=(%zeros,), args=(%x,)) {
+      %y = contract(a=%a, b=%b, acc=%x)
+      yield(values=(%y,))
+    }
+
+The thread that multiplies adds to what lies there, and does nothing else with it: so a sum stays
+there from zeros on as long as products are all that is added to it, and nobody else reads it. What
+threads make of sums, as to scale them, they hold in registers (`passes/take_sums_apart.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
+from wsdsl.ir.walk import uses, walk, yielded
+from wsdsl.lowering.axes import output_nest
+
+
+@dataclass(frozen=True)
+class Chains:
+    """`sums` lie in tensor memory; those of them that products go on with, or that a loop hands on
+    to its next iteration, are `continued`. The others are handed to who computes.
+    """
+
+    sums: frozenset[Value]
+    continued: frozenset[Value]
+
+    def ends(self, op: Op) -> list[Value]:
+        """What an op makes that others take."""
+        return [v for v in results_of(op) if v in self.sums and v not in self.continued]
+
+
+@once
+def chains(kernel: Kernel) -> Chains:
+    """Of a kernel whose sums have been taken apart."""
+    body = output_nest(kernel)[1]
+    sums, continued = set[Value](), set[Value]()
+    counts = Counter(uses(body))
+    for op in walk(body):
+        if isinstance(op, Contract):
+            sums.add(op.result)
+            continued |= {op.acc} if op.acc is not None else set()
+        for n in staying(op, counts):
+            assert isinstance(op, (ForTiles, ForEach))
+            sums |= {op.args[n], op.result[n]}
+            continued |= {op.init[n], yielded(op.body)[n]}
+    return Chains(frozenset(sums), frozenset(continued))
+
+
+def staying(op: Op, counts: Mapping[Value, int]) -> list[int]:
+    """Places of what a loop does nothing with but add products to it; `counts`: how often each
+    value is used.
+    """
+    if not isinstance(op, (ForTiles, ForEach)):
+        return []
+    carried = enumerate(zip(op.args, yielded(op.body), strict=True))
+    return [n for n, (arg, last) in carried if _is_added_to(op.body, arg, last, counts)]
+
+
+def _is_added_to(body: Region, arg: Value, last: Value, counts: Mapping[Value, int]) -> bool:
+    made = {v: op for op in body for v in results_of(op)}
+    value = last
+    while value != arg:
+        op = made.get(value)
+        before: Value | None = None
+        if isinstance(op, Contract):
+            before = op.acc
+        elif isinstance(op, (ForTiles, ForEach)):
+            n = op.result.index(value)
+            before = op.init[n] if n in staying(op, counts) else None
+        if before is None or counts[value] != 1:
+            return False
+        value = before
+    return last != arg and counts[arg] == 1
+
+
+def hands_on_inside(op: Op, found: Chains) -> bool:
+    """Whether products in an op's regions make what threads take there."""
+    return any(found.ends(inner) for region in regions(op) for inner in walk(region))
+
+
+def is_read(op: Op, values: set[Value]) -> bool:
+    """Whether an op, or one in its regions, takes any of these."""
+    return any(values & {*operands(inner)} for inner in walk((op,)))
