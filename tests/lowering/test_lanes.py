@@ -8,6 +8,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.lowering.row_kernels import KERNELS
+from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, TmaStore
@@ -153,3 +154,17 @@ def test_every_schedule_gives_the_same(schedule: Schedule | None) -> None:
     made.simulate(x, b, y)
     assert (y == (x + b).astype(ml_dtypes.bfloat16)).all()
     assert made.prove()
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "height"),
+    [
+        ("cumulative", dict(M=16384, N=8192), 4),
+        ("cumulative", dict(M=16384, N=100), 32),
+        ("largest", dict(M=16384, N=4096, K=4), 16),
+    ],
+)
+def test_warps_have_rows_that_are_walked(name: str, sizes: dict[str, int], height: int) -> None:
+    """Of what is stored beside them all lanes of a row have a pair."""
+    kernel = vars(parse(WORD_KERNELS[name].text))[name]
+    assert kernel.schedule(**sizes).tile == dict(m=height, n=4096 // height)

@@ -15,6 +15,7 @@ from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.row_options import row_option
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
+from wsdsl.lowering.choice.walked_options import walked_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
@@ -95,7 +96,9 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             narrower |= {variable: depths[name][1]} if kernel.target.has_tensor_memory else {}
         else:
             (rows if axis.role == "rows" else columns).append(variable)
-    option = row_option(kernel, changed(given, tile=tile), work, rows, columns)
+    asked = changed(given, tile=tile)
+    option = row_option(kernel, asked, work, rows, columns)
+    option = option or walked_option(kernel, asked, work, rows, columns)
     if option is not None:
         yield Tried(option, option.tile or {}, False)
         return
