@@ -23,6 +23,7 @@ from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 
 DELETED = (
+    b.NamedBarrierSync,
     m.StoreShared,
     t.StoreScales,
     t.TensorCopy,

@@ -25,6 +25,10 @@ DRAWN: list[tuple[str, Schedule]] = [
     ("packed", Schedule(tile=dict(q=128, t=64), order_barriers=True, **COOPERATIVE)),
     ("ragged", Schedule(tile=dict(q=64, t=64), consumers=1)),
     ("elements", Schedule(tile=dict(m=64, t=64))),
+    ("part", Schedule(arch="sm_100a", tile=dict(m=128, n=32, k=64), stages=2)),
+    ("causal", Schedule(arch="sm_100a", tile=dict(q=64, t=128))),
+    ("packed", Schedule(arch="sm_100a", tile=dict(q=128, t=64))),
+    ("ragged", Schedule(arch="sm_100a", tile=dict(q=64, t=64), stages=1)),
 ]
 
 

@@ -117,17 +117,6 @@ def refused(name: str, arch: Arch = "sm_100a") -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("part", "a sum over a part of a dimension"),
-    ],
-)
-def test_what_is_not_lowered_is_refused_at_its_line(name: str, words: str) -> None:
-    told = refused(name)
-    assert words in told and "sm_100a" in told and "^" in told
-
-
 def test_integers_are_refused_where_the_card_has_none() -> None:
     assert "take no integers" in refused("product_i8", "sm_103a")
     assert scheduled("product_f8e4m3", arch="sm_103a").target.name == "B300"

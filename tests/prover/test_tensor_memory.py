@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.case_table import Case
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
@@ -104,6 +105,38 @@ def test_every_mutant_of_a_chain_is_caught() -> None:
         if own and not objection(made):
             left[change] = left.get(change, 0) + 1
     assert left == {"delete tensor_fence": 8, "other tensor_fence": 8, "delete wait_barrier": 1}
+
+
+PART = Case(
+    """
+@kernel
+def part(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(40, 144, of=K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+    lambda A, B: {"C": A[:, 40:144] @ B[:, 40:144].T},
+    dict(M=130, N=72, K=200),
+)
+
+
+CLEARING = ("named_barrier_sync", "fence_async_proxy", "wait_barrier", "tensor_fence")
+
+
+def test_every_mutant_of_who_clears_and_multiplies_is_caught() -> None:
+    """A warpgroup, of which one thread waits for slots, starts products and commits. Behind the
+    meeting in front of products a fence follows in any case.
+    """
+    kernel = lowered(PART, tile=dict(m=128, n=64, k=64), stages=2)
+    left = dict[str, int]()
+    for what, made in mutants(kernel):
+        change = name_of(what)
+        own = change.rpartition(" ")[2] in CLEARING
+        if own and not change.startswith("twice ") and not objection(made):
+            left[change] = left.get(change, 0) + 1
+    assert left == {"delete tensor_fence": 2, "other tensor_fence": 2}
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -47,6 +47,7 @@ from wsdsl.lowering.split_k_rules import (
     why_not_shared,
 )
 from wsdsl.lowering.spread_rows import spread_axes
+from wsdsl.lowering.tensor_sums import multiplying_warps
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26
@@ -310,7 +311,8 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
     most = kernel.target.max_registers
     if kernel.target.has_tensor_memory and kernel.of(Contract):
-        most = min(most, kernel.target.entry_registers(consumers + loads + decoders))
+        others = loads + decoders + multiplying_warps(kernel) // 4
+        most = min(most, kernel.target.entry_registers(consumers + others))
     own = (chosen.registers or {}).get("compute", most)
     sizes = axis_sizes(kernel, chosen)
     widest = max(

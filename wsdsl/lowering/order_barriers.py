@@ -61,9 +61,11 @@ def ring_barrier(pingpong_index: int, num_pingpong: int) -> int:
 
 
 def consumer_barrier(kernel: Kernel, partition: Partition) -> int:
-    """The named barrier of a compute partition's consumers."""
-    compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
-    return FIRST_CONSUMER_BARRIER + compute.index(partition)
+    """The named barrier of a compute partition's consumers, or of the warpgroup that multiplies on
+    tensor memory.
+    """
+    meeting = [op for role in ("compute", "mma") for op in kernel.of(Partition) if op.role == role]
+    return FIRST_CONSUMER_BARRIER + meeting.index(partition)
 
 
 def arrive(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:

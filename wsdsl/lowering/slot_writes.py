@@ -22,8 +22,10 @@ from collections.abc import Mapping
 from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.pipeline_ops import AxisAt, Partition
 from wsdsl.ir.slot_ops import StoreInShared, TileInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tensor_ops import TensorFence
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.ir.walk import walk
@@ -42,6 +44,13 @@ def clear_beyond(context: PartitionContext, op: TileInShared) -> None:
     summed = {tile: _summed_over(tile.result, context.partition.body) for tile in tiles}
     for name in sorted(clipped & set[str]().union(*summed.values())):
         _clear(context, name, [tile for tile in tiles if name in summed[tile]])
+
+
+def clears(partition: Partition) -> set[str]:
+    """Axes whose tiles may have elements beside a part of a dimension, that products sum over."""
+    inner = [*walk(partition.body)]
+    clipped = {op.result.as_axis.name for op in inner if isinstance(op, AxisAt) and op.is_clipped}
+    return clipped & {axis for op in inner if isinstance(op, Contract) for axis in op.summed}
 
 
 def _beside(op: TileInShared, body: Region) -> list[TileInShared]:
@@ -75,6 +84,9 @@ def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> N
     held = whole if stop is None else end
     part = b.map("lt", b.map("sub", held, begin), whole, wish="part")
     clear = [_panels(context, name, tile, (begin, end)) for tile in tiles]
+    by_one = context.partition.role == "mma"
+    if by_one:
+        b.add(context.meet(loc))  # One thread has waited for the slot.
     with b.when(part):
         if context.num_warpgroups > 1:
             with b.when(b.map("eq", context.warpgroup, b.integer(0), wish="first")):
@@ -83,6 +95,8 @@ def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> N
             b.ops += clear
         b.add(FenceAsyncProxy(loc=loc))
         b.add(context.meet(loc))
+    if by_one:
+        b.add(TensorFence(after=True, loc=loc))
 
 
 def _panels(

@@ -30,7 +30,7 @@ class StartedSums:
             return []
         if not staying:
             return []
-        runs = self._map("gt", self._size(op.dim), self._constant(0, I32))
+        runs = self._runs(op)
         for n in staying:
             first = op.init[n]
             inside = self._within(op.body, op.args[n], yielded(op.body)[n])
@@ -51,11 +51,16 @@ class StartedSums:
                 return None
             assert isinstance(op, (ForTiles, ForEach))
             at = op.result.index(value)
-            runs = self._map("gt", self._size(op.dim), self._constant(0, I32))
+            runs = self._runs(op)
             inside = self._within(op.body, op.args[at], yielded(op.body)[at])
             own = runs if inside is None else self._map("and", runs, inside)
             found, value = self._map("or", found, own), op.init[at]
         return found
+
+    def _runs(self, op: ForTiles | ForEach) -> Value:
+        """Whether a loop has an iteration."""
+        start, stop = (op.start, op.stop) if isinstance(op, ForTiles) else (None, None)
+        return self._map("gt", stop or self._size(op.dim), start or self._constant(0, I32))
 
     def _map(self, fn: str, *args: Value) -> Value:
         made = Value(self.namer.new("any"), Tile(BOOL))

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import output_nest
@@ -71,7 +72,8 @@ def _is_added_to(body: Region, arg: Value, last: Value, counts: Mapping[Value, i
         before: Value | None = None
         if isinstance(op, Contract):
             before = op.acc
-        elif isinstance(op, (ForTiles, ForEach)):
+        elif isinstance(op, (ForTiles, ForEach)) and not walks_a_part(op):
+            # Of a part none may be there in one iteration, and some in another.
             n = op.result.index(value)
             before = op.init[n] if n in staying(op, counts) else None
         if before is None or counts[value] != 1:

@@ -25,6 +25,7 @@ there. The thread waits for no product, but for slots.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
@@ -34,11 +35,13 @@ from wsdsl.ir.slot_ops import ScalesInTensor, SumToTensor, TileInShared
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
 from wsdsl.ir.types import SharedTile
-from wsdsl.ir.walk import walk, with_regions, yielded
+from wsdsl.ir.walk import free_values, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
+from wsdsl.lowering.slot_writes import clear_beyond, clears
+from wsdsl.lowering.tensor_rings import by_one
 
 
 class Scalars(Protocol):
@@ -49,6 +52,7 @@ class Scalars(Protocol):
 
     def op(self, op: Op) -> None: ...
     def scalar(self, value: Value) -> Value: ...
+    def make(self, values: Iterable[Value]) -> None: ...
 
 
 class TensorProducts:
@@ -57,7 +61,7 @@ class TensorProducts:
     def __init__(self, rest: Scalars, partition: Partition) -> None:
         context = rest.context
         self.builder, self.context, self.rest = context.builder, context, rest
-        self.before = partition
+        self.before, self.of_all = partition, bool(clears(partition))
         where = context.row_in_tile, context.column_in_tile
         self.operands = Products(context.builder, context.shapes, *where)
         self.tiles: dict[Value, TileInShared] = {}
@@ -88,6 +92,8 @@ class TensorProducts:
     def partition(self) -> Partition:
         with self.builder.region() as first:
             self.context.begin_whole()
+            if self.of_all:
+                self.context.find_shares()
         return dataclasses.replace(self.before, body=(*first, *self.region(self.before.body)))
 
     def region(self, region: Region) -> Region:
@@ -102,6 +108,7 @@ class TensorProducts:
         match op:
             case TileInShared():
                 self.tiles[op.result] = op
+                clear_beyond(self.context, op)
             case ScalesInTensor():
                 self.scales[op.result] = op
             case SumToTensor():
@@ -111,6 +118,7 @@ class TensorProducts:
             case ForRange():
                 self.loop(op)
             case If():
+                self.rest.make((*free_values(op.then), *free_values(op.orelse)))
                 given = dataclasses.replace(op, cond=self.rest.scalar(op.cond))
                 b.add(with_regions(given, self.region))
             case Yield():
@@ -125,6 +133,7 @@ class TensorProducts:
         return self.started[value] if is_tile(value) else self.rest.scalar(value)
 
     def loop(self, op: ForRange) -> None:
+        self.rest.make(free_values(op.body))
         init = tuple(map(self.carried, op.init))
         named: list[tuple[Value, ...]] = []
         for values in (op.args, op.result):
@@ -165,7 +174,7 @@ class TensorProducts:
             **_scaled(op, scales),
             loc=op.loc,
         )
-        b.add(product)
+        b.ops += by_one(self.of_all, product)
         self.started[op.result] = b.flag(True)
 
 

@@ -6,15 +6,35 @@ from itertools import accumulate
 from typing import Any
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.barrier_ops import Elect, WaitBarrier
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.slot_ops import CopyScales
 from wsdsl.ir.tcgen05 import allocated
-from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns
+from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns, TensorCommit, TensorFence
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
+
+
+def by_one(of_all: bool, *ops: Op) -> tuple[Op, ...]:
+    """What one thread does: of all of a warpgroup, or that is alone."""
+    return (Elect(body=ops, loc=ops[0].loc),) if of_all else ops
+
+
+def awaited(of_all: bool, wait: WaitBarrier, fenced: bool = True) -> tuple[Op, ...]:
+    """A wait, `fenced` if columns of tensor memory are accessed behind it."""
+    fence = TensorFence(after=True, loc=wait.loc)
+    return by_one(of_all, wait, *([fence] if fenced else []))
+
+
+def committed(
+    of_all: bool, barriers: Value, state: Value, loc: Loc | None, multicast: Value | None = None
+) -> tuple[Op, ...]:
+    """An arrival when all products are complete."""
+    commit = TensorCommit(barriers=barriers, state=state, multicast=multicast, loc=loc)
+    return by_one(of_all, commit)
 
 
 def in_tensor_memory(op: Op) -> bool:

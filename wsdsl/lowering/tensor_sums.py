@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
+from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tcgen05 import COLUMNS, LANES
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Tile
@@ -127,9 +128,16 @@ def given_back_late(operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]) ->
 
 def multiplying_warps(kernel: Kernel) -> int:
     """Of the partition of the thread that multiplies: the next warp of a load warpgroup, unless all
-    of that copy.
+    of that copy; or a warpgroup that clears in slots what lies beside a part of a dimension.
     """
-    return 4 if copied_operands(kernel) else 1
+    return 4 if copied_operands(kernel) or summed_parts(kernel) else 1
+
+
+@once
+def summed_parts(kernel: Kernel) -> frozenset[str]:
+    """Axes that products sum over, of loops over parts of dimensions."""
+    walked = {op.index.as_axis.name for op in kernel.of(ForTiles) if walks_a_part(op)}
+    return frozenset(walked & {axis for op in kernel.of(Contract) for axis in op.summed})
 
 
 def multiplies(op: Op) -> bool:

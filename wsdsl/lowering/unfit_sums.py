@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load
+from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.decode import places_of, tensors_of
 from wsdsl.lowering.product_operands import computed_operands, copied_operands, operand_scales
 from wsdsl.lowering.scale_loads import kept_out
-from wsdsl.lowering.tensor_sums import multiplies
+from wsdsl.lowering.tensor_sums import summed_parts
 
 
 def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
@@ -31,13 +30,10 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
                 instead = 'in SMEM it is made if decode is left out, or decode="shared"'
                 yield Finding(what, op.loc, f"{instead}; {elsewhere}")
     yield from _unfit_scales(kernel)
-    for loop in kernel.of(ForTiles):
-        if walks_a_part(loop) and _sums_over(loop):
-            yield Finding(f"a sum over a part of a dimension {told}", loop.loc, elsewhere)
-
-
-def _sums_over(loop: ForTiles) -> bool:
-    return any(multiplies(op) for op in loop.body)
+    for op in kernel.of(Contract):
+        if op.scales and summed_parts(kernel) & {*op.summed}:
+            what = f"a product with scales of blocks over a part of a dimension {told}"
+            yield Finding(what, op.loc, "walk all of it, or multiply scales in the text")
 
 
 def _unfit_scales(kernel: Kernel) -> Iterator[Finding]:

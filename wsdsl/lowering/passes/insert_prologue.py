@@ -76,6 +76,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.early_start import constant_tensors, only_reads
 from wsdsl.ir.memory_ops import (
+    ClearPanels,
     LoadGlobal,
     MakeTensorMap,
     PrefetchTensorMap,
@@ -166,7 +167,9 @@ def _sends(op: Op) -> bool:
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
-    if op.role == "mma" or (op.role == "load" and not by_threads):
+    # A warpgroup that clears what is not to be multiplied has one thread multiply for itself.
+    clears = any(isinstance(inner, ClearPanels) for inner in walk(body))
+    if (op.role == "mma" and not clears) or (op.role == "load" and not by_threads):
         body = (Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:

@@ -54,7 +54,6 @@ from wsdsl.ir.slot_ops import (
     SlotTile,
     TakeSubtiles,
 )
-from wsdsl.ir.tensor_ops import TensorCommit, TensorFence
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.types import Barriers, Columns, Shared, State, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
@@ -75,7 +74,8 @@ from wsdsl.lowering.placed_ring import (
 from wsdsl.lowering.placed_slots import Located, located
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
-from wsdsl.lowering.tensor_rings import TensorRings, in_tensor_memory
+from wsdsl.lowering.slot_writes import clears
+from wsdsl.lowering.tensor_rings import TensorRings, awaited, committed, in_tensor_memory
 
 WARPS = 4
 
@@ -105,8 +105,8 @@ class _Rings:
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.producers = Producers.of(kernel)
         self.now = 0  # The place of the partition that is converted.
-        self.multiplies = self.stores_scales = False
-        """Whether it is the one thread that multiplies on tensor memory, or writes scales there."""
+        self.multiplies = self.stores_scales = self.of_all = False
+        """Whether it multiplies on tensor memory, or writes scales there; by one of all threads."""
         self.slot_tiles: dict[Value, SlotTile] = {}
         self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
@@ -162,6 +162,7 @@ class _Rings:
     def partition(self, op: Partition) -> Partition:
         """Its body, behind what is known from its rank in the cluster."""
         self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
+        self.of_all = self.multiplies and bool(clears(op))
         loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
         waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
         with self.builder.region() as first:
@@ -277,9 +278,9 @@ class _Rings:
                 take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
             case ConsumerWait():
                 assert op.state is not None
-                b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
-                if self.multiplies or self.in_tensor_memory(op.ring):
-                    b.add(TensorFence(after=True, loc=op.loc))
+                wait = WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc)
+                fenced = self.multiplies or self.in_tensor_memory(op.ring)
+                b.ops += awaited(self.of_all, wait, fenced)
             case ConsumerRelease():
                 self.release(op)
             case SlotTile() if self.box_of(op):
@@ -297,7 +298,7 @@ class _Rings:
                 hand_over_scales(b, *self.place_of(op.slot)[:2])
             case ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
                 state = self.place_of(op.slot)[1]
-                b.add(TensorCommit(barriers=self.rings[ring].full, state=state, loc=op.loc))
+                b.ops += committed(self.of_all, self.rings[ring].full, state, op.loc)
             case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
                 self.written(ring, self.place_of(op.slot)[1])
             case LoadToSlot() | ProducerCommit() | NoSlot():
@@ -331,7 +332,7 @@ class _Rings:
             b.ops += [FenceAsyncProxy(loc=op.loc), SyncWarp(loc=op.loc)]
         if self.multiplies:
             (mask,), empty = self.peers[ring], self.rings[ring].empty
-            b.add(TensorCommit(barriers=empty, state=state, multicast=mask, loc=op.loc))
+            b.ops += committed(self.of_all, empty, state, op.loc, mask)
             return
         for cta in self.peers[ring]:
             b.add(
@@ -350,7 +351,7 @@ class _Rings:
         b, fills = self.builder, self.fills.get(op.result, [])
         wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         if self.in_tensor_memory(op.ring):
-            b.ops += [wait, TensorFence(after=True, loc=op.loc)]
+            b.ops += awaited(self.of_all, wait)
             return
         if self.producers.by_stores(op.ring):
             b.add(wait)
