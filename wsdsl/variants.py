@@ -64,7 +64,7 @@ class Variants:
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
-        from wsdsl.lowering.held_rows import held_dims
+        from wsdsl.lowering.held_rows import held_dims, moved_dims
 
         tile = self._tile()
         found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
@@ -75,7 +75,7 @@ class Variants:
         rows = next((dim for dim in walked if dim not in whole), "")
         nest = (op.dim if isinstance(op, ForEach) else op.index.type for op in output_nest(tile)[0])
         outer = tuple(kind.dim if isinstance(kind, Axis) else str(kind) for kind in nest)
-        held = tuple(sorted(held_dims(tile)))
+        held = tuple(sorted(held_dims(tile) | moved_dims(tile)))
         return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile), outer, held)
 
     def asked(

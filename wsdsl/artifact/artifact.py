@@ -73,7 +73,7 @@ class Declaration:
     whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
     over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
     `outer`: the dimensions of the output's loops. `held_dims`: those along rows that threads may
-    hold, for whose sizes kernels are compiled where they are known.
+    hold, or by which accesses are moved, for whose sizes kernels are compiled where they are known.
     """
 
     params: tuple[Value, ...]

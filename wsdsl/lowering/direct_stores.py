@@ -10,7 +10,7 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import Cast, Store
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import tile_axes
-from wsdsl.lowering.axis_blocks import block_of, stored_blocks
+from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.block_stores import block_place
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
@@ -70,7 +70,8 @@ def _place(
 ) -> Value:
     """Where elements go along a dimension. Along an axis that only gives their places, or walks a
     part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor. So
-    do all elements of a block of it but the last, if one element is stored for each block.
+    do all elements of a block of it but the last, if one element is stored for each block; or but
+    the first, if all are the same.
     """
     found = block_of(entry, context.kernel.definers)
     blocks = found if found and found[0] in stored_blocks(op, context.kernel.definers) else None
@@ -85,6 +86,10 @@ def _place(
         args = inside, place, b.integer(-1)
         place = b.map("where", *args, type=place.type, wish="place")
     if blocks:
-        args = context.is_last(*blocks, *piece), place, b.integer(-1)
+        stored = context.is_last(*blocks, *piece)
+        if is_even(op.value, *blocks, context.kernel.definers):
+            # Neighbours that a thread has do not begin blocks, as is known without their sizes.
+            stored = context.is_first(*blocks, *piece)
+        args = stored, place, b.integer(-1)
         place = b.map("where", *args, type=place.type, wish="place")
     return place

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce, Store
+from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
@@ -62,6 +62,32 @@ def held_dims(kernel: Kernel) -> frozenset[str]:
         loads = (op.axes for op in kernel.of(Load))
         return frozenset(a[-1].dim for a in loads if any(x.name in rows for x in a[:-1])) - given
     return _reduced_dims(kernel) - given
+
+
+def moved_dims(kernel: Kernel) -> frozenset[str]:
+    """Dimensions by whose sizes places along contiguous memory are moved, as by `index(n) + N`, of
+    the text of a kernel without products: of a known size, threads access vectors there.
+    """
+    if kernel.of(Contract):
+        return frozenset()
+    places = (op.index[-1] for op in kernel.ops if isinstance(op, Load | Store) and op.index)
+    return frozenset().union(*(_moved_by(place, kernel.definers) or () for place in places))
+
+
+def _moved_by(place: Value, made: Mapping[Value, Op]) -> frozenset[str] | None:
+    """None if it does not go on with an axis."""
+    match made.get(place):
+        case Index():
+            return frozenset()
+        case Map(fn="add" | "sub" as fn, args=(x, y)):
+            if fn == "add" and isinstance(made.get(x), Constant | DimSize):
+                x, y = y, x
+            by, found = made.get(y), _moved_by(x, made)
+            if found is None or not isinstance(by, Constant | DimSize):
+                return None
+            return found | {by.dim} if isinstance(by, DimSize) else found
+        case _:
+            return None
 
 
 @once

@@ -220,6 +220,12 @@ class PartitionContext:
         end = b.map("sub", self.stop(axis), b.integer(1), wish="end")
         return b.map("or", last, b.map("eq", indices, end, type=kind), wish="last")
 
+    def is_first(self, axis: str, size: int, i: int, j: int) -> Value:
+        b, indices = self.builder, self.indices(axis).get(i, j)
+        kind = dataclasses.replace(indices.as_fragment, dtype=BOOL)
+        rest = b.map("mod", indices, b.integer(size), type=indices.type, wish="rest")
+        return b.map("eq", rest, b.integer(0), type=kind, wish="first")
+
     def stop(self, axis: str) -> Value:
         """Behind the last element that its tiles may have."""
         return self.tiles[axis].stop or self.size(self.axes[axis])

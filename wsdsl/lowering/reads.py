@@ -11,7 +11,7 @@ from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Constant, Index, Load, Lookup, Map
+from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment
 from wsdsl.lowering.operand_lines import operand_lines
@@ -131,7 +131,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     """How many neighbouring columns lie side by side at a multiple of so many in an aligned row, as
     two of 4 bits do in any case: what lanes hold, of 16 bytes at the most.
     """
-    along, by = _along(index[-1], context.made)
+    along, by = _along(index[-1], context.made, context.static)
     last, bits = along.type, tensor.as_tensor.dtype.bits
     if not isinstance(last, Axis):
         return 1
@@ -147,7 +147,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)
 
 
-def _along(index: Value, made: Mapping[Value, Op]) -> tuple[Value, int]:
+def _along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) -> tuple[Value, int]:
     """The axis of an index that leaves neighbours beside each other, and what numbers it is moved
     by, or taken modulo, are multiples of: `index(axis) % 12 + 16` is the axis, and 4. 0 is a
     multiple of all.
@@ -159,9 +159,10 @@ def _along(index: Value, made: Mapping[Value, Op]) -> tuple[Value, int]:
             if fn == "add" and isinstance(made.get(x), Constant):
                 x, y = y, x
             by = made.get(y)
-            if isinstance(by, Constant) and isinstance(by.value, int) and (by.value or fn != "mod"):
-                axis, before = _along(x, made)
-                return axis, gcd(before, by.value)
+            value = static.get(by.dim) if isinstance(by, DimSize) else getattr(by, "value", None)
+            if isinstance(value, int) and (value or fn != "mod"):
+                axis, before = _along(x, made, static)
+                return axis, gcd(before, value)
         case _:
             pass
     return index, 0

@@ -25,6 +25,7 @@ from wsdsl.lowering.lanes import (
     MOST_COLUMNS,
     flat_axis,
     holds_vectors,
+    reduces_rows,
     thread_vector,
     turned,
     turned_height,
@@ -53,9 +54,9 @@ results of one would leave the tensor cores idle."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 WIDTHS = (16, 32, 64, MOST_COLUMNS)
-LEAST_COLUMNS, CTAS = 32, 4
-"""Of tiles in vectors; and CTAs on an SM, of 64 rows, which together have some 32 KB in flight at
-the least."""
+LEAST_COLUMNS, LEAST_ROWS, CTAS = 32, 16, 4
+"""Of tiles in vectors, the least; and CTAs on an SM, which of 64 rows have together some 32 KB in
+flight at the least."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
     if turned(kernel):
         return [shares["rows"] * turned_height(kernel)]
+    if holds_vectors(kernel) and shares["rows"] == 1 and not reduces_rows(kernel):
+        return [_vector_height(kernel, _vector_width(kernel, team, work))]
     tall = 128 * shares["rows"]
     both = products and team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
@@ -197,6 +200,15 @@ def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
         return widest
     enough = (w for w in WIDTHS[::-1] if num_tiles(w) >= CTAS * work.target.num_sms)
     return min(widest, max(least, next(enough, least)))
+
+
+def _vector_height(kernel: Kernel, width: int) -> int:
+    """Rows of so many columns, of which threads have registers for all that is loaded."""
+    tiles = {(op.tensor, op.index): op.dtype.bytes for op in kernel.of(Load) if len(op.axes) > 1}
+    height = ROWS
+    while height > LEAST_ROWS and height * width * sum(tiles.values()) > THREADS * HELD_BYTES:
+        height //= 2
+    return height
 
 
 def _line_width(kernel: Kernel, work: Work) -> int:
