@@ -8,6 +8,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.lowering.row_kernels import KERNELS
+from tests.pattern_kernels import PATTERNS
 from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
@@ -168,3 +169,8 @@ def test_warps_have_rows_that_are_walked(name: str, sizes: dict[str, int], heigh
     """Of what is stored beside them all lanes of a row have a pair."""
     kernel = vars(parse(WORD_KERNELS[name].text))[name]
     assert kernel.schedule(**sizes).tile == dict(m=height, n=4096 // height)
+
+
+def test_tiles_are_as_high_as_threads_hold_what_is_loaded() -> None:
+    kernel = vars(parse(PATTERNS["rope"].text.replace("def", "@kernel\ndef", 1)))["rope"]
+    assert kernel.schedule(S=8192, H=32, D=64).tile == dict(s=32, d=64)

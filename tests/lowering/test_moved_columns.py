@@ -29,11 +29,13 @@ def repeated(X: bf16[M, N], b: bf16[D], Y: bf16[M, N]):
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize(
-    ("d", "width", "by"), [(40, 80, 40), (36, 72, 36), (13, 80, 16), (100, 300, 160), (40, 80, -16)]
+    ("d", "width", "moved"),
+    [(40, 80, 40), (36, 72, "D"), (13, 80, "D"), (100, 300, 160), (40, 80, -16), (40, 100, "D")],
 )
-def test_what_is_beside_the_columns_stays(d: int, width: int, by: int, type: str) -> None:
+def test_what_is_beside_the_columns_stays(d: int, width: int, moved: int | str, type: str) -> None:
     """Also where the tile goes on behind them, and the tensor does."""
-    kernel = parse(MOVED.format(type=type, by=by)).moved
+    kernel = parse(MOVED.format(type=type, by=moved)).moved
+    by = d if isinstance(moved, str) else moved
     rng = np.random.default_rng(0)
     x, z, y = ((rng.standard_normal((9, n)) * 50).astype(TYPES[type]) for n in (width, d, width))
     wanted, read = y.copy(), np.zeros_like(z)
@@ -59,3 +61,11 @@ def test_vectors_lie_at_multiples(number: int, by: int, vector: int) -> None:
     stores = {op.tensor.name: op.vector for op in made.scheduled.of(StoreGlobal)}
     assert loads == {"X": 8, "b": vector} and stores == {"Y": 8}
     assert made.prove()
+
+
+@pytest.mark.parametrize(("size", "vector"), [(4096, 8), (4100, 4), (4099, 1)])
+def test_sizes_that_move_are_known(size: int, vector: int) -> None:
+    kernel = parse(MOVED.format(type="bf16", by="D")).moved
+    made = kernel._compile(None, dict(M=8192, D=size, W=8200), ()).scheduled
+    (x,) = (op for op in made.of(LoadGlobal) if op.tensor.name == "X")
+    assert x.vector == vector
