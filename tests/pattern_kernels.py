@@ -295,6 +295,24 @@ def sums(X: bf16[M, N], S: f32[N]):
         lambda x: (x.sum(0),),
         dict(M=8192, N=4096),
     ),
+    "sums of all": Pattern(
+        """
+def sums(X: bf16[M, N], W: f32[M], Y: bf16[M, N], R: f32[M], S: f32[1]):
+    for m, n in tiles(M, N):
+        y = X[m, n] * W[m]
+        Y[m, n] = y
+        r = sum(y, over=n)
+        R[m] += r
+        S[0] += sum(r * cast(index(m), f32), over=m) + sum(sum(y, over=m), over=n)
+""",
+        lambda r: (bf16(r, 37, 301), f32(r, 37) / 256),
+        lambda x, w: (
+            x * w[:, None],
+            (x * w[:, None]).sum(1),
+            np.array([((x * w[:, None]).sum(1) * np.arange(1, 38)).sum()]),
+        ),
+        dict(M=8192, N=4096),
+    ),
     "sums of segments": Pattern(
         """
 def sums(X: bf16[T, N], first: i32[F], S: f32[G, N]):

@@ -60,16 +60,6 @@ def f(A: bf16[M, D], B: bf16[N, D], C: f32[M, N]):
         5,
         "`D` is taken whole",
     ),
-    "sum_of_all": (
-        """
-@kernel
-def f(A: f32[M, N], S: f32[1]):
-    for m, n in tiles(M, N):
-        S[0] += sum(sum(A[m, n], over=n), over=m)
-""",
-        5,
-        "both axes of this tile, `m` and `n`, are reduced",
-    ),
     "both_axes_reduced": (
         """
 @kernel

@@ -56,6 +56,7 @@ from wsdsl.lowering.passes.take_sums_apart import take_sums_apart
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.lowering.passes.verify_sums import verify_sums
+from wsdsl.lowering.passes.walk_reduced_rows import walk_reduced_rows
 from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
@@ -69,6 +70,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (scale_products, "tile"),
     (move_factors, "tile"),
     (place_operands, "tile"),
+    (walk_reduced_rows, "tile"),
     (verify_lowerable, "tile"),
     (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),

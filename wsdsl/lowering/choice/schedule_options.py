@@ -8,28 +8,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract, Load
-from wsdsl.ir.types import THREADS, Tile
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.row_options import row_option
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
+from wsdsl.lowering.choice.vector_tiles import flat_columns, vector_tile
 from wsdsl.lowering.choice.walked_options import walked_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.held_rows import USUAL_HELD
 from wsdsl.lowering.lanes import (
-    HELD_BYTES,
-    MOST_COLUMNS,
     flat_axis,
     holds_vectors,
     reduces_rows,
-    thread_vector,
     turned,
     turned_height,
-    turned_width,
 )
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
@@ -53,10 +49,6 @@ ALONE_ROWS, ALONE_COLUMNS = 192, 128
 results of one would leave the tensor cores idle."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
-WIDTHS = (16, 32, 64, MOST_COLUMNS)
-LEAST_COLUMNS, LEAST_ROWS, CTAS = 32, 16, 4
-"""Of tiles in vectors, the least; and CTAs on an SM, which of 64 rows have together some 32 KB in
-flight at the least."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +122,11 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     if kernel.target.has_tensor_memory and products:
         return (128,) if operand_scales(kernel) else (128, 64)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
-        return [64 * shares["rows"] * _flat_columns(kernel, work)]
+        return [64 * shares["rows"] * flat_columns(kernel, work)]
     if turned(kernel):
         return [shares["rows"] * turned_height(kernel)]
-    if holds_vectors(kernel) and shares["rows"] == 1 and not reduces_rows(kernel):
-        return [_vector_height(kernel, _vector_width(kernel, team, work))]
+    if holds_vectors(kernel) and not reduces_rows(kernel):
+        return [shares["rows"] * vector_tile(kernel, work)[0]]
     tall = 128 * shares["rows"]
     both = products and team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
@@ -159,70 +151,13 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
     if holds_vectors(kernel):
-        return [-(-_vector_width(kernel, team, work) // step) * step]
+        return [-(-vector_tile(kernel, work)[1] // step) * step]
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
     between = between and not kernel.target.has_tensor_memory
     halves = range(widest - step // 2, 0, -step) if between else ()
     return [*widths, *(w for w in halves if w % each == 0)]
-
-
-def _flat_columns(kernel: Kernel, work: Work) -> int:
-    """Of the pieces of an axis that has rows and columns for itself, likewise."""
-    (name,) = (name for name, axis in axes_of(kernel).items() if axis.role)
-    for columns in (MOST_COLUMNS, MOST_COLUMNS // 2):
-        if work.num_tiles({name: 64 * columns}) >= CTAS * work.target.num_sms:
-            return columns
-    return LEAST_COLUMNS if work.sized else MOST_COLUMNS
-
-
-def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
-    """As wide as a piece, if enough CTAs then have a tile to hide each other's latency."""
-    sides = {name: axis.role for name, axis in axes_of(kernel).items()}
-    if "rows" not in sides.values():
-        return _line_width(kernel, work)
-    height, least = 64, LEAST_COLUMNS
-    if turned(kernel):
-        # Rows are lines of 128 bytes in what is turned; memory gives lines of 64 as quickly.
-        height = turned_height(kernel)
-        least = height // 2
-
-    def num_tiles(width: int) -> int:
-        own = {name: height if side == "rows" else width for name, side in sides.items() if side}
-        return work.num_tiles(own)
-
-    needed = max(work.columns.values(), default=MOST_COLUMNS)
-    widest = next(w for w in WIDTHS if w >= min(needed, MOST_COLUMNS))
-    if turned(kernel):
-        widest = min(widest, turned_width(kernel))
-    if not work.sized or num_tiles(least) == num_tiles(widest):
-        return widest
-    enough = (w for w in WIDTHS[::-1] if num_tiles(w) >= CTAS * work.target.num_sms)
-    return min(widest, max(least, next(enough, least)))
-
-
-def _vector_height(kernel: Kernel, width: int) -> int:
-    """Rows of so many columns, of which threads have registers for all that is loaded."""
-    tiles = {(op.tensor, op.index): op.dtype.bytes for op in kernel.of(Load) if len(op.axes) > 1}
-    height = ROWS
-    while height > LEAST_ROWS and height * width * sum(tiles.values()) > THREADS * HELD_BYTES:
-        height //= 2
-    return height
-
-
-def _line_width(kernel: Kernel, work: Work) -> int:
-    """Of a tile that has no rows: what all threads hold of a line, likewise, in whole vectors."""
-    each = {op.tensor: op.dtype.bytes for op in kernel.of(Load) if op.axes}
-    held = min(USUAL_HELD, HELD_BYTES // max(1, sum(each.values())))
-    elements, least = 1 << held.bit_length() - 1, max(2, thread_vector(kernel))
-    names = [name for name, axis in axes_of(kernel).items() if axis.role]
-    while elements > least and work.sized:
-        tiles = work.num_tiles(dict.fromkeys(names, THREADS * elements))
-        if tiles >= CTAS * work.target.num_sms:
-            break
-        elements //= 2
-    return THREADS * elements
 
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:

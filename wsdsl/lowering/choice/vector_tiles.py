@@ -1,0 +1,95 @@
+"""Tiles of kernels without products whose threads hold vectors, and no row whole.
+
+A thread has as many elements as make 128 bytes of all that it loads: then registers leave room for
+so many CTAs that some load while others compute. Where CTAs would be too few for that, their tiles
+are smaller.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.types import THREADS
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.held_rows import USUAL, USUAL_HELD
+from wsdsl.lowering.lanes import (
+    HELD_BYTES,
+    MOST_COLUMNS,
+    ROWS,
+    flat_axis,
+    thread_vector,
+    turned,
+    turned_height,
+    turned_width,
+)
+from wsdsl.lowering.model.workload import Work
+
+WIDTHS = (16, 32, 64, MOST_COLUMNS, 2 * MOST_COLUMNS)
+LEAST_COLUMNS, LEAST_ROWS, LEAST_HELD, CTAS = 32, 16, 8, 4
+"""Of a tile; elements of a thread, at the least; and CTAs on an SM, if there is enough to do."""
+
+
+def vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:
+    """Rows and columns, as wide as lines of 512 bytes of 16-bit elements."""
+    sides = {name: axis.role for name, axis in axes_of(kernel).items() if axis.role}
+    if "rows" not in sides.values():
+        return 0, _line_width(kernel, work)
+    needed = max(work.columns.values(), default=WIDTHS[-1])
+    widest = next(w for w in WIDTHS if w >= min(needed, WIDTHS[-1]))
+    if turned(kernel):
+        return turned_height(kernel), _turned_width(kernel, work, min(widest, MOST_COLUMNS))
+    held = _elements(kernel, USUAL, HELD_BYTES // 2)
+    while True:
+        width = min(widest, max(LEAST_COLUMNS, THREADS * held // LEAST_ROWS))
+        height = min(ROWS, max(LEAST_ROWS, THREADS * held // width))
+        own = {name: height if side == "rows" else width for name, side in sides.items()}
+        if held <= LEAST_HELD or _are_enough(work, own):
+            return height, width
+        held //= 2
+
+
+def flat_columns(kernel: Kernel, work: Work) -> int:
+    """Of the pieces of an axis that has rows and columns for itself, likewise."""
+    name = flat_axis(kernel)
+    assert name is not None
+    for columns in (MOST_COLUMNS, MOST_COLUMNS // 2):
+        if _are_enough(work, {name: ROWS * columns}):
+            return columns
+    return LEAST_COLUMNS
+
+
+def _line_width(kernel: Kernel, work: Work) -> int:
+    """Of a tile that has no rows: what all threads hold of a line."""
+    names = [name for name, axis in axes_of(kernel).items() if axis.role]
+    held, least = _elements(kernel, USUAL_HELD, HELD_BYTES), max(2, thread_vector(kernel))
+    while held > least and not _are_enough(work, dict.fromkeys(names, THREADS * held)):
+        held //= 2
+    return THREADS * held
+
+
+def _turned_width(kernel: Kernel, work: Work, widest: int) -> int:
+    """Rows are lines of 128 bytes in what is turned; memory gives lines of 64 as quickly."""
+    height = turned_height(kernel)
+    widest, least = min(widest, turned_width(kernel)), height // 2
+    sides = {name: axis.role for name, axis in axes_of(kernel).items() if axis.role}
+
+    def tile(width: int) -> dict[str, int]:
+        return {name: height if side == "rows" else width for name, side in sides.items()}
+
+    if not work.sized or work.num_tiles(tile(least)) == work.num_tiles(tile(widest)):
+        return widest
+    enough = (w for w in WIDTHS[::-1] if _are_enough(work, tile(w)))
+    return min(widest, max(least, next(enough, least)))
+
+
+def _elements(kernel: Kernel, most: int, bytes: int) -> int:
+    """Of a thread, so that what it loads has so many bytes: a power of two."""
+    loads = [op for op in kernel.of(Load) if op.axes]
+    tiles = [op for op in loads if len(op.result.as_tile.axes) > 1] or loads
+    each = {(op.tensor, op.index): op.dtype.bytes for op in tiles}
+    held = min(most, bytes // max(1, sum(each.values())))
+    return 1 << max(1, held).bit_length() - 1
+
+
+def _are_enough(work: Work, tile: dict[str, int]) -> bool:
+    return not work.sized or work.num_tiles(tile) >= CTAS * work.target.num_sms
