@@ -36,9 +36,9 @@ TEAM = 4
 """Warpgroups of an SM, whose threads have 128 registers, ..."""
 ROOM, REGISTER = 88, 4
 """... of which addresses and what is computed leave so many, of four bytes."""
-LEAST_LANES, MOSTLY = 4, 0.75
-"""That share a row, whose bytes L2 brings at once; and of the SMs, those that are enough to have
-the memory's bandwidth.
+LEAST_LANES, SECTOR_LANES, MOSTLY = 4, 2, 0.75
+"""That share a row, whose bytes L2 brings at once, or where that leaves more than half of the SMs
+idle those of a sector; and of the SMs, those that are enough to have the memory's bandwidth.
 """
 TURNS = 2
 """Of a loop, at the least: threads load for the second while others compute."""
@@ -59,11 +59,14 @@ def column_option(kernel: Kernel, given: Schedule, work: Work) -> Schedule | Non
     rows = [loop_variable(n) for n, side in sides.items() if side == "rows"]
     if not columns or not rows:
         return None
-    width, least = thread_vector(kernel) * WARP, thread_vector(kernel) * LEAST_LANES
+    vector = thread_vector(kernel)
+    width, usual, least = vector * WARP, vector * LEAST_LANES, vector * SECTOR_LANES
     option = _of_width(kernel, given, work, (columns, rows), width)
     while work.sized and not option.splits and width > least:
         tiles = work.num_tiles(axis_sizes(kernel, option))
         if tiles >= MOSTLY * work.target.num_sms:
+            break
+        if width == usual and 2 * tiles > MOSTLY * work.target.num_sms:
             break
         # Nobody would use the other SMs.
         width //= 2
