@@ -150,7 +150,9 @@ class Plain:
         asked = dataclasses.replace(asked, tiles=max(1, asked.tiles) * sharing)
         room, outside = work.target.num_sms * ctas, asked.clock
         loads = [a for a in self.loads if not (held and a.op in loaded_before(self.kernel))]
-        both = loads, self.stores
+        # Memory reads what it adds to.
+        added = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
+        both = [*loads, *added], self.stores
         read, written = (self._memory(some, asked, tile, room) for some in both)
         made = PlainCost({}, asked, ctas, read, written, held)
         # In nanoseconds; of one tile: L2, instructions, and what of them others hide.
