@@ -10,6 +10,7 @@ import numpy as np
 
 from tests.case_table import Case
 from wsdsl import Schedule
+from wsdsl.compiled import Compiled
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
 
@@ -119,7 +120,7 @@ def _sums_fp8(found: Case) -> bool:
     return any("f8" in str(op.a.type) for op in products)
 
 
-def right_and_proved(case: Case, schedule: Schedule) -> None:
+def right_and_proved(case: Case, schedule: Schedule) -> Compiled:
     """The kernel with that schedule, in the simulator."""
     arrays = inputs(case)
     wanted = expected(case, arrays)
@@ -127,3 +128,4 @@ def right_and_proved(case: Case, schedule: Schedule) -> None:
     compiled.simulate(*arrays.values())
     check(case, arrays, wanted)
     assert compiled.certificate is not None
+    return compiled

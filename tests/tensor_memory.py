@@ -16,7 +16,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, results_of
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.tile_ops import Constant
+from wsdsl.ir.tile_ops import Constant, If
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
@@ -37,6 +37,8 @@ DELETED = (
     b.WaitBarrier,
     b.ArriveBarrier,
     b.SyncCta,
+    b.SyncCluster,
+    b.ArriveExpectTx,
 )
 
 
@@ -49,10 +51,10 @@ def lowered(
 
 @cache
 def scheduled(
-    name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: Arch = "sm_100a", **tile: int
+    name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: Arch = "sm_100a", pair: int = 1
 ) -> Kernel:
-    """A case, lowered by tiles of so many rows and n columns."""
-    asked = Schedule(arch=arch, tile=dict(m=rows, n=n, **tile), stages=stages)
+    """A case, lowered by tiles of so many rows and n columns, for a `pair` of CTAs."""
+    asked = Schedule(arch=arch, tile=dict(m=rows, n=n), stages=stages, cta_group=pair)
     return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
 
 
@@ -101,6 +103,10 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "state", dataclasses.replace(op, shared_state=op.state)
         case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
             yield "alone", dataclasses.replace(op, multicast=None)
+        case m.TmaLoad() | b.ArriveExpectTx() if op.cta is not None:
+            yield "own barrier", dataclasses.replace(op, cta=None)
+        case b.SyncCluster():
+            yield "relaxed", dataclasses.replace(op, relaxed=not op.relaxed)
         case t.TensorLoad():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
@@ -120,6 +126,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "num", dataclasses.replace(op, num=op.num + 1)
         case b.ArriveBarrier():
             yield "one warp", dataclasses.replace(op, each_warp=not op.each_warp)
+            if op.cta is not None:
+                yield "own barrier", dataclasses.replace(op, cta=None)
         case _:
             pass
 
@@ -128,6 +136,13 @@ def fewer(op: Op, masks: set[Value]) -> Iterator[tuple[str, Op]]:
     """A mask that has not all CTAs."""
     for mask in (1, 2) if isinstance(op, Constant) and op.result in masks else ():
         yield f"mask {mask}", dataclasses.replace(op, value=mask)
+
+
+def _of_a_pair(op: Op) -> Iterator[tuple[str, Op]]:
+    if (group := getattr(op, "cta_group", 0)) and isinstance(op, (*DELETED, t.TensorCommit)):
+        yield "cta_group", dataclasses.replace(op, cta_group=3 - group)
+    if isinstance(op, If):
+        yield "other CTA", dataclasses.replace(op, then=op.orelse, orelse=op.then)
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -140,7 +155,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             yield f"delete {where}", dataclasses.replace(kernel, body=body)
             body = rewrite(kernel.body, at, lambda op: (op, op))
             yield f"twice {where}", dataclasses.replace(kernel, body=body)
-        for what, new in (*changes(op), *fewer(op, masks)):
+        for what, new in (*changes(op), *fewer(op, masks), *_of_a_pair(op)):
             body = rewrite(kernel.body, at, lambda _, new=new: (new,))
             yield f"{what} {where}", dataclasses.replace(kernel, body=body)
 

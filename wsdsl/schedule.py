@@ -58,6 +58,9 @@ class Schedule:
     ctas_per_sm: of a kernel without products, CTAs that run on an SM at the same time, so that they
         hide each other's latency: ptxas gives a thread no more registers than these leave it
     mma: the axis that rides wgmma's M
+    cta_group: 2 has the CTAs of a cluster of two multiply together, as a pair, on cards that sum
+        products in tensor memory: each has a tile of its own, and half of the operand that both
+        have in common (tcgen05's cta_group::2; CUTLASS says 2SM)
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
         warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
         operand is loaded from, `dict(W="registers", X="shared")`
@@ -90,6 +93,7 @@ class Schedule:
     registers: Mapping[str, int] | None = None
     ctas_per_sm: int | None = None
     mma: str | None = None
+    cta_group: int | None = None
     decode: Place | Mapping[str, Place] | None = None
     scale_path: ScalePath | None = None
     precise_every: int | None = None
@@ -202,6 +206,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         '"grid", "persistent", "split_k", "stream_k" or "auto"',
     ),
     ("splits", _positive, "a positive number"),
+    ("cta_group", _numbers(1, 2), "1 or 2"),
     ("ctas_per_sm", lambda n: _positive(n) and n <= 16, "1 to 16 CTAs"),
     ("reduction", _words("serial", "parallel", "unordered"), '"serial", "parallel" or "unordered"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),

@@ -150,6 +150,49 @@ def test_a_commit_gives_slots_back_to_all_who_copied() -> None:
     assert "UTCBAR.MULTICAST" in disassemble(assembled.cubin)
 
 
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("name", "arch", "opcode", "descriptors"),
+    [
+        ("gemm", "sm_100a", "UTCHMMA.2CTA", [0x10400490]),
+        ("mx_atoms", "sm_103a", "UTCQMMA.2CTA", [0x10C00000 | i << 29 | i << 4 for i in range(4)]),
+    ],
+)
+def test_machine_code_of_pairs(name: str, arch: Arch, opcode: str, descriptors: list[int]) -> None:
+    """One of 256 rows and columns."""
+    case = SCALED.get(name) or CASES[name]
+    kernel = lowered(case, arch, cta_group=2, tile=dict(n=256))
+    (product,) = kernel.of(TensorProduct)
+    assert sorted({one.descriptor for one in instructions(product)}) == sorted(descriptors)
+    ptx = ptx_of(kernel)
+    assert "cta_group::1" not in ptx
+    check_skeleton(kernel, ptx)
+    assembled = assemble_checked(kernel, ptx)
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    issued = [m.start() for m in re.finditer(rf"{re.escape(opcode)}[^\n]*;", sass)]
+    assert len(issued) == 4
+    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
+    told = ("UTCBAR.2CTA.MULTICAST", "UTMALDG.2D.2CTA", "UTCATOMSWS.2CTA.FIND_AND_SET")
+    assert all(word in sass for word in told) and "BRA.U.ANY" not in sass
+
+
+def test_ptx_of_a_pair_that_differs_is_refused() -> None:
+    kernel = scheduled("gemm", pair=2)
+    ptx = ptx_of(kernel)
+    for text, other in (
+        (".multicast::cluster.b64", ".b64"),
+        ("complete_tx::bytes.cta_group::2 ", "complete_tx::bytes "),
+        ("mma.cta_group::2", "mma.cta_group::1"),
+        ("mbarrier.arrive.shared::cluster", "mbarrier.arrive.shared::cta"),
+        ("mbarrier.arrive.expect_tx.shared::cluster", "mbarrier.arrive.expect_tx.shared::cta"),
+        ("dealloc.cta_group::2", "dealloc.cta_group::1"),
+    ):
+        assert text in ptx, text
+        with pytest.raises(Exception, match="PTX"):
+            check_skeleton(kernel, ptx.replace(text, other, 1))
+
+
 def test_ptx_of_scales_that_differs_is_refused() -> None:
     kernel = lowered(SCALED["mx"], tile=dict(n=64))
     ptx = ptx_of(kernel)

@@ -75,6 +75,11 @@ def test_tails(sizes: dict[str, int], tile: dict[str, int]) -> None:
     check(case, arrays, expected(case, arrays))
 
 
+@pytest.mark.parametrize(("name", "n"), [("mx", 64), ("mx_atoms", 128)])
+def test_pairs_of_ctas_have_all_scales_of_their_columns(name: str, n: int) -> None:
+    right_and_proved(SCALED[name], Schedule(arch="sm_100a", cta_group=2, tile=dict(n=n)))
+
+
 def test_scales_behind_the_last_block_count_for_nothing() -> None:
     case = SCALED["mx"]
     arrays = inputs(case, K=208, KB=14)

@@ -12,6 +12,7 @@ from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
@@ -75,9 +76,37 @@ def test_no_operand_comes_from_registers() -> None:
     assert 'made if decode is left out, or decode="shared"' in str(caught.value)
 
 
-@pytest.mark.parametrize("cluster", [dict(m=2), dict(m=2, n=2)], ids=str)
-def test_clusters_whose_ctas_load_for_each_other(cluster: dict[str, int]) -> None:
-    right_and_proved(CASES["epilogue"], Schedule(arch="sm_100a", cluster=cluster))
+def test_clusters_whose_ctas_load_for_each_other() -> None:
+    right_and_proved(CASES["epilogue"], Schedule(arch="sm_100a", cluster=dict(m=2, n=2)))
+
+
+PAIRED = {
+    "gemm": dict(m=128, n=256),
+    "mn_major": dict(m=128, n=128),
+    "two_products": dict(m=128, n=64),
+    "product_tf32": dict(m=128, n=96),
+    "product_u8_i8": dict(m=128, n=96),
+    "batched": dict(m=128),
+}
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_pairs_of_ctas_that_multiply_together(name: str) -> None:
+    asked = Schedule(arch="sm_100a", cta_group=2, tile=PAIRED[name])
+    assert right_and_proved(CASES[name], asked).schedule.cluster == dict(m=2)
+
+
+def test_a_pair_lies_along_the_rows_of_the_products() -> None:
+    asked = Schedule(arch="sm_100a", cta_group=2, mma="n", tile=dict(n=128, m=64))
+    assert right_and_proved(CASES["gemm"], asked).schedule.cluster == dict(n=2)
+
+
+def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
+    kernel = scheduled("gemm", n=256, pair=2)
+    boxes = {op.tensor.name: op.box for op in kernel.of(MakeTensorMap)}
+    assert boxes["A"] == boxes["B"] == (128, 64)
+    (product,) = kernel.of(t.TensorProduct)
+    assert (product.rows, product.columns, product.cta_group) == (128, 256, 2)
 
 
 def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:
@@ -129,13 +158,19 @@ def test_integers_are_refused_where_the_card_has_none() -> None:
         (dict(scheduler="split_k", splits=2), "split_k"),
         (dict(mode="pingpong"), "pingpong"),
         (dict(tile=dict(m=256)), "64 or 128 rows"),
+        (dict(cta_group=2, cluster=dict(n=2)), "along the products' rows"),
+        (dict(cta_group=2, cluster=dict(m=4)), "along the products' rows"),
+        (dict(cta_group=2, tile=dict(m=64)), "each CTA has 128 rows"),
+        (dict(cta_group=2, tile=dict(n=48)), "a multiple of 32 columns"),
+        (dict(cta_group=2, multicast=True), "and multicasts nothing"),
+        (dict(cta_group=2, arch="sm_90a"), "where sums lie in tensor memory"),
         (dict(tile=dict(m=128, n=40)), "a multiple of 16 columns"),
         (dict(registers=dict(load=40, compute=232)), "registers is not lowered"),
     ],
     ids=repr,
 )
 def test_a_schedule_that_is_not_lowered_is_refused(schedule: dict, words: str) -> None:
-    asked = Schedule(arch="sm_100a", **schedule)
+    asked = Schedule(**dict(arch="sm_100a") | schedule)
     with pytest.raises(ScheduleError, match=words):
         lower(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=asked))
 

@@ -19,6 +19,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
+from wsdsl.simulator.errors import SimulationError
 
 TWICE = ("tensor_fence", "sync_cta", "wait_barrier", "fence_async_proxy")
 DATA = ("delete tensor_product", "twice tensor_product", "half tensor_load")
@@ -67,6 +68,40 @@ def test_every_mutant_of_multicast_is_caught() -> None:
     own = [(what, made) for what, made in mutants(kernel) if name_of(what).endswith(kinds)]
     assert {"alone tensor_commit", "mask 1 constant"} <= {name_of(what) for what, _ in own}
     assert not [what for what, made in own if not objection(made)]
+
+
+def test_every_mutant_of_a_pair_is_caught() -> None:
+    """Of what two CTAs have to do with each other. They may meet once more, and with a fence."""
+    kinds = ("arrive_barrier", "arrive_expect_tx", "tma_load", "tensor_commit", "sync_cluster")
+    kinds += ("if", "allocate_tensor_memory", "free_tensor_memory", "allocate_barriers", "constant")
+    made = [(name_of(what), made) for what, made in mutants(scheduled("gemm", pair=2))]
+    own = [(what, kernel) for what, kernel in made if what.rpartition(" ")[2] in kinds]
+    assert len(own) > 40 and {what for what, kernel in own if not objection(kernel)} == {
+        "relaxed sync_cluster",
+        "twice sync_cluster",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "op"),
+    [
+        ("own barrier", "arrive_barrier"),
+        ("own barrier", "tma_load"),
+        ("own barrier", "arrive_expect_tx"),
+        ("alone", "tensor_commit"),
+        ("other CTA", "if"),
+    ],
+)
+def test_what_breaks_a_pair_is_seen_as_it_runs(change: str, op: str) -> None:
+    broken = [made for what, made in mutants(scheduled("gemm", pair=2)) if _is(what, change, op)]
+    assert broken
+    for kernel in broken:
+        with pytest.raises(SimulationError):
+            run(kernel, 130, 130, 200)
+
+
+def _is(what: str, change: str, op: str) -> bool:
+    return name_of(what) == f"{change} {op}"
 
 
 HARMLESS = {

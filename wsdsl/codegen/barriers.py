@@ -7,6 +7,7 @@ from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.held import Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.remote_ptx import expect_remote
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
@@ -147,4 +148,7 @@ def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
 
 def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)
+    if op.cta is None:
+        inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)
+    else:
+        expect_remote(c.w, at, c.scalar(op.cta).text, op.tx_bytes, label)

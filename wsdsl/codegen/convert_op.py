@@ -172,7 +172,8 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
     mask = None if op.multicast is None else c.scalar(op.multicast).text
     if mask is not None:
         mask = c.w.value(f"trunc i32 {mask} to i16")
-    inline_ptx.tma_load(c.w, map.text, coordinates, to, barrier, mask)
+    cta = None if op.cta is None else c.scalar(op.cta).text
+    inline_ptx.tma_load(c.w, map.text, coordinates, to, barrier, mask, cta)
 
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:

@@ -106,23 +106,34 @@ def tma_load(
     to: At,
     barrier: At,
     multicast: str | None = None,
+    cta: str | None = None,
 ) -> None:
-    """`coordinates`: contiguous dimension first. `multicast`: an i16, a bit for each CTA."""
+    """`coordinates`: contiguous dimension first. `multicast`: an i16, a bit for each CTA. `cta`:
+    the CTA of the pair whose barrier counts.
+    """
     rank = len(coordinates)
     shown = ", ".join(f"${3 + i}" for i in range(rank))
     many, mask = ("", "") if multicast is None else (".multicast::cluster", f", ${3 + rank}")
+    on = barrier.ptx(2)
+    if cta is not None:
+        many, on = ".cta_group::2", f"[on+{barrier.offset}]"
     ptx = (
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{many} "
-        f"{to.ptx(0)}, [$1, {{{shown}}}], {barrier.ptx(2)}{mask};"
+        f"{to.ptx(0)}, [$1, {{{shown}}}], {on}{mask};"
     )
+    if cta is not None:
+        mapped = f"mapa.shared::cluster.u32 on, $2, ${3 + rank};"
+        ptx = f"{{\n.reg .b32 on;\n{mapped}\n{ptx}\n}}"
     args = [
         ("i32", to.base),
         ("ptr", map),
         ("i32", barrier.base),
         *(("i32", c) for c in coordinates),
         *([] if multicast is None else [("i16", multicast)]),
+        *([] if cta is None else [("i32", cta)]),
     ]
-    constraints = ["r", "l", "r", *["r"] * rank, *([] if multicast is None else ["h"])]
+    constraints = ["r", "l", "r", *["r"] * rank]
+    constraints += ["h"] * (multicast is not None) + ["r"] * (cta is not None)
     w.asm(ptx, "void", ",".join(constraints), args)
 
 

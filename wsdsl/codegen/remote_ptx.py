@@ -1,4 +1,4 @@
-"""Inline PTX of stores to SMEM of other CTAs of the cluster."""
+"""Inline PTX of stores to SMEM of other CTAs of the cluster, and of bytes that they expect."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ def store_remote(
     )
     args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
     w.asm(ptx, "void", ",".join(["r"] * (3 + count)), args)
+
+
+def expect_remote(w: Writer, barrier: At, cta: str, tx_bytes: int, label: str) -> None:
+    """Arrive on the barrier that lies at the same address in another CTA, and expect bytes."""
+    ptx = (
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, $0, $1;\n"
+        f"mbarrier.arrive.expect_tx.shared::cluster.b64 _, [remote+{barrier.offset}], {tx_bytes}; "
+        f"// {comment(label)}\n}}"
+    )
+    w.asm(ptx, "void", "r,r", [("i32", barrier.base), ("i32", cta)])

@@ -50,17 +50,17 @@ def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
     at = At(c.smem, placed(op))
     c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", op.result.type.columns)
     with _first_warp(c):
-        ptx = f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
+        group = f"cta_group::{op.cta_group}"
+        ptx = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
         c.w.asm(f"{ptx}{op.result.type.columns};", "void", "r", [("i32", at.base)])
-        ptx = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
-        c.w.asm(ptx, "void", "", [])
+        c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;", "void", "", [])
 
 
 def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
     held = c.shared(op.memory)
     with _first_warp(c):
         base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
-        ptx = f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {held.arrivals};"
+        ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {held.arrivals};"
         c.w.asm(ptx, "void", "r", [("i32", base)])
 
 
@@ -93,7 +93,9 @@ def _address(c: Context, sums: Value, state: Value, column: int) -> str:
 
 
 def convert_product(c: Context, op: t.TensorProduct) -> None:
-    """Each instruction takes 32 bytes of a line; none waits for another."""
+    """Each instruction takes 32 bytes of a line; none waits for another. Descriptors hold in both
+    CTAs of a pair.
+    """
     a, b = c.descriptor(op.a), c.descriptor(op.b)
     issued = instructions(op)
     steps = len(issued)
@@ -125,7 +127,7 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
             *(f"add.s32 {name}, $3, {at};" for name, at in zip(("sa", "sb"), scales, strict=False)),
         ]
         shown = ", [sa], [sb]" if scales else ""
-        ptx = f"tcgen05.mma.cta_group::1.kind::{made.kind} [$0], a, b, how{shown}"
+        ptx = f"tcgen05.mma.cta_group::{op.cta_group}.kind::{made.kind} [$0], a, b, how{shown}"
         lines.append(f"{ptx}, {first if i == 0 else 1};")
     if first[0] == "$":
         args.append(("i1", accumulate))
@@ -139,7 +141,7 @@ def _high(held: Descriptor) -> int:
 
 def convert_commit(c: Context, op: t.TensorCommit) -> None:
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    ptx = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+    ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
         c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
         return
@@ -201,7 +203,7 @@ def convert_copy(c: Context, op: t.TensorCopy) -> None:
             f"add.s32 la, $1, {(atom * op.words + word) * BYTES >> 4};",
             "mov.b64 a, {la, ha};",
             f"add.s32 at, $0, {column};",
-            "tcgen05.cp.cta_group::1.32x128b.warpx4 [at], a;",
+            f"tcgen05.cp.cta_group::{op.cta_group}.32x128b.warpx4 [at], a;",
         ]
     args: list[Operand] = [("i32", address), ("i32", low)]
     c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", "r,r", args)

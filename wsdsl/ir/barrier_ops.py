@@ -279,12 +279,15 @@ class ArriveBarrier(Op):
 
 @op_class
 class ArriveExpectTx(Op):
-    """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread."""
+    """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread. With `cta`
+    (i32, a rank in the cluster) on that CTA's barrier.
+    """
 
     levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     tx_bytes: int
+    cta: Value | None = None
 
 
 @op_class

@@ -85,8 +85,11 @@ def word_columns(rows: int, words: int) -> list[range]:
     return [range(first, first + -(-rows // WARP_ROWS)) for first in firsts]
 
 
-def scaled_descriptor(kind: Kind, a: DType, b: DType, columns: int, byte: int) -> int:
-    """Of a product with K-major operands; both scales begin at the same `byte` of their words."""
+def scaled_descriptor(
+    kind: Kind, a: DType, b: DType, columns: int, byte: int, rows: int = ROWS
+) -> int:
+    """Of a product with K-major operands, of so many rows of all CTAs; both scales begin at the
+    same `byte` of their words."""
     first, second = kind.code(a.name), kind.code(b.name)
     assert first is not None and second is not None
     fields = (
@@ -95,7 +98,7 @@ def scaled_descriptor(kind: Kind, a: DType, b: DType, columns: int, byte: int) -
         (second, 10),
         (columns >> 3, 17),
         (kind.scale_code, 23),
-        (ROWS >> 7, 27),
+        (rows >> 7, 27),
         (byte, 29),
     )
     return sum(value << at for value, at in fields)

@@ -67,12 +67,11 @@ class PrefetchTensorMap(Op):
 @op_class
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
-    `shared`, `offset` (and `shift`, an i32) bytes in. Elements outside the tensor are 0. When done,
-    the box's bytes (those outside too) are counted on `barriers` at the state's stage. Run by one
-    thread. The box begins at multiples of 16 bytes of a row and of 128 of SMEM. With `multicast`
-    (i32, a bit for each rank in the cluster) the box goes to the same place in each of those CTAs,
-    and counts on each one's own barrier.
-    """
+    `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
+    the box's bytes, all of them, count on `barriers` at the state's stage. Run by one thread. It
+    begins at multiples of 16 bytes of a row and of 128 of SMEM. With `multicast` (i32, a bit for
+    each rank in the cluster) it goes to the same place in each of those CTAs, and counts there;
+    with `cta` (i32, a rank) it counts on that CTA's barrier, which is of the same pair."""
 
     levels: ClassVar = SCHEDULED
     map: Value
@@ -83,6 +82,7 @@ class TmaLoad(Op):
     state: Value
     barriers: Value
     multicast: Value | None = None
+    cta: Value | None = None
 
 
 @op_class

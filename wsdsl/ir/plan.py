@@ -128,7 +128,8 @@ def _page(plan: Plan) -> Iterator[str]:
     if schedule.cluster:
         sides = ", ".join(f"{num} along {name}" for name, num in schedule.cluster.items())
         multicast = "without multicast" if schedule.multicast is False else "with multicast"
-        yield _line("cluster", f"{sides}, {multicast}")
+        paired = "which multiply together, as a pair (cta_group 2)"
+        yield _line("cluster", f"{sides}, {paired if schedule.cta_group == 2 else multicast}")
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
     yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")

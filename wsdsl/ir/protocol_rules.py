@@ -87,7 +87,8 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
             boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
-    many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
+    loads = [op for op in kernel.ops if isinstance(op, TmaLoad)]
+    many = {op.barriers for op in loads if op.multicast or op.cta}
     many |= {op.barriers for op in kernel.ops if isinstance(op, (SendFragment, StorePartials))}
 
     def visit(region: Region) -> Iterator[Problem]:
@@ -214,6 +215,8 @@ def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
     if isinstance(op, StorePartials):
         return op.ctas > 1
+    if getattr(op, "cta_group", 1) > 1:
+        return True
     return getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
 
 

@@ -22,6 +22,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import SHAPE
+from wsdsl.ir.tcgen05 import pair_fault
 from wsdsl.ir.types import Columns, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import MAX_COLUMNS
@@ -55,6 +56,8 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
 def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
     if op.rows != ROWS:
         yield op, f"with scales tcgen05.mma works on {ROWS} rows, not {op.rows}"
+    if op.cta_group > 1 and (fault := pair_fault(op.rows, op.columns)):
+        yield op, fault
     if not COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % COLUMN_STEP:
         told = f"{COLUMN_STEP} to {MAX_COLUMNS} columns, by {COLUMN_STEP}"
         yield op, f"with scales tcgen05.mma works on {told}"

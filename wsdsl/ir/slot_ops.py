@@ -31,9 +31,9 @@ class ProducerAcquire(Op):
 class LoadToSlot(AtIndex, Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
-    copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
-    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`, of
-    which the last is rounded down to a multiple of 16 bytes.
+    copies its part of the tile to all, or, with `halved`, for itself alone. With a `box` (elements
+    by dimension) that box is copied as it is, for the threads to read; it begins at the tiles of
+    axes, and at the numbers in `index`, the last one rounded down to a multiple of 16 bytes.
     """
 
     levels: ClassVar = PARTITIONED
@@ -42,6 +42,7 @@ class LoadToSlot(AtIndex, Op):
     tensor: Value
     index: tuple[Value, ...] = ()
     multicast: tuple[tuple[int, int], ...] = ()
+    halved: bool = False
     box: tuple[int, ...] = ()
 
 

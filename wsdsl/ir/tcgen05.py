@@ -18,6 +18,10 @@ ROWS = (64, 128)
 """Of a product of one CTA."""
 COLUMN_STEP = {64: 8, 128: 16}
 """Columns of a product, by its rows. (PTX allows 8 for 128 rows; not all libraries do.)"""
+PAIR_ROWS, PAIR_STEP = 128, 32
+"""Of a product of two CTAs (cta_group::2), in each of them; and its columns. (PTX also has 64 rows,
+in another layout, and for most types steps of 16 columns; by 32, each CTA's half of the operand is
+a multiple of 16 rows, and all types and layouts are taken.)"""
 KINDS = {
     "f16": "f16",
     "bf16": "f16",
@@ -32,8 +36,11 @@ TYPE_CODES = {"f16": 0, "bf16": 1, "tf32": 2, "f8e4m3": 0, "f8e5m2": 1, "u8": 0,
 SUM_CODES = {"f32": 1, "i32": 2}
 
 
-def shape_fault(rows: int, columns: int, dtype: DType) -> str:
-    """Why there is no product of so many rows and columns of `dtype`; empty if there is."""
+def shape_fault(rows: int, columns: int, dtype: DType, cta_group: int = 1) -> str:
+    """Why there is no product of so many rows (of each CTA) and columns of `dtype`; empty if there
+    is one."""
+    if cta_group > 1:
+        return pair_fault(rows, columns)
     if rows not in ROWS:
         return f"tcgen05.mma works on 64 or 128 rows, not {rows}"
     step = COLUMN_STEP[rows]
@@ -44,10 +51,19 @@ def shape_fault(rows: int, columns: int, dtype: DType) -> str:
     return ""
 
 
+def pair_fault(rows: int, columns: int) -> str:
+    """The same of two CTAs."""
+    if rows != PAIR_ROWS:
+        return f"each CTA of a pair has {PAIR_ROWS} rows of a product, not {rows}"
+    if not PAIR_STEP <= columns <= MAX_COLUMNS or columns % PAIR_STEP:
+        return f"a pair's product has {PAIR_STEP} to {MAX_COLUMNS} columns, by {PAIR_STEP}"
+    return ""
+
+
 def instruction_descriptor(
     a: DType, b: DType, rows: int, columns: int, a_k_major: bool = True, b_k_major: bool = True
 ) -> int:
-    """Of a dense product that is neither saturated nor negated."""
+    """Of a dense product that is neither saturated nor negated; `rows` of all CTAs."""
     total = sum_of(a, b)
     assert total is not None
     fields = (

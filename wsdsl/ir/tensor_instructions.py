@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wsdsl.ir.block_scales import kind_of, scale_columns, scaled_descriptor
+from wsdsl.ir.block_scales import ROWS, kind_of, scale_columns, scaled_descriptor
 from wsdsl.ir.tcgen05 import KINDS, instruction_descriptor
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES
@@ -29,14 +29,15 @@ def instructions(op: TensorProduct) -> list[Instruction]:
     """In their order."""
     a, b = (DTYPES[name] for name in op.dtypes)
     if op.scales is None:
-        how = instruction_descriptor(a, b, op.rows, op.columns, op.a_k_major, op.b_k_major)
+        rows = op.cta_group * op.rows
+        how = instruction_descriptor(a, b, rows, op.columns, op.a_k_major, op.b_k_major)
         return [Instruction(KINDS[op.dtype], how, 0, 0, False)] * (op.k // k_step(a))
     kind = kind_of(a.name, b.name, op.scale_dtype, op.block)
     assert kind is not None
     found = list[Instruction]()
     for step in range(op.k // kind.k):
         word, byte = kind.scale_of(step)
-        how = scaled_descriptor(kind, a, b, op.columns, byte)
+        how = scaled_descriptor(kind, a, b, op.columns, byte, op.cta_group * ROWS)
         columns = (
             op.a_scale + scale_columns(op.rows, word),
             op.b_scale + scale_columns(op.columns, word),

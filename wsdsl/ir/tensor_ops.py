@@ -3,6 +3,10 @@
 Tensor memory has 128 lanes of 512 columns of 32 bits. Warp w of a warpgroup reads lanes 32w to
 32w + 31 alone. Products of one thread, and its commits, run in the order of their issue; nothing
 else is ordered with them but by mbarriers and `tensor_fence`.
+
+With `cta_group` 2, which all ops of a kernel have, or none, two CTAs of a cluster work as a pair,
+those of ranks 2i and 2i + 1: they allocate and free together, the same columns, and a thread of the
+first starts what both do.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ class AllocateTensorMemory(Op):
     levels: ClassVar = SCHEDULED
     result: Value = result()
     offset: int = -1
+    cta_group: int = 1
 
 
 @op_class
@@ -35,6 +40,7 @@ class FreeTensorMemory(Op):
 
     levels: ClassVar = SCHEDULED
     memory: Value
+    cta_group: int = 1
 
 
 @op_class
@@ -60,6 +66,9 @@ class TensorProduct(Op):
     With `scales` each `block` elements of a line are multiplied by one, of type `scale_dtype`: a's
     lie in item `scale_state.stage`, from its column `a_scale` on, b's from `b_scale` on, each row's
     in lane i % 32 of every quarter, as `store_scales` writes them.
+
+    Of a pair each CTA has `rows` rows of d and of a, with a's scales; half of b's rows, the first
+    CTA the first half; and all scales of b.
     """
 
     levels: ClassVar = SCHEDULED
@@ -82,6 +91,7 @@ class TensorProduct(Op):
     b_scale: int = 0
     block: int = 0
     scale_dtype: str = ""
+    cta_group: int = 1
 
     @property
     def dtypes(self) -> tuple[str, str]:
@@ -99,6 +109,7 @@ class TensorCommit(Op):
     barriers: Value
     state: Value
     multicast: Value | None = None
+    cta_group: int = 1
 
 
 @op_class
@@ -145,7 +156,8 @@ class TensorCopy(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are
     read in item `shared_state.stage` of `shared`, `offset` bytes in, as atoms of 512 bytes, those
-    of the same rows one behind the other. It runs in the order of the thread's products.
+    of the same rows one behind the other. It runs in the order of the thread's products. Each CTA
+    of a pair copies what lies in its own SMEM.
     """
 
     levels: ClassVar = SCHEDULED
@@ -157,6 +169,7 @@ class TensorCopy(Op):
     offset: int = 0
     rows: int
     words: int = 1
+    cta_group: int = 1
 
 
 @op_class

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir import tensor_ops as tm
-from wsdsl.ir.barrier_ops import SyncCta
+from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.memory_ops import TmaLoad
+from wsdsl.ir.op import Kernel, Op, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.protocol_rules import Problem, cluster_of
 from wsdsl.ir.scale_rules import RULES as SCALE_RULES
 from wsdsl.ir.tcgen05 import COLUMNS, LEAST_ALLOCATED, shape_fault
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, Fragment, SmemDescriptor, TensorMemory
@@ -67,18 +68,22 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
         yield taken[0], "it is allocated in front of the partitions, and freed behind them"
         return
     begin, end = min(parts, default=last), max(parts, default=first)
-    if not _meets(body[first + 1 : begin]):
-        yield taken[0], "all threads meet behind it: tensor_fence, sync_cta, tensor_fence(after)"
-    if not _meets(body[end + 1 : last]):
-        yield freed[0], "all threads meet before: tensor_fence, sync_cta, tensor_fence(after)"
+    kind = SyncCluster if taken[0].cta_group > 1 else SyncCta
+    told = f"tensor_fence, {op_name(kind)}, tensor_fence(after)"
+    if not _meets(body[first + 1 : begin], kind):
+        yield taken[0], f"all threads meet behind it: {told}"
+    if not _meets(body[end + 1 : last], kind):
+        yield freed[0], f"all threads meet before: {told}"
+    if kind is SyncCluster and not any(isinstance(op, SyncCluster) for op in body[:first]):
+        yield taken[0], "a pair allocates when both CTAs run: a sync_cluster stands in front"
     if freed[0].memory != taken[0].result:
         yield freed[0], f"it frees {taken[0].result}"
 
 
-def _meets(ops: list[Op]) -> bool:
+def _meets(ops: list[Op], kind: type[Op]) -> bool:
     wanted: list[Callable[[Op], bool]] = [
         lambda op: isinstance(op, tm.TensorFence) and not op.after,
-        lambda op: isinstance(op, SyncCta),
+        lambda op: isinstance(op, kind) and not getattr(op, "relaxed", False),
         lambda op: isinstance(op, tm.TensorFence) and op.after,
     ]
     for op in ops:
@@ -122,7 +127,7 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
             continue
         if a.is_integer and not kernel.target.multiplies_integers:
             yield op, f"{kernel.target} multiplies no {a}"
-        fault = "" if op.scales is not None else shape_fault(op.rows, op.columns, a)
+        fault = shape_fault(op.rows, op.columns, a, op.cta_group) if op.scales is None else ""
         if fault:
             yield op, fault
         if op.k < k_step(a) or op.k % k_step(a):
@@ -130,7 +135,8 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
         if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
             yield op, f"an operand of {a} is K-major"
         yield from _within(op, op.sums, op.column, op.columns)
-        sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, op.columns))
+        own = op.columns // op.cta_group
+        sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, own))
         for (value, k_major, extent), dtype in zip(sides, op.dtypes, strict=True):
             held = made.get(value)
             if not isinstance(value.type, SmemDescriptor):
@@ -198,6 +204,24 @@ def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
             yield op, "products stand in a partition"
 
 
+def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
+    """All that the instructions of a kernel say of a `cta_group` is the same, and two CTAs that
+    are neighbours in a cluster are there for it.
+    """
+    of = [op for op in kernel.ops if getattr(op, "cta_group", 1) != 1]
+    loads = [op for op in kernel.of(TmaLoad) if op.cta is not None]
+    for op in of:
+        if getattr(op, "cta_group", 1) != 2 or cluster_of(kernel) % 2:
+            yield op, "two CTAs of a cluster are a pair: cta_group is 1 or 2"
+    for op in kernel.ops if of else ():
+        if getattr(op, "cta_group", 2) != 2:
+            yield op, "all ops of a kernel have one cta_group, and others have 2"
+    for op in loads:
+        if not of or op.multicast is not None:
+            told = "is for a pair of CTAs" if not of else "and `multicast` are not for one copy"
+            yield op, f"`cta` {told}"
+
+
 def _within(op: Op, items: Value, column: int, columns: int) -> Iterator[Problem]:
     kind = items.type
     if not isinstance(kind, Columns):
@@ -214,5 +238,6 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     loads_fit,
     loads_are_waited_for,
     products_have_a_thread_of_their_own,
+    pairs_agree,
     *SCALE_RULES,
 )

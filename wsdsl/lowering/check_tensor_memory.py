@@ -10,13 +10,15 @@ from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, ROWS
+from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.product_operands import operand_scales
-from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
+from wsdsl.lowering.pairs import PAIR, in_pairs
+from wsdsl.lowering.product_operands import copied_operands, operand_scales
+from wsdsl.lowering.slots import operand_slots
+from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns, summed_parts
 from wsdsl.schedule import Schedule
 
 
@@ -25,7 +27,12 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         what = "Schedule.scale_path is for cards whose tensor cores take scales"
         yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
     if not kernel.target.has_tensor_memory or not kernel.of(Contract):
+        if in_pairs(chosen):
+            what = "Schedule.cta_group is 2: pairs of CTAs multiply where sums lie in tensor memory"
+            yield Finding(what, hint='leave it out, or compile products for arch="sm_100a"')
         return
+    if in_pairs(chosen):
+        yield from _pairs(kernel, chosen)
     yield from _not_yet(kernel, chosen)
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
     scaled = bool(operand_scales(kernel))
@@ -53,6 +60,37 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         both = "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
         yield Finding(told, hint="make the tile narrower")
+
+
+def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """What is no pair of CTAs, each with its rows of the products, or not lowered for one yet."""
+    sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
+    told = "Schedule.cta_group is 2"
+    rows = [name for name, axis in axes.items() if axis.role == "rows"]
+    walked = {loop_variable(name) for name in rows if name not in whole_axes(kernel)}
+    along = {name: num for name, num in (chosen.cluster or {}).items() if num > 1}
+    if along not in [{name: PAIR} for name in walked]:
+        named = " or ".join(f"cluster=dict({name}=2)" for name in sorted(walked))
+        what = f"{told}: the pair is a cluster of two along the products' rows"
+        yield Finding(what, hint=named or "have another axis lie there: Schedule.mma")
+    for name, axis in axes.items():
+        what = f"{told}, and tile {loop_variable(name)}={sizes[name]}"
+        if axis.role == "rows" and sizes[name] != PAIR_ROWS:
+            yield Finding(f"{what}: each CTA has {PAIR_ROWS} rows", hint=f"make it {PAIR_ROWS}")
+        if axis.role == "columns" and sizes[name] % PAIR_STEP:
+            yield Finding(f"{what}: a pair has a multiple of {PAIR_STEP} columns")
+    if chosen.multicast:
+        yield Finding(
+            f"{told}: each CTA loads its half, and multicasts nothing", hint="leave it out"
+        )
+    if names := copied_operands(kernel):
+        what = f"{told}, and threads copy {', '.join(sorted(names))}"
+        yield Finding(f"{what}, which is not lowered yet", hint="give them rows of 16 bytes")
+    if summed_parts(kernel):
+        yield Finding(f"{told}, and a sum over a part of a dimension is not lowered yet")
+    groups = [group for group in operand_slots(kernel) if group.consumer == "mma"]
+    if any(e.producer not in ("load", "scale") for group in groups for e in group.edges):
+        yield Finding(f"{told}, and an operand is computed, which is not lowered yet")
 
 
 def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:

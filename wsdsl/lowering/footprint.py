@@ -27,6 +27,7 @@ from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held
 from wsdsl.lowering.held_sums import held_by_threads
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.pairs import PAIR, in_pairs
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
@@ -118,10 +119,21 @@ def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict
         role, among = axes_of(kernel)[last].role, shares
         if group.consumer == "decode":
             role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
-        _, elements = operand_lines(sizes[last], tile.dtype, role, among[role])
-        operands += tile_bytes(tile, {**sizes, last: elements})
+        held = _held_sizes(kernel, schedule, sizes, tile)
+        _, elements = operand_lines(held[last], tile.dtype, role, among[role])
+        operands += tile_bytes(tile, {**held, last: elements})
     beside = sum(edge.box.bytes(sizes) for edge in group.edges if edge.box)
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
+
+
+def _held_sizes(
+    kernel: Kernel, schedule: Schedule, sizes: dict[str, int], tile: Tile
+) -> dict[str, int]:
+    """Of an operand that products read, in a slot."""
+    if not in_pairs(schedule):
+        return sizes
+    sides = {name for name in tile.axes if axes_of(kernel)[name].role == "columns"}
+    return {name: size // PAIR if name in sides else size for name, size in sizes.items()}
 
 
 def ring_depth(group: SlotGroup, stages: int) -> int:

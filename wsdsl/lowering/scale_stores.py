@@ -59,7 +59,12 @@ def store_scales(
 
 
 def copy_scales(
-    b: Builder, op: CopyScales, read: Place, rings: TensorRings, axes: Mapping[str, Axis]
+    b: Builder,
+    op: CopyScales,
+    read: Place,
+    rings: TensorRings,
+    axes: Mapping[str, Axis],
+    cta_group: int,
 ) -> None:
     """In front of the products: there is one place for them, and what copies is in order."""
     assert isinstance(op.value.type, SharedTile)
@@ -74,14 +79,15 @@ def copy_scales(
         offset=read[2],
         rows=rows,
         words=summed // (WORD * op.block),
+        cta_group=cta_group,
         loc=op.loc,
     )
     b.add(made)
     b.add(ScalesInTensor(result=op.result, **where, loc=op.loc))
 
 
-def hand_over_scales(b: Builder, ring: PlacedRing, state: Value) -> None:
-    """Each warp says so of what it has written."""
+def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:
+    """Each warp says so of what it has written; of a pair to the CTA whose thread multiplies."""
     b.add(TensorStoreWait(loc=b.loc))
     b.add(TensorFence(loc=b.loc))
-    b.add(ArriveBarrier(barriers=ring.full, state=state, each_warp=True, loc=b.loc))
+    b.add(ArriveBarrier(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))

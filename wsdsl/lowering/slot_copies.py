@@ -82,6 +82,8 @@ class SlotCopies:
     axes: Mapping[str, Axis]
     divided: Mapping[str, int]
     starts: Mapping[Value, Value]
+    counts_on: Value | None = None
+    """The CTA whose barrier counts, if that is not each one's own."""
 
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
@@ -103,9 +105,8 @@ class SlotCopies:
         with b.region() as copies:
             tma = (fill for fill in fills if fill.tensor.name not in unaligned)
             total = sum([self.by_tma(fill) for fill in tma])
-        expect = ArriveExpectTx(
-            barriers=self.ring.full, state=self.state, tx_bytes=total, loc=b.loc
-        )
+        where = dict[str, Any](barriers=self.ring.full, state=self.state, cta=self.counts_on)
+        expect = ArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
         with b.region() as by_all:
             for fill in fills:
                 if fill.tensor.name in unaligned:
@@ -121,12 +122,15 @@ class SlotCopies:
             return self.beside(fill)
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
-        num = rows // share.num if share else rows
+        num = rows // share.num if share and not fill.halved else rows
         span = dtype.count(SWIZZLE_SPAN[swizzle])
         row_dim, box, at = _row_dim(fill), _box(fill), [*self.at(fill)]
         box[row_dim], box[-1] = num, span
         cast = dict[str, Any]()
-        if share:
+        if share and fill.halved:
+            dim, name = _columns(fill)
+            at[dim] = b.plus(at[dim], b.times(share.part, self.axes[name].size, "half"), "half")
+        elif share:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
             shift = b.times(share.part, dtype.size(num * span), "shift")
             cast = dict(shift=shift, multicast=share.mask)
@@ -194,6 +198,7 @@ class SlotCopies:
                     offset=ring.offsets[self.layout][fill.field] + n * each,
                     state=self.state,
                     barriers=ring.full,
+                    cta=self.counts_on,
                     loc=fill.loc,
                     **cast,
                 )
@@ -223,6 +228,12 @@ def _box(fill: LoadToSlot) -> list[int]:
 
 def _row_dim(fill: LoadToSlot) -> int:
     return next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
+
+
+def _columns(fill: LoadToSlot) -> tuple[int, str]:
+    """The dimension and the axis of the columns."""
+    kinds = ((i, v.type) for i, v in enumerate(fill.index))
+    return next((i, k.name) for i, k in kinds if isinstance(k, Axis) and k.role == "columns")
 
 
 def divided(kernel: Kernel) -> dict[str, int]:

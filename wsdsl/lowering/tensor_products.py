@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from copy import copy
 from typing import Any, Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
@@ -38,6 +39,7 @@ from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import free_values, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
+from wsdsl.lowering.pairs import group_of, halved_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.slot_writes import clear_beyond, clears
@@ -63,7 +65,10 @@ class TensorProducts:
         self.builder, self.context, self.rest = context.builder, context, rest
         self.before, self.of_all = partition, bool(clears(partition))
         where = context.row_in_tile, context.column_in_tile
-        self.operands = Products(context.builder, context.shapes, *where)
+        self.cta_group = group_of(context.kernel)
+        shapes = copy(context.shapes)
+        shapes.axes = halved_axes(context.kernel, shapes.axes)
+        self.operands = Products(context.builder, shapes, *where)
         self.tiles: dict[Value, TileInShared] = {}
         self.scales: dict[Value, ScalesInTensor] = {}
         self.started: dict[Value, Value] = {}
@@ -171,6 +176,7 @@ class TensorProducts:
             k=depth[1] - depth[0],
             a_k_major=left_k,
             b_k_major=right_k,
+            cta_group=self.cta_group,
             **_scaled(op, scales),
             loc=op.loc,
         )

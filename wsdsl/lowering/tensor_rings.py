@@ -30,11 +30,16 @@ def awaited(of_all: bool, wait: WaitBarrier, fenced: bool = True) -> tuple[Op, .
 
 
 def committed(
-    of_all: bool, barriers: Value, state: Value, loc: Loc | None, multicast: Value | None = None
+    of_all: bool,
+    barriers: Value,
+    state: Value,
+    loc: Loc | None,
+    multicast: Value | None,
+    cta_group: int,
 ) -> tuple[Op, ...]:
     """An arrival when all products are complete."""
-    commit = TensorCommit(barriers=barriers, state=state, multicast=multicast, loc=loc)
-    return by_one(of_all, commit)
+    told = dict[str, Any](multicast=multicast, cta_group=cta_group, loc=loc)
+    return by_one(of_all, TensorCommit(barriers=barriers, state=state, **told))
 
 
 def in_tensor_memory(op: Op) -> bool:

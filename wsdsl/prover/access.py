@@ -28,7 +28,7 @@ from wsdsl.prover.machine import (
 )
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
+from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_pair, settle, shown
 
 EVERY = -1
 """Stands for a class where all threads of a warpgroup are meant."""
@@ -149,13 +149,15 @@ def read(
     before: int,
     asynchronous: bool = True,
     any_value: bool = False,
+    cta: int = -1,
 ) -> None:
     """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
     hears of that has heard of the events `before` too. `reader` tells it from others that go on
-    with it. With `any_value` it may be of what nobody has written yet."""
-    key = (a.cta, array.index, item)
-    spans = spans_of(m, a.cta, array, item, start, end)
-    what = f"item {item} of `{array.label}`"
+    with it. With `any_value` it may be of what nobody has written yet. `cta`: another one's."""
+    cta = a.cta if cta < 0 else cta
+    key = (cta, array.index, item)
+    spans = spans_of(m, cta, array, item, start, end)
+    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
     party = Party(a.index, op)
     made: list[Span] = []
     for held in spans:
@@ -228,7 +230,8 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
         start += shift
     item_of(m, a, op, array, state.stage, start, start + size)
     for cta in destinations(m, a, i, op.multicast):
-        held, barriers, stage = barrier_of(m, a, i, (0,), cta)
+        counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
+        held, barriers, stage = barrier_of(m, a, i, (0,), counted)
         event = m.event()
         write(
             m,
@@ -243,7 +246,7 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
             True,
             cta,
         )
-        name = shown(barriers, stage, m, cta)
+        name = shown(barriers, stage, m, counted)
         count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
         # Bytes land after the copy was started: what phases were over then are over.
         held.gathered |= event | a.know[0] & (m.waits | m.phases)

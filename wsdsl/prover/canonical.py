@@ -54,6 +54,10 @@ class Canonical:
         ]
         self.most_stores = [most_stores(code) for code in model.codes]
         self.arrays = list(model.arrays.values())
+        self.idle = {(c, a.index) for c in range(model.num_ctas) for a in self.arrays}
+        self.idle -= model.touched
+        """Barriers that nobody uses, as it seems: they do not turn with their ring."""
+        self.of_columns = {self.of_array[name] for name in model.columns}
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
         self.places = Places(model, hurry)
@@ -144,16 +148,19 @@ class Canonical:
 
     def _held(self, m: Machine, turns: Turns) -> list[tuple[int, int, Any]]:
         """The stages at which somebody stands in front of a test: he may have waited for one and
-        not given it back. By family and stage; and which of his states points there."""
+        not given it back, as who adds to sums in tensor memory has around each loop. By family and
+        stage; and which of his states points there."""
         made: list[tuple[int, int, Any]] = []
         for a in m.agents:
             code = self.model.codes[a.partition]
-            if a.ended or not isinstance(code.instructions[a.pc].op, t.If):
+            if a.ended:
                 continue
-            families = self.slot_family[a.partition]
+            families, tests = self.slot_family[a.partition], code.instructions[a.pc].op
             for slot in self.model.codes[a.partition].live[a.pc]:
-                held, turn = a.slots[slot], turns.get((a.cta, families.get(slot, -1)))
-                if isinstance(held, StageParity) and turn:
+                family = families.get(slot, -1)
+                held, turn = a.slots[slot], turns.get((a.cta, family))
+                may_hold = isinstance(tests, t.If) or family in self.of_columns
+                if isinstance(held, StageParity) and turn and may_hold:
                     made.append((families[slot], (held.stage - turn[0]) % turn[2], (a.index, slot)))
         return made
 
@@ -180,6 +187,8 @@ class Canonical:
     def _order(self, cta: int, array: Array, turns: Turns) -> list[tuple[int, int]]:
         """The stages of an array from where its ring is said to begin."""
         turn = turns.get((cta, self.of_array[array.name]), NO_TURN)
+        if array.first >= 0 and (cta, array.index) in self.idle:
+            turn = NO_TURN
         found = self.orders.get((array.index, turn))
         if found is None:
             found = self.orders[array.index, turn] = order(array, turn)

@@ -13,6 +13,7 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op, operands
+from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import Code, Instruction
@@ -50,7 +51,8 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     for i in reversed(code.instructions):
         asked = products if isinstance(i.op, f.Wgmma) else _asks(model, i)
         if isinstance(i.op, tm.TensorProduct):
-            asked = [*asked, *((place, use, ELECTED, far) for place, use, _, far in products)]
+            far = i.op.cta_group > 1
+            asked = [*asked, *((place, use, ELECTED, far) for place, use, _, _ in products)]
         if any(ask not in held for ask in asked):
             held = held | dict.fromkeys(asked)
         made.append(tuple(held))
@@ -64,7 +66,7 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
 
 def _asks(model: Model, i: Instruction) -> list[Ask]:
     op: Any = i.op
-    remote = getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
+    remote = reaches_others(op)
     who = ELECTED if i.elected else ALL
 
     def ask(value: Any, use: int, by: tuple[int, ...] = who) -> Ask:
@@ -109,7 +111,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.sums, LOOKS)]
         case tm.FreeTensorMemory():
             columns = sorted(model.arrays[name].index for name in model.columns)
-            return [(index, CHANGES, ALL, False) for index in columns]
+            return [(index, CHANGES, ALL, remote) for index in columns]
         case b.SyncCta():
             return [((ROUND, 0), CHANGES, ALL, False)]
         case b.SyncCluster():

@@ -305,6 +305,8 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
+    if canonical.idle & model.touched:
+        return _explore(model, widen, hurry)
     try:
         first.visited.check(model)
     except Failure as failure:

@@ -13,8 +13,9 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.product_rules import carried_operands
+from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tensor_ops import TensorColumns
+from wsdsl.ir.tensor_ops import TensorColumns, TensorProduct
 from wsdsl.ir.types import Barriers, Columns, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
@@ -82,6 +83,8 @@ class Model:
         """By rank: who was seen to reach whom."""
         self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
+        self.pairs = any(isinstance(op, TensorProduct) and op.cta_group > 1 for op in flat)
+        """Do products read the SMEM of two CTAs?"""
         self.written = written_tensors(flat)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
@@ -96,6 +99,8 @@ class Model:
         the arrival has been made that comes before a wait for all."""
         self.borders: dict[tuple[str, int], set[int]] = {}
         """Where accesses to items of arrays begin or end, by the arrays' label and bytes."""
+        self.touched: set[tuple[int, int]] = set()
+        """Barriers that somebody was seen to use, by CTA and array."""
         self.ask_for_first: set[Any] = set()
         """The loops (signatures) of which somebody was seen to ask for their first iteration."""
         self.asked_at: dict[Term, set[tuple[int, int]]] = {}
@@ -226,8 +231,7 @@ def _reaches_others(op: Op, effects: Effects) -> bool:
         case b.ArriveFlag() | b.WaitFlag():
             return effects.has(op)
         case _:
-            asked = (getattr(op, "cta", None), getattr(op, "multicast", None))
-            return any(value is not None for value in asked)
+            return reaches_others(op)
 
 
 def _boxes(flat: list[Any]) -> dict[str, int]:

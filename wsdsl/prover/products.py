@@ -116,7 +116,9 @@ def read_operand(
     dtype: str,
     know: int,
     event: int,
+    cta: int = -1,
 ) -> None:
+    """`cta`: in whose SMEM, if in another's."""
     op, kind = held.op, DTYPES[dtype]
     along = op.rows if op.k_major else op.columns
     start = 0 if held.start is None else held.start
@@ -143,7 +145,8 @@ def read_operand(
                 f"`{held.array.label}`, which has {held.array.bytes}",
             )
         reader = ("wgmma", a.index)
-        read(m, a, product, held.array, held.item, begin, end, know, reader, event, before)
+        where = held.array, held.item, begin, end
+        read(m, a, product, *where, know, reader, event, before, cta=cta)
 
 
 def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:

@@ -279,7 +279,7 @@ def _wanted(op: Op) -> list[Value]:
     """Operands on which the op's effect on others depends; not the data, nor coordinates."""
     match op:
         case m.TmaLoad():
-            return [op.state, *(v for v in (op.multicast, op.shift) if v is not None)]
+            return [op.state, *(v for v in (op.multicast, op.shift, op.cta) if v is not None)]
         case m.SendFragment():
             return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
         case m.ReceiveFragment():

@@ -7,10 +7,12 @@ are one state: that is the induction over the ring, a state after one more slot 
 from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as fr
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Value, operands, results_of
+from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.machine import StageParity
@@ -51,6 +53,9 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
                         states.append(four[1])
                         for value in four[1:]:
                             sets.join(four[0].name, value.name)
+            case fr.MatrixOperand() if model.pairs:
+                reached.add(op.shared.name)
+                sets.join(f"array {op.shared.name}", op.state.name)
             case t.If():
                 for three in zip(op.result, yielded(op.then), yielded(op.orelse), strict=True):
                     if isinstance(three[0].type, State):
@@ -61,7 +66,7 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
             case tr.StoreTransposed() | tr.LoadTransposed():
                 picked.add(op.shared.name)
             case _:
-                if getattr(op, "cta", None) or getattr(op, "multicast", None):
+                if reaches_others(op):
                     reached |= {v.name for v in operands(op)}
                 held = [v for v in operands(op) if isinstance(v.type, State)]
                 arrays = [v for v in operands(op) if v.name in model.arrays]

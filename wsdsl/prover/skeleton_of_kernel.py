@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -13,11 +14,12 @@ from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import PACKED_SPAN
-from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, State
+from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
-from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
+from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_tensors import tensor_events
+from wsdsl.prover.skeleton_of_wgmma import wgmma_told
 from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 from wsdsl.prover.skeleton_values import FOLDED
@@ -287,12 +289,12 @@ class _Builder:
                     threads = threads if pred else 0
                 else:
                     kind = CONDITIONAL + kind
-                cta = () if op.cta is None else self.of_ranks(op.cta)
-                fill = Fill(self.places.barriers[op.barriers], op.state, cta=cta)
-                self.emit(op, kind, threads=threads, fill=fill)
+                items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
+                self.emit(op, kind, threads=threads, fill=Fill(items, op.state, cta=cta))
             case b.ArriveExpectTx():
-                fill = Fill(self.places.barriers[op.barriers], op.state)
-                self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), fill=fill)
+                kind = "remote " * (op.cta is not None) + "mbarrier.arrive.expect_tx"
+                items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
+                self.emit(op, kind, str(op.tx_bytes), fill=Fill(items, op.state, cta=cta))
             case b.ArriveFlag():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
                 kind += ".inc" if op.wrap is not None else ".add"
@@ -306,7 +308,8 @@ class _Builder:
     def copy_or_product(self, op: Op, who: Who) -> None:
         match op:
             case m.TmaLoad():
-                kind = "multicast TMA load" if op.multicast is not None else "TMA load"
+                kind = "multicast " * (op.multicast is not None) + "TMA load"
+                kind = "pair's " * (op.cta is not None) + kind
                 # Lines of a block and bytes of a line are dimensions of their own.
                 rank = f"{len(op.coordinates) + 2 * (op.map in self.packed)}d"
                 self.emit(op, kind, rank, fill=self.destination(op))
@@ -333,8 +336,11 @@ class _Builder:
             case f.EmptyAccumulator():
                 self.empty.add(op.result)
             case f.Wgmma():
+                known = self.known.get(op.accumulate)
+                if known is False and op.acc not in self.empty:
+                    known = None  # It takes over registers, by a flag that nobody can fold.
                 for step in range(op.k // k_step(DTYPES[op.dtype])):
-                    self.emit(op, "wgmma.mma_async", self.product(op, step))
+                    self.emit(op, "wgmma.mma_async", wgmma_told(op, step, known))
             case f.WgmmaCommit():
                 self.emit(op, "wgmma.commit_group")
             case f.WgmmaWait():
@@ -342,8 +348,10 @@ class _Builder:
             case _:
                 tensor_events(self, op)
 
-    def of_ranks(self, x: Value) -> tuple[int | None, ...]:
-        """A number in each CTA of the cluster."""
+    def of_ranks(self, x: Value | None) -> tuple[int | None, ...]:
+        """A number in each CTA of the cluster, if there is one."""
+        if x is None:
+            return ()
         known = self.known.get(x)
         return self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
 
@@ -367,7 +375,8 @@ class _Builder:
         by_rank = () if op.shift is None else self.by_rank[op.shift]
         items = self.places.barriers[op.barriers]
         start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
-        return Fill(items, op.state, start=start, stride=stride, by_rank=by_rank)
+        where = dict[str, Any](start=start, stride=stride, by_rank=by_rank)
+        return Fill(items, op.state, **where, cta=self.of_ranks(op.cta))
 
     def source(self, op: m.TmaStore) -> Fill:
         assert isinstance(op.shared.type, Shared)
@@ -382,19 +391,3 @@ class _Builder:
         known = 0 if x is None else self.known.get(x)
         same = (None if known is None else int(known),) * (self.places.num_threads // 128)
         return same if x is None else self.by_warpgroup.get(x, same)
-
-    def product(self, op: f.Wgmma, step: int) -> str:
-        assert isinstance(op.acc.type, Accumulator)
-        known = self.known.get(op.accumulate)
-        if known is False and op.acc not in self.empty:
-            known = None  # It takes over registers, by a flag that nobody can fold.
-        flag = "1" if step else "p" if known is None else str(int(known))
-        a, b = (DTYPES[name] for name in op.dtypes)
-        total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
-        names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
-        shape = f"m64n{op.acc.type.columns}k{k_step(a)}.{names}"
-        registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
-        if may_be_mn_major(a):
-            majors = [op.a_k_major] * (not registers) + [op.b_k_major]
-            rest += [int(not k_major) for k_major in majors]
-        return ", ".join([f"{shape} {'{a}' if registers else 'a'}", "b", flag, *map(str, rest)])

@@ -240,9 +240,13 @@ class Program:
             return Letter("TMA reduction" if reduces else "TMA store", rank), Ask(
                 "to", args[1], token.at
             )
-        many = form == f"{LOAD}.multicast::cluster"
-        if not (form == LOAD or many) or len(args) != 3 + many:
+        many, paired = form == f"{LOAD}.multicast::cluster", form == f"{LOAD}.cta_group::2"
+        if not (form == LOAD or many or paired) or len(args) != 3 + many:
             return (Letter(token.op, token.args),)
+        if paired:
+            on, *cta = self._remote(args[2], token.at)
+            where = Ask("barrier", *on), *cta, Ask("to", args[0], token.at)
+            return Letter("pair's TMA load", rank), *where
         kind = "multicast TMA load" if many else "TMA load"
         return Letter(kind, rank), Ask("barrier", args[2], token.at), Ask("to", args[0], token.at)
 

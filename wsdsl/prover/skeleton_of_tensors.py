@@ -17,7 +17,6 @@ from wsdsl.prover.skeleton_states import Fill, Places
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
 PREFIX = "tcgen05."
-CTA = ".cta_group::1"
 
 
 Ask = TypeVar("Ask")
@@ -35,22 +34,23 @@ class Builder(Protocol):
 
 
 def tensor_events(made: Builder, op: Op) -> None:
+    group = f".cta_group::{getattr(op, 'cta_group', 1)}"
     match op:
         case t.AllocateTensorMemory(result=Value(type=TensorMemory(columns=columns))):
-            relinquish = f"{PREFIX}relinquish_alloc_permit{CTA}"
-            _by_first_warp(made, op, (f"{PREFIX}alloc{CTA}", str(columns)), (relinquish, ""))
+            relinquish = f"{PREFIX}relinquish_alloc_permit{group}"
+            _by_first_warp(made, op, (f"{PREFIX}alloc{group}", str(columns)), (relinquish, ""))
         case t.FreeTensorMemory(memory=Value(type=TensorMemory(columns=columns))):
-            _by_first_warp(made, op, (f"{PREFIX}dealloc{CTA}", str(columns)))
+            _by_first_warp(made, op, (f"{PREFIX}dealloc{group}", str(columns)))
         case t.TensorProduct():
             known = made.known.get(op.accumulate)
             first = "p" if known is None else str(int(known))
             for step, own in enumerate(instructions(op)):
                 flag = "1" if step else first
-                made.emit(op, f"{PREFIX}mma{CTA}.kind::{own.kind}", f"{flag}, {own.descriptor}")
+                made.emit(op, f"{PREFIX}mma{group}.kind::{own.kind}", f"{flag}, {own.descriptor}")
         case t.TensorCommit():
             fill = Fill(made.places.barriers[op.barriers], op.state)
             many = ".multicast::cluster" if op.multicast is not None else ""
-            made.emit(op, f"{PREFIX}commit{CTA}.mbarrier::arrive::one{many}", fill=fill)
+            made.emit(op, f"{PREFIX}commit{group}.mbarrier::arrive::one{many}", fill=fill)
         case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
             while columns:
                 width = min(128, 1 << columns.bit_length() - 1)
@@ -64,7 +64,7 @@ def tensor_events(made: Builder, op: Op) -> None:
                     made.emit(op, f"{PREFIX}st.32x32b.x{count}")
         case t.TensorCopy():
             for _ in range(op.rows // ROWS * op.words):
-                made.emit(op, f"{PREFIX}cp{CTA}.32x128b.warpx4")
+                made.emit(op, f"{PREFIX}cp{group}.32x128b.warpx4")
         case t.TensorStoreWait():
             made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():

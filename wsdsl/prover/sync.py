@@ -56,6 +56,7 @@ def barrier_of(
         )
     cta = a.cta if cta < 0 else cta
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
+    m.model.touched.add((cta, array.index))
     if not held.initialised:
         raise m.fail("misuse", a, op, f"`{array.label}` is used before it is initialised")
     for c in who:
@@ -175,6 +176,38 @@ def cta_of_rank(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     return m.model.reach(a.cta, held)
 
 
+def landed(m: Machine, a: Agent, held: Barrier, who: tuple[int, ...]) -> int:
+    """The event of an arrival at another CTA's barrier: over for whoever has seen that phase
+    complete, or met this one later on.
+    """
+    event = m.event()
+    held.remote |= event
+    if m.model.meets:
+        for c in who:
+            a.know[c] |= event
+    return event
+
+
+def pair_of(m: Machine, a: Agent, i: Instruction, cta_group: int) -> tuple[int, ...]:
+    """The CTAs that an instruction is about: one's own, or both of a pair whose first it is."""
+    if cta_group == 1:
+        return (a.cta,)
+    rank = m.model.cta_rank(a.cta)
+    if not isinstance(rank, int) or rank % 2:
+        told = "the first CTA of a pair starts what both do"
+        raise m.fail("misuse", a, i.op, told, hint="in an `if` by the rank in the cluster")
+    return a.cta, m.model.reach(a.cta, rank + 1)
+
+
+def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
+    """The same of a rank that has to be of the agent's pair."""
+    cta = cta_of_rank(m, a, i, rank)
+    own, other = m.model.cta_rank(a.cta), m.model.cta_rank(cta)
+    if not (isinstance(own, int) and isinstance(other, int)) or own // 2 != other // 2:
+        raise m.fail("misuse", a, i.op, f"the CTA of rank {other} is of another pair")
+    return cta
+
+
 def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.ArriveBarrier)
@@ -189,13 +222,7 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     for c in who:
         know |= a.know[c]
     if cta != a.cta:
-        # It is over for whoever has seen that phase complete, or met this one later on.
-        landed = m.event()
-        held.remote |= landed
-        know |= landed
-        if m.model.meets:
-            for c in who:
-                a.know[c] |= landed
+        know |= landed(m, a, held, who)
     count = 128 if op.each_thread else 4 if op.each_warp else 1
     arrive(m, a, i, held, shown(array, stage, m, cta), count, know)
     return SEEN
@@ -204,10 +231,13 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.ArriveExpectTx)
-    held, array, stage = barrier_of(m, a, i, ELECTED)
-    name = shown(array, stage, m, a.cta)
+    cta = a.cta if op.cta is None else cta_of_rank(m, a, i, op.cta)
+    held, array, stage = barrier_of(m, a, i, ELECTED, cta)
+    name, know = shown(array, stage, m, cta), a.know[0]
+    if cta != a.cta:
+        know |= landed(m, a, held, ELECTED)
     held.tx += op.tx_bytes
-    arrive(m, a, i, held, name, 1, a.know[0])
+    arrive(m, a, i, held, name, 1, know)
     return SEEN
 
 

@@ -23,7 +23,7 @@ from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
 from wsdsl.prover.products import Descriptor, read_operand
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.shared_loads import read_by_threads
-from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, shown
+from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, pair_of, shown
 
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
@@ -45,8 +45,10 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     begin, end = op.column, op.column + op.columns
     item_of(m, a, op, array, state.stage, begin, end)
-    if truth(m, a.slots[i.extra[op.accumulate.name]]):
-        spans = spans_of(m, a.cta, array, state.stage, begin, end)
+    accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
+    event, know = m.event(), a.know[0] | a.open.events
+    for cta in pair_of(m, a, i, op.cta_group):
+        spans = spans_of(m, cta, array, state.stage, begin, end) if accumulates else ()
         if not all(s.written for s in spans if begin <= s.start and s.end <= end):
             raise m.fail(
                 "tensor",
@@ -55,21 +57,19 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
                 "accumulates on columns that nothing has written",
                 hint="`accumulate` must be false for the first product",
             )
-    event = m.event()
-    know = a.know[0] | a.open.events
-    made = (event, 0)
-    write(m, a, op, array, state.stage, begin, end, know, made, False, a.cta)
-    if op.scales is not None:
-        _read_scales(m, a, i, event)
-    for value, extent, dtype in zip((op.a, op.b), (op.rows, op.columns), op.dtypes, strict=True):
-        held: Any = a.slots[i.extra[value.name]]
-        assert isinstance(held, Descriptor)
-        read_operand(m, a, op, held, extent, dtype, a.know[0], event)
+        write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, cta)
+        if op.scales is not None:
+            _read_scales(m, a, i, event, cta)
+        extents = op.rows, op.columns // op.cta_group
+        for value, extent, dtype in zip((op.a, op.b), extents, op.dtypes, strict=True):
+            held: Any = a.slots[i.extra[value.name]]
+            assert isinstance(held, Descriptor)
+            read_operand(m, a, op, held, extent, dtype, a.know[0], event, cta)
     a.open.events |= event
     return LOCAL
 
 
-def _read_scales(m: Machine, a: Agent, i: Instruction, event: int) -> None:
+def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
     """Of both operands."""
     op = i.op
     assert isinstance(op, t.TensorProduct) and op.scales is not None and op.scale_state is not None
@@ -81,7 +81,7 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int) -> None:
             item_of(m, a, op, array, state.stage, begin, end)
             before, reader = a.know[0] | a.open.events, ("tensor", a.index)
             where = array, state.stage, begin, end
-            read(m, a, op, *where, before, reader, event, before, asynchronous=False)
+            read(m, a, op, *where, before, reader, event, before, asynchronous=False, cta=cta)
 
 
 def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
@@ -92,14 +92,15 @@ def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
     held: StageParity = a.slots[i.extra[op.shared_state.name]]
     state: StageParity = a.slots[i.extra[op.state.name]]
     shared, array = m.model.arrays[op.shared.name], m.model.arrays[op.scales.name]
-    event, know = m.event(), a.know[0] | a.open.events
+    event, know, reader = m.event(), a.know[0] | a.open.events, ("wgmma", a.index)
     begin, end = op.offset, op.offset + BYTES * (op.rows // ROWS) * op.words
     item_of(m, a, op, shared, held.stage, begin, end)
-    reader = ("wgmma", a.index)
-    read(m, a, op, shared, held.stage, begin, end, a.know[0], reader, event, know)
-    begin, end = op.column, op.column + scale_columns(op.rows, op.words)
-    item_of(m, a, op, array, state.stage, begin, end)
-    write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+    first, last = op.column, op.column + scale_columns(op.rows, op.words)
+    item_of(m, a, op, array, state.stage, first, last)
+    for cta in pair_of(m, a, i, op.cta_group):
+        where = shared, held.stage, begin, end
+        read(m, a, op, *where, a.know[0], reader, event, know, cta=cta)
+        write(m, a, op, array, state.stage, first, last, know, (event, 0), False, cta)
     a.open.events |= event
     return LOCAL
 
@@ -204,14 +205,19 @@ def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def free_tensor_memory(m: Machine, a: Agent, i: Instruction) -> int:
-    """By the CTA's first warp: nothing reads or writes the columns any more."""
+    """By the CTA's first warp: nothing reads or writes the columns any more, nor those of the other
+    CTA of a pair, which are freed with them.
+    """
+    op = i.op
+    assert isinstance(op, t.FreeTensorMemory)
     _fenced(m, a, i)
     if a.index % m.model.num_agents:
         return LOCAL
+    own = m.model.cta_rank(a.cta)
+    other = m.model.reach(a.cta, own ^ 1) if op.cta_group > 1 and isinstance(own, int) else a.cta
+    know = known_to_each(a, (0, 1))
     for array in m.model.arrays.values():
-        if array.name not in m.model.columns:
-            continue
-        for item in range(array.num):
-            know, nothing = known_to_each(a, (0, 1)), (0, 0)
-            write(m, a, i.op, array, item, 0, array.bytes, know, nothing, False, a.cta)
+        for item in range(array.num) if array.name in m.model.columns else ():
+            for cta in {a.cta, other}:
+                write(m, a, op, array, item, 0, array.bytes, know, (0, 0), False, cta)
     return LOCAL

@@ -149,6 +149,8 @@ def _shape(option: Schedule) -> str:
 
 def _cluster(option: Schedule) -> str:
     sides = ", ".join(f"{num} along {name}" for name, num in (option.cluster or {}).items())
+    if option.cta_group == 2:
+        return f"pairs ({sides}) that multiply together"
     return f"clusters of {sides}" + (" without multicast" if option.multicast is False else "")
 
 
@@ -218,7 +220,7 @@ def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
 def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
     size = cluster_size(schedule)
     if size > 1 and p.sharing == 1:
-        alone = schedule.multicast is False
+        alone = schedule.multicast is False and schedule.cta_group != 2
         what = "comes once to the GPC that they lie in" if alone else "each loads a part of"
         yield (
             f"  {_cluster(schedule)}: what several of them want {what}; "

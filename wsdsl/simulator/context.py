@@ -192,6 +192,24 @@ class Warpgroup:
             self.fail(op, f"rank {number} in a cluster of {cluster.size}")
         return cluster.ctas[number]
 
+    def of_pair(self, op: Op, rank: Value) -> Cta:
+        """A CTA of the same pair."""
+        cta = self.of_rank(op, rank)
+        if cta.rank // 2 != self.cta.rank // 2:
+            self.fail(op, f"the CTA of rank {cta.rank} is of another pair")
+        return cta
+
+    def pair(self, op: Op, cta_group: int) -> list[Cta]:
+        """The CTAs that an instruction is about: one's own, or both of a pair whose first it is."""
+        if cta_group == 1:
+            return [self.cta]
+        rank, ctas = self.cta.rank, self.cta.cluster.ctas
+        if rank % 2 or rank + 1 >= len(ctas):
+            self.fail(op, "the first CTA of a pair starts what both do")
+        if ctas[rank + 1].done:
+            self.fail(op, ended(ctas[rank + 1]), hint=END_TOGETHER)
+        return ctas[rank : rank + 2]
+
     def check_threads(self, op: Op) -> None:
         told, hint = misplaced(op, self.elected)
         if told:

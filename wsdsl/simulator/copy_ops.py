@@ -99,7 +99,8 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
     for cta in destinations(wg, op, op.multicast):
-        barrier = wg.barrier(op, op.barriers, state, cta)
+        counted = cta if op.cta is None else wg.of_pair(op, op.cta)
+        barrier = wg.barrier(op, op.barriers, state, counted)
         access = CopyIn(wg.told, op, barrier.component, str(barrier))
         place = f"item {state.stage} of `{shared.label}`"
         wg.begin_write(op, cta, place, start, held.bytes, access, wg.one, True)

@@ -48,6 +48,12 @@ def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
     wg.cta.clocks.sync_warps(wg.everyone)
 
 
+def leave_remote(wg: Warpgroup, op: Op, barrier: Barrier, actors: slice) -> None:
+    """An arrival at another CTA's barrier."""
+    epoch = int(wg.cta.clocks.own[actors.start])
+    barrier.remote[actors.start] = RemoteArrival(wg.told, op, actors.start, epoch)
+
+
 def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
@@ -55,8 +61,7 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
     actors = wg.everyone if op.each_thread else wg.one
     if cta is not wg.cta:
-        epoch = int(wg.cta.clocks.own[actors.start])
-        barrier.remote[actors.start] = RemoteArrival(wg.told, op, actors.start, epoch)
+        leave_remote(wg, op, barrier, actors)
     if op.each_warp:
         for i in range(4):
             wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.storing(i))))
@@ -66,7 +71,10 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
 
 
 def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
-    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name])
+    cta = wg.cta if op.cta is None else wg.of_rank(op, op.cta)
+    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
+    if cta is not wg.cta:
+        leave_remote(wg, op, barrier, wg.one)
     wg.check(op, barrier.expect(op.tx_bytes))
     wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.one)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
+from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
 from wsdsl.simulator.shared_memory import CHUNK
@@ -77,11 +78,11 @@ class Operand:
             (self.base + p * panel + begin, self.base + p * panel + end) for p in range(first, last)
         ]
 
-    def fetch(self, wg: Warpgroup, extent: int, k: int) -> Array:
+    def fetch(self, cta: Cta, extent: int, k: int) -> Array:
         """The operand as (M or N) x K, widened for the product."""
         row_bytes = self.dtype.size(self.columns)
         part = self.part(extent, k)
-        raw = wg.cta.memory.read(self.base, self.rows, row_bytes, self.swizzle, part)
+        raw = cta.memory.read(self.base, self.rows, row_bytes, self.swizzle, part)
         held = multiplicand(elements_of(raw, self.dtype), self.dtype)
         return held if self.k_major else held.T
 
@@ -179,9 +180,12 @@ def operand_in_shared(
     value: Value,
     extent: int,
     k_major: bool,
+    cta: Cta | None = None,
 ) -> Callable[[], Array]:
-    """Check the reads of one operand; what fetches it when the product runs."""
-    held: Operand = wg.get(value, op)
+    """Check the reads of one operand; what fetches it when the product runs. `cta`: in whose SMEM,
+    if in another's.
+    """
+    held, there = cast(Operand, wg.get(value, op)), cta or wg.cta
     if (held.dtype, held.k_major) != (dtype, k_major):
         wg.fail(
             op,
@@ -190,9 +194,10 @@ def operand_in_shared(
         )
     wg.check(op, held.fault(extent, op.k))
     for start, end in held.ranges(extent, op.k):
-        conflict = wg.cta.accesses.read(start, end, read, wg.actors, (wg.index, "product"))
-        wg.settle(op, f"it reads {held.label}", conflict)
-    return lambda: held.fetch(wg, extent, op.k)
+        reader = (wg.cta.index, wg.index, "product")
+        conflict = there.accesses.read(start, end, read, wg.actors, reader)
+        wg.settle(op, f"it reads {held.label}{there.suffix}", conflict)
+    return lambda: held.fetch(there, extent, op.k)
 
 
 def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:

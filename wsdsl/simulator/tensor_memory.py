@@ -44,6 +44,8 @@ class TensorMemory:
         self.columns = columns
         self.cells = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
         self.written = np.zeros(COLUMNS, bool)
+        self.freed = False
+        """Also where the other CTA of a pair has done so."""
         self.fenced = FencedClocks(clocks)
         self.accesses = SharedAccesses(COLUMNS, self.fenced)
         for span in self.accesses.spans:
@@ -52,6 +54,8 @@ class TensorMemory:
 
 
 class Untouched(Access):
+    """What nobody has to wait for."""
+
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         del clocks, actors
         return ""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import TILE_COLUMNS, are_scaled, scale_columns, word_columns
@@ -15,9 +18,10 @@ from wsdsl.ir.tcgen05 import WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write_words
 from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
+from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.tensor_core_ops import operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
@@ -27,6 +31,7 @@ from wsdsl.simulator.tensor_memory import (
     Job,
     PipeAccess,
     TensorMemory,
+    Untouched,
     lanes_of,
 )
 
@@ -52,19 +57,26 @@ def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
 
 
 def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
+    """Those of the other CTA of a pair with them."""
     if wg.index:
         return
-    memory = _memory(wg, op)
-    access = CellAccess(wg.told, op, wg.everyone)
-    conflict = memory.accesses.write(0, memory.columns, access, wg.everyone, False)
-    wg.settle(op, "it frees columns", conflict)
+    ctas, first = wg.cta.cluster.ctas, wg.cta.rank // 2 * 2
+    for cta in ctas[first : first + 2] if op.cta_group > 1 else [wg.cta]:
+        if (memory := cta.tensor_memory) is not None:
+            access = Untouched(wg.told, op)
+            conflict = memory.accesses.write(0, memory.columns, access, wg.everyone, False)
+            wg.settle(op, f"it frees columns{cta.suffix}", conflict)
+            memory.freed = True
+    if wg.cta.tensor_memory is None:
+        wg.fail(op, "tensor memory is not allocated, or freed already")
     wg.cta.tensor_memory = None
 
 
-def _memory(wg: Warpgroup, op: Op) -> TensorMemory:
-    if wg.cta.tensor_memory is None:
+def _memory(wg: Warpgroup, op: Op, cta: Cta | None = None) -> TensorMemory:
+    memory = (cta or wg.cta).tensor_memory
+    if memory is None or memory.freed:
         wg.fail(op, "tensor memory is not allocated, or freed already")
-    return wg.cta.tensor_memory
+    return memory
 
 
 def tensor_columns(wg: Warpgroup, op: t.TensorColumns) -> None:
@@ -87,51 +99,72 @@ def _first(wg: Warpgroup, op: Op, sums: Value, state: Value, column: int, column
 
 
 def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
-    memory, pipe = _memory(wg, op), wg.tensor_pipe
-    first = _first(wg, op, op.sums, op.state, op.column, op.columns)
+    """In each CTA of a pair, which both have a part of the right operand."""
+    ctas = wg.pair(op, op.cta_group)
     dtype, b_dtype = (DTYPES[name] for name in op.dtypes)
     taken = sum_of if op.scales is None else are_scaled
     total, step = taken(dtype, b_dtype), k_step(dtype)
     if total is None or op.k % step:
         wg.fail(op, f"k = {op.k} of {dtype} and {b_dtype}: no multiple of {step}, or no product")
-    columns = slice(first, first + op.columns)
-    accumulate = bool(wg.get(op.accumulate, op))
+    accumulate, number = bool(wg.get(op.accumulate, op)), wg.tensor_pipe.count
+    read = PipeAccess(wg.told, op, wg.tensor_pipe, number)
+    columns, k_major = op.columns // op.cta_group, op.b_k_major
+    parts = [operand_in_shared(wg, op, read, b_dtype, op.b, columns, k_major, c) for c in ctas]
+    jobs = list[CellProduct]()
+    for cta in ctas:
+        memory = _memory(wg, op, cta)
+        first = _begin_sums(wg, op, cta, memory, accumulate)
+        a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major, cta)
+        b = parts[0] if len(parts) == 1 else partial(_together, parts)
+        if op.scales is not None:
+            own = PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
+            a, b = scaled_operands(wg, op, memory, own, (a, b))
+        kind = numpy_dtype(total)
+        jobs.append(CellProduct(op, memory, first, (a, b), accumulate, step, kind))
+    for job in jobs:
+        _issue(wg, op, job)
+
+
+def _together(parts: list[Callable[[], Array]]) -> Array:
+    return np.concatenate([fetch() for fetch in parts])
+
+
+def _begin_sums(
+    wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: TensorMemory, accumulate: bool
+) -> int:
+    """The first column of what a product writes there."""
+    first = _first(wg, op, op.sums, op.state, op.column, op.columns)
+    columns, pipe = slice(first, first + op.columns), wg.tensor_pipe
     if accumulate and not memory.written[columns].all():
         wg.fail(op, "accumulates on columns that nothing has written")
     write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     conflict = memory.accesses.write(columns.start, columns.stop, write, pipe.thread, False)
-    wg.settle(op, f"it writes columns {columns.start} to {columns.stop}", conflict)
-    read = PipeAccess(wg.told, op, pipe, pipe.count)
-    a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major)
-    b = operand_in_shared(wg, op, read, b_dtype, op.b, op.columns, op.b_k_major)
-    if op.scales is not None:
-        own = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-        a, b = scaled_operands(wg, op, memory, own, (a, b))
+    wg.settle(op, f"it writes columns {columns.start} to {columns.stop}{cta.suffix}", conflict)
     if not accumulate:
         memory.cells[lanes_of(op.rows), columns] = 0xFFFFFFFF
     memory.written[columns] = True
-    kind = numpy_dtype(total)
-    _issue(wg, op, CellProduct(op, memory, first, (a, b), accumulate, step, kind))
+    return first
 
 
 def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
-    """An atom at a time."""
-    memory, pipe, count = _memory(wg, op), wg.tensor_pipe, op.rows // ROWS
-    end = scale_columns(op.rows, op.words)
+    """An atom at a time, in each CTA of a pair."""
+    pipe, count = wg.tensor_pipe, op.rows // ROWS
+    end, number = scale_columns(op.rows, op.words), pipe.count
     first = _first(wg, op, op.scales, op.state, op.column, end)
     shared, state = wg.values[op.shared.name], wg.values[op.shared_state.name]
     start = wg.item(op, shared, state.stage, op.offset, BYTES * count * op.words)
-    read = PipeAccess(wg.told, op, pipe, pipe.count)
-    stop, reader = start + BYTES * count * op.words, (wg.index, "product")
-    conflict = wg.cta.accesses.read(start, stop, read, wg.actors, reader)
-    wg.settle(op, f"it reads item {state.stage} of `{shared.label}`", conflict)
-    write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-    conflict = memory.accesses.write(first, first + end, write, pipe.thread, False)
-    wg.settle(op, f"it writes columns {first} to {first + end}", conflict)
-    memory.written[first : first + end] = True
-    held = wg.cta.memory.bytes
-    for word in range(op.words):
-        for atom in range(count):
+    stop, reader = start + BYTES * count * op.words, (wg.cta.index, wg.index, "product")
+    for cta in wg.pair(op, op.cta_group):
+        memory = _memory(wg, op, cta)
+        read = PipeAccess(wg.told, op, pipe, number)
+        conflict = cta.accesses.read(start, stop, read, wg.actors, reader)
+        wg.settle(op, f"it reads item {state.stage} of `{shared.label}`{cta.suffix}", conflict)
+        write = PipeAccess(wg.told, op, pipe, number, in_order=True)
+        conflict = memory.accesses.write(first, first + end, write, pipe.thread, False)
+        wg.settle(op, f"it writes columns {first} to {first + end}{cta.suffix}", conflict)
+        memory.written[first : first + end] = True
+        held = cta.memory.bytes
+        for word, atom in product(range(op.words), range(count)):
             place = start + BYTES * (atom * op.words + word)
             column = first + scale_columns(op.rows, word) + TILE_COLUMNS * atom
             lines = partial(held.__getitem__, slice(place, place + BYTES))
@@ -202,10 +235,11 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
 
 
 def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
-    memory, clocks = wg.cta.tensor_memory, wg.cta.clocks
+    clocks = wg.cta.clocks
     if op.after:
-        if memory is not None:
-            memory.fenced.catch_up(wg.actors)
+        for cta in wg.cta.cluster.ctas:
+            if cta.tensor_memory is not None:
+                cta.tensor_memory.fenced.catch_up(wg.actors)
         return
     clocks.tick(wg.actors)
     over = [access for access in wg.cell_accesses if access.waited]

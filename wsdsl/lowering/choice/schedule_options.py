@@ -29,6 +29,7 @@ from wsdsl.lowering.lanes import (
 )
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
+from wsdsl.lowering.pairs import in_pairs
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Mode, Schedule, changed
 
@@ -96,7 +97,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
         yield Tried(option, option.tile or {}, False)
         return
     # Of one height there is no other to take instead.
-    scaled = scales_products(kernel) or bool(operand_scales(kernel))
+    scaled = scales_products(kernel) or bool(operand_scales(kernel)) or in_pairs(given)
     for mode, consumers in _teams(kernel, given, work):
         team = changed(given, mode=mode, consumers=consumers)
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
@@ -120,7 +121,7 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
     if kernel.target.has_tensor_memory and products:
-        return (128,) if operand_scales(kernel) else (128, 64)
+        return (128,) if operand_scales(kernel) or in_pairs(given) else (128, 64)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * flat_columns(kernel, work)]
     if turned(kernel):

@@ -33,7 +33,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
+from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
@@ -41,6 +43,7 @@ from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.walk import rewrite, walk, yielded
 from wsdsl.lowering.multicast_groups import Group
+from wsdsl.lowering.pairs import in_pairs, joint_rings
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:
@@ -48,6 +51,8 @@ def assign_multicast(kernel: Kernel) -> Kernel:
     size = math.prod(work.cluster)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
     sides = [op.body for op in loads if op.num_warpgroups]
+    if in_pairs(kernel.schedule):
+        return _in_halves(kernel, sides)
     unwanted = kernel.schedule is not None and kernel.schedule.multicast is False
     if size == 1 or unwanted or not sides:
         return kernel
@@ -71,6 +76,36 @@ def assign_multicast(kernel: Kernel) -> Kernel:
             rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
             tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
             op = dataclasses.replace(op, body=(*op.body, *tails))
+        return (op,)
+
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
+    """The same where a pair of CTAs multiplies: of what is the same for both each loads the half
+    that its slots have; and whoever fills what products read waits at the end.
+    """
+    joint, found = joint_rings(kernel), dict[LoadToSlot, Group]()
+    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
+    for side in sides:
+        (work,) = (op for op in side if isinstance(op, ForWork))
+        for load, group in _groups(kernel, work).items():
+            if slots[load.slot] in joint and any(axis.role == "columns" for axis in load.axes):
+                found |= {load: group} if not load.box else {}
+    for load, group in found.items():
+        if not group:
+            what = f"a pair of CTAs has half of a tile of `{load.tensor.name}` each, and this one"
+            told = f"{what} is not the same for both"
+            raise CompileError(Finding(told, load.loc, "leave Schedule.cta_group out"))
+
+    def change(op: Op) -> tuple[Op]:
+        if isinstance(op, LoadToSlot) and op in found:
+            op = dataclasses.replace(op, multicast=found[op], halved=True)
+        elif isinstance(op, Partition) and op.role != "mma":
+            filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
+            tails = (ring for ring in dict.fromkeys(filled) if ring in joint)
+            more = (ProducerTail(ring=ring, loc=op.loc) for ring in tails)
+            op = dataclasses.replace(op, body=(*op.body, *more))
         return (op,)
 
     return dataclasses.replace(kernel, body=rewrite(kernel.body, change))

@@ -42,6 +42,7 @@ from wsdsl.lowering.held_rows import ctas_per_sm
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pairs import with_pair
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
@@ -128,7 +129,7 @@ def _choices(
     error where none can take fewer than `limit`.
     """
     kernel = _with_roles(kernel)
-    given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
+    given, findings = with_fixed_tiles(kernel, with_pair(kernel, kernel.schedule or Schedule()))
     findings += _unknown_variables(kernel, given)
     findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
     # Nothing is reckoned with tiles that are none.

@@ -54,7 +54,8 @@ That takes longer, so it is done while the kernel in front still runs; where the
 kernel without products, while the first loads are under way.
 
 Tensor memory is allocated in front of the partitions, where all threads meet, and freed behind
-them, when they have met again.
+them, when they have met again. Of a pair of CTAs both meet, and the partition that multiplies does
+so in the first of them alone.
 
 Why here: all barriers and tensor maps are known.
 """
@@ -65,6 +66,7 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
+    CtaRank,
     Elect,
     FenceBarrierInit,
     InitializeBarriers,
@@ -93,7 +95,10 @@ from wsdsl.ir.tensor_ops import (
     TensorColumns,
     TensorFence,
 )
-from wsdsl.ir.walk import walk
+from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.walk import Namer, walk
+from wsdsl.lowering.builder import FLAG, INT, Builder
+from wsdsl.lowering.pairs import LEADER, group_of, in_pairs
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
@@ -126,9 +131,12 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
     freed: list[Op] = []
     if taken:
-        fenced = [TensorFence(), SyncCta(), TensorFence(after=True)]
+        group = group_of(kernel)
+        meet = SyncCta() if group == 1 else SyncCluster()
+        fenced = [TensorFence(), meet, TensorFence(after=True)]
+        taken = [dataclasses.replace(op, cta_group=group) for op in taken]
         prologue += [*taken, *fenced, *columns]
-        freed = [*fenced, *(FreeTensorMemory(memory=op.result) for op in taken)]
+        freed = [*fenced, *(FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
         prologue.append(SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
@@ -142,6 +150,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             first_to_read = all(p.role in ("load", "mma") for p in partitions)
             if own and op.role not in ("load", "mma") and first_to_read:
                 own += after
+            if op.role == "mma" and in_pairs(kernel.schedule):
+                op = dataclasses.replace(op, body=_by_leader(kernel, op))
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *freed))
 
@@ -162,6 +172,16 @@ def _meeting(body: Region) -> Region:
 
 def _sends(op: Op) -> bool:
     return any(map(reaches_others, walk((op,))))
+
+
+def _by_leader(kernel: Kernel, op: Partition) -> Region:
+    """What a thread of the first CTA of a pair does for both."""
+    b = Builder(Namer.of(kernel))
+    with b.region() as first:
+        rank = b.add(CtaRank(result=b.value("rank", INT))).result
+        leads = b.map("eq", rank, b.integer(LEADER), type=FLAG, wish="leads")
+    then = (*op.body, Yield())
+    return (*first, If(cond=leads, then=then, orelse=(Yield(),), loc=op.loc))
 
 
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:

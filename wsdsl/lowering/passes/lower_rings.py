@@ -39,7 +39,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partition
+from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
@@ -50,28 +50,28 @@ from wsdsl.ir.slot_ops import (
     ProducerCommit,
     ProducerTail,
     ScalesToSlot,
-    SlotElements,
     SlotTile,
     TakeSubtiles,
 )
 from wsdsl.ir.tile_ops import Yield
-from wsdsl.ir.types import Barriers, Columns, Shared, State, Tile
+from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
+from wsdsl.lowering.pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.placed_ring import (
     THREADS,
     PlacedRing,
     Producers,
     TensorMaps,
     drain,
-    released_unmet,
     take_subtiles,
 )
 from wsdsl.lowering.placed_slots import Located, located
+from wsdsl.lowering.ring_uses import RingUses
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
@@ -84,18 +84,12 @@ def lower_rings(kernel: Kernel) -> Kernel:
     return _Rings(kernel).kernel_without_rings()
 
 
-class _Rings:
+class _Rings(RingUses):
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.builder = Builder(Namer.of(kernel))
+        super().__init__(kernel, Builder(Namer.of(kernel)))
         self.axes = axes_of(kernel)
         self.sizes = {name: axis.size for name, axis in self.axes.items()}
         self.rings: dict[Value, PlacedRing] = {}
-        self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
-        self.placed: dict[Value, tuple[Value, Value]] = {}
-        """Ring and state of every slot that may be given back."""
-        self.starts: dict[Value, Value] = {}
-        self.fills: dict[Value, list[LoadToSlot]] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
         self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
         self.declarations: list[Op] = []
@@ -107,39 +101,11 @@ class _Rings:
         self.now = 0  # The place of the partition that is converted.
         self.multiplies = self.stores_scales = self.of_all = False
         """Whether it multiplies on tensor memory, or writes scales there; by one of all threads."""
-        self.slot_tiles: dict[Value, SlotTile] = {}
         self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
-        self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
-        """By ring, layout and field."""
         self.divided = divided(kernel)
-        self.elements: set[Value] = set()
-        """Rings with operands that threads read, too."""
-        self.released_by_threads = set[Value]().union(*map(released_unmet, kernel.body))
-        """Of slots that may be released with no product since the wait: nothing then says that all
-        threads of a warpgroup have come past it, so each arrives for itself."""
-        for op in kernel.ops:
-            if isinstance(op, (ProducerAcquire, ConsumerWait)):
-                self.slots[op.result] = op
-            if isinstance(op, (ConsumerWait, NoSlot)) and op.state is not None:
-                self.placed[op.result] = op.ring, op.state
-            elif isinstance(op, ForRange):
-                for first, *others in zip(op.init, op.args, op.result, strict=True):
-                    for value in others if first in self.placed else ():
-                        own = self.builder.value(value.name, State())
-                        self.placed[value] = self.placed[first][0], own
-            elif isinstance(op, LoadToSlot):
-                self.fills.setdefault(op.slot, []).append(op)
-                held = self.slots[op.slot]
-                if op.box:
-                    self.boxes[held.ring, held.layout, op.field] = op.box
-            elif isinstance(op, SlotElements):
-                self.elements.add(self.slots[op.slot].ring)
-            elif isinstance(op, AxisAt):
-                self.starts[op.result] = op.start
-            elif isinstance(op, SlotTile):
-                self.slot_tiles[op.result] = op
-        copied = {self.slot_tiles[op.value].slot for op in kernel.of(CopyScales)}
-        self.copied = {self.slots[slot].ring for slot in copied}
+        self.joint, self.held_axes = joint_rings(kernel), halved_axes(kernel, self.axes)
+        self.leader: Value | None = None
+        """Of a pair: the CTA on whose barriers of a joint ring all arrive."""
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
@@ -166,19 +132,22 @@ class _Rings:
         loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
         waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
         with self.builder.region() as first:
+            self.leader = self.builder.integer(LEADER) if self.joint else None
             loads.sort(key=lambda load: load.field)
             for group in dict.fromkeys(inner.multicast for inner in loads if inner.multicast):
                 self.shares[group] = share_of(group, self.builder)
             for ring in dict.fromkeys(wait.ring for wait in waits):
                 told = peer_mask if self.multiplies else peers_of
                 self.peers[ring] = told(self.rings[ring].multicast, self.cluster, self.builder)
+                if ring in self.joint:
+                    self.peers[ring] = (self.both if self.multiplies else self.leader,)
         return dataclasses.replace(op, body=(*first, *self.region(op.body)))
 
     def place(self, op: CircularBuffer) -> None:
         boxes = {(n, i): box for (ring, n, i), box in self.boxes.items() if ring == op.result}
-        total, offsets = slot_offsets(op.layouts, boxes, self.axes, self.divided)
+        total, offsets = slot_offsets(op.layouts, boxes, self.held_axes, self.divided)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
-        filled = self.producers.arrivals(op.result)
+        filled = self.producers.arrivals(op.result) * self.sides(op)
         self.declare(op, total, offsets, (filled, released))
 
     def place_parts(self, op: CircularBuffer) -> None:
@@ -198,8 +167,22 @@ class _Rings:
         warp has written, and the products that take them give them back.
         """
         columns, offsets = self.in_tensors.place(op)
-        arrivals = (WARPS, 1) if op.block else (1, WARPS * op.consumers)
+        warps = WARPS * self.sides(op)
+        arrivals = (warps, 1) if op.block else (1, warps * op.consumers)
         self.barriers(op, columns, None, offsets, arrivals)
+
+    def sides(self, op: CircularBuffer) -> int:
+        """CTAs whose threads arrive for a slot."""
+        return PAIR if op.result in self.joint else 1
+
+    @property
+    def both(self) -> Value | None:
+        """Whom a commit tells, if not one's own CTA."""
+        return self.builder.integer(BOTH) if self.joint else None
+
+    def commit(self, barriers: Value, state: Value, multicast: Value | None) -> None:
+        b, group = self.builder, group_of(self.kernel)
+        b.ops += committed(self.of_all, barriers, state, b.loc, multicast, group)
 
     def declare(
         self,
@@ -269,7 +252,8 @@ class _Rings:
                 assert op.state is not None
                 with b.region() as waits:
                     drain(b, self.rings[op.ring].empty, op.state)
-                b.ops += self.by_who_fills(op.ring, waits)
+                alone = not self.in_tensor_memory(op.ring)
+                b.ops += self.by_who_fills(op.ring, waits) if alone else waits
             case AddInCluster():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
@@ -287,7 +271,8 @@ class _Rings:
                 pass  # Read where it lies.
             case CopyScales():
                 read = self.slot_tiles[op.value]
-                copy_scales(b, op, self.place_of(read.slot, read.field), self.in_tensors, self.axes)
+                where, group = self.place_of(read.slot, read.field), group_of(self.kernel)
+                copy_scales(b, op, where, self.in_tensors, self.axes, group)
             case ScalesToSlot():
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
@@ -295,10 +280,9 @@ class _Rings:
             case _ if isinstance(op, Located):
                 b.add(self.locate(op))
             case ProducerCommit() if self.stores_scales:
-                hand_over_scales(b, *self.place_of(op.slot)[:2])
+                hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
             case ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
-                state = self.place_of(op.slot)[1]
-                b.ops += committed(self.of_all, self.rings[ring].full, state, op.loc)
+                self.commit(self.rings[ring].full, self.place_of(op.slot)[1], self.both)
             case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
                 self.written(ring, self.place_of(op.slot)[1])
             case LoadToSlot() | ProducerCommit() | NoSlot():
@@ -331,8 +315,7 @@ class _Rings:
         if self.stores_scales:
             b.ops += [FenceAsyncProxy(loc=op.loc), SyncWarp(loc=op.loc)]
         if self.multiplies:
-            (mask,), empty = self.peers[ring], self.rings[ring].empty
-            b.ops += committed(self.of_all, empty, state, op.loc, mask)
+            self.commit(self.rings[ring].empty, state, *self.peers[ring])
             return
         for cta in self.peers[ring]:
             b.add(
@@ -356,8 +339,11 @@ class _Rings:
         if self.producers.by_stores(op.ring):
             b.add(wait)
             return
-        tiles, known = self.layouts[op.ring][op.layout], (self.axes, self.divided, self.starts)
-        copies_to = SlotCopies(b, self.maps, ring, state, op.layout, tiles, self.shares, *known)
+        tiles, known = self.layouts[op.ring][op.layout], (self.held_axes, self.divided, self.starts)
+        counts = (self.leader if op.ring in self.joint else None,)
+        copies_to = SlotCopies(
+            b, self.maps, ring, state, op.layout, tiles, self.shares, *known, *counts
+        )
         if op.ring in self.parts:
             copies_to.in_parts(self.parts[op.ring], fills)
             return

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
+from wsdsl.report.timed.tensor_effects import TENSOR_EFFECTS, destinations, reached
 from wsdsl.report.timed.units import Barrier
-
-if TYPE_CHECKING:
-    from wsdsl.report.timed.sm import Sm
 
 # Threads ------------------------------------------------------------------------------------------
 
@@ -126,14 +122,6 @@ def store_global(agent: Agent, op: m.StoreGlobal) -> None:
 # Copies -------------------------------------------------------------------------------------------
 
 
-def destinations(agent: Agent, multicast: Value | None) -> list[Sm]:
-    """The SMs of the CTAs that a mask says, or one's own."""
-    if multicast is None:
-        return [agent.sm]
-    mask = int(agent.get(multicast))
-    return [other for rank, other in enumerate(agent.sm.cluster) if mask >> rank & 1]
-
-
 def tma_load(agent: Agent, op: m.TmaLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     box, name = sm.boxes[op.map.name]
@@ -141,8 +129,9 @@ def tma_load(agent: Agent, op: m.TmaLoad) -> None:
     for other in destinations(agent, op.multicast):
         begin, end = other.loads.take(agent.now, box * speeds.load)
         end = max(end, other.memory.take(begin, box * speeds.memory)[1])
-        barrier = other.barriers[op.barriers.name][stage]
-        other.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
+        counts = other if op.cta is None else reached(agent, op.cta, 0.0)[0]
+        barrier = counts.barriers[op.barriers.name][stage]
+        counts.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 
@@ -228,30 +217,6 @@ def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
         agent.wg.values[result.name] = 0.0
 
 
-def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
-    """One behind the other; the thread goes on."""
-    speeds, sm = agent.sm.speeds, agent.sm
-    dtype = DTYPES[op.dtypes[0]]
-    cycles = speeds.product(op.columns, dtype.bits, op.k / k_step(dtype), rows=op.rows)
-    _, end = sm.tensor.take(agent.now, cycles)
-    agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
-
-
-def store_scales(agent: Agent, op: tm.StoreScales) -> None:
-    """Each warp reads all of them in SMEM, of lines that share banks."""
-    sm, moved = agent.sm, 4 * WORD * op.words * op.rows
-    cycles = moved * sm.speeds.shared * min(32, op.line // WORD)
-    agent.until(sm.shared.take(agent.now, cycles)[1], "SMEM")
-
-
-def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
-    sm, rates, stage = agent.sm, agent.sm.speeds.rates, agent.get(op.state).stage
-    over = max(agent.now, *agent.products)
-    for other in destinations(agent, op.multicast):
-        later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
-        other.arrive(other.barriers[op.barriers.name][stage], over + later, 1)
-
-
 # Waiting ------------------------------------------------------------------------------------------
 
 
@@ -265,17 +230,16 @@ def allocate_barriers(agent: Agent, op: b.AllocateBarriers) -> None:
 def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
     if op.pred is not None and not agent.get(op.pred):
         return
-    sm, rates = agent.sm, agent.sm.speeds.rates
-    other = sm if op.cta is None else sm.cluster[int(agent.get(op.cta))]
-    later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
+    other, later = reached(agent, op.cta, agent.sm.speeds.rates.mbarrier_cycles)
     count = 128 if op.each_thread else 4 if op.each_warp else 1
     barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
     other.arrive(barrier, agent.now + later, count)
 
 
 def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
-    barrier = agent.sm.barriers[op.barriers.name][agent.get(op.state).stage]
-    agent.sm.arrive(barrier, agent.now, 1, op.tx_bytes)
+    other, later = reached(agent, op.cta, at_once=0.0)
+    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
+    other.arrive(barrier, agent.now + later, 1, op.tx_bytes)
 
 
 def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
@@ -376,9 +340,6 @@ EFFECTS: dict[type[Op], Effect] = {
     f.Wgmma: wgmma,
     f.WgmmaCommit: wgmma_commit,
     f.WgmmaWait: wgmma_wait,
-    tm.TensorProduct: tensor_product,
-    tm.TensorCommit: tensor_commit,
-    tm.StoreScales: store_scales,
     b.AllocateBarriers: allocate_barriers,
     b.ArriveBarrier: arrive_barrier,
     b.ArriveExpectTx: arrive_expect_tx,
@@ -391,5 +352,6 @@ EFFECTS: dict[type[Op], Effect] = {
     b.WaitFlag: wait_flag,
     m.SendFragment: send_fragment,
     b.SetMaxRegisters: set_max_registers,
+    **TENSOR_EFFECTS,
 }
 """Other ops take no time."""

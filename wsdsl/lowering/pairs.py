@@ -1,0 +1,67 @@
+"""Pairs of CTAs that multiply together on tensor memory (`Schedule.cta_group=2`).
+
+The two are neighbours along the axis of the products' rows. Each has an output tile, with its sums
+and its rows of the one operand; of the other operand, of which both want the same tile, each holds
+half, and the tensor cores of both read both halves. So an SM loads and reads less for a product.
+
+A thread of the first CTA, the leader, starts what both do: it waits on barriers of its own, on
+which all of both CTAs arrive (copies count there, too), and commits to those of both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from itertools import islice
+
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.schedule import Schedule, changed
+
+PAIR = 2
+LEADER = 0
+"""Its rank: a cluster is a pair."""
+BOTH = 0b11
+"""Their ranks, as a mask."""
+
+
+def in_pairs(schedule: Schedule | None) -> bool:
+    return schedule is not None and schedule.cta_group == PAIR
+
+
+def with_pair(kernel: Kernel, given: Schedule) -> Schedule:
+    """With the cluster that is a pair, where one is asked for, and no other: along rows."""
+    if not in_pairs(given) or given.cluster is not None:
+        return given
+    walked = (loop.index.type for loop in output_nest(kernel)[0])
+    rows = (a.name for a in walked if isinstance(a, Axis) and a.role == "rows")
+    return changed(given, cluster={loop_variable(name): PAIR for name in islice(rows, 1)})
+
+
+def group_of(kernel: Kernel) -> int:
+    """CTAs that an instruction is about."""
+    return PAIR if in_pairs(kernel.schedule) else 1
+
+
+def halved_axes(kernel: Kernel, axes: Mapping[str, Axis]) -> dict[str, Axis]:
+    """The axes of operands as a CTA's slots have them."""
+    if not in_pairs(kernel.schedule):
+        return dict(axes)
+    return {name: _halved(axis) for name, axis in axes.items()}
+
+
+def _halved(axis: Axis) -> Axis:
+    return dataclasses.replace(axis, size=axis.size // PAIR) if axis.role == "columns" else axis
+
+
+def joint_rings(kernel: Kernel) -> frozenset[Value]:
+    """Those that the multiplying thread reads or fills, in both CTAs."""
+    if not in_pairs(kernel.schedule):
+        return frozenset()
+    sides = [op.body for op in kernel.body if isinstance(op, Partition) and op.role == "mma"]
+    taken = (op for side in sides for op in walk(side))
+    return frozenset(op.ring for op in taken if isinstance(op, (ConsumerWait, ProducerAcquire)))

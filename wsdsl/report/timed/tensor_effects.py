@@ -1,0 +1,63 @@
+"""What ops on tensor memory do to the clock of who runs them; whom ops of a cluster reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wsdsl.ir import tensor_ops as tm
+from wsdsl.ir.block_scales import WORD
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.types import DTYPES
+from wsdsl.ir.wgmma import k_step
+from wsdsl.report.timed.agent import Agent, Effect
+
+if TYPE_CHECKING:
+    from wsdsl.report.timed.sm import Sm
+
+
+def destinations(agent: Agent, multicast: Value | None) -> list[Sm]:
+    """The SMs of the CTAs that a mask says, or one's own."""
+    if multicast is None:
+        return [agent.sm]
+    mask = int(agent.get(multicast))
+    return [other for rank, other in enumerate(agent.sm.cluster) if mask >> rank & 1]
+
+
+def reached(agent: Agent, cta: Value | None, at_once: float) -> tuple[Sm, float]:
+    """The SM of the CTA of that rank, or one's own, and how long it takes to tell it something."""
+    sm = agent.sm
+    other = sm if cta is None else sm.cluster[int(agent.get(cta))]
+    return other, at_once if other is sm else sm.speeds.rates.cluster_exchange_cycles
+
+
+def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
+    """One behind the other; the thread goes on."""
+    speeds, sm = agent.sm.speeds, agent.sm
+    dtype = DTYPES[op.dtypes[0]]
+    cycles = speeds.product(op.columns, dtype.bits, op.k / k_step(dtype), rows=op.rows)
+    first = sm.cluster.index(sm)
+    busy = sm.cluster[first : first + op.cta_group] if op.cta_group > 1 else [sm]
+    end = max(own.tensor.take(agent.now, cycles)[1] for own in busy)
+    agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
+
+
+def store_scales(agent: Agent, op: tm.StoreScales) -> None:
+    """Each warp reads all of them in SMEM, of lines that share banks."""
+    sm, moved = agent.sm, 4 * WORD * op.words * op.rows
+    cycles = moved * sm.speeds.shared * min(32, op.line // WORD)
+    agent.until(sm.shared.take(agent.now, cycles)[1], "SMEM")
+
+
+def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
+    sm, rates, stage = agent.sm, agent.sm.speeds.rates, agent.get(op.state).stage
+    over = max(agent.now, *agent.products)
+    for other in destinations(agent, op.multicast):
+        later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
+        other.arrive(other.barriers[op.barriers.name][stage], over + later, 1)
+
+
+TENSOR_EFFECTS: dict[type[Op], Effect] = {
+    tm.TensorProduct: tensor_product,
+    tm.StoreScales: store_scales,
+    tm.TensorCommit: tensor_commit,
+}
