@@ -62,6 +62,16 @@ def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
     chosen = scheduled_tile(asked, dict(M=4096, N=4096, K=4096)).schedule
     assert chosen is not None and chosen.tile is not None
     assert chosen.tile["m"] == 128 and chosen.tile["n"] >= 128
+    # Two CTAs load and read less for what they multiply together.
+    assert (chosen.cta_group, chosen.cluster) == (2, dict(m=2))
+
+
+def test_pairs_are_left_to_kernels_that_they_suit() -> None:
+    sizes = dict(M=4096, N=4096, K=4096)
+    for case, asked in ((DECODED["widened"], {}), (CASES["gemm"], dict(cta_group=1))):
+        tile = dataclasses.replace(case.kernel.tile, schedule=Schedule(arch="sm_100a", **asked))
+        chosen = scheduled_tile(tile, sizes).schedule
+        assert chosen is not None and chosen.cluster is None and chosen.cta_group != 2
 
 
 @pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])

@@ -16,9 +16,9 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.pairs import PAIR, in_pairs
-from wsdsl.lowering.product_operands import copied_operands, operand_scales
-from wsdsl.lowering.slots import operand_slots
-from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns, summed_parts
+from wsdsl.lowering.product_operands import operand_scales
+from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
+from wsdsl.lowering.unpaired import unpaired
 from wsdsl.schedule import Schedule
 
 
@@ -83,14 +83,8 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"{told}: each CTA loads its half, and multicasts nothing", hint="leave it out"
         )
-    if names := copied_operands(kernel):
-        what = f"{told}, and threads copy {', '.join(sorted(names))}"
-        yield Finding(f"{what}, which is not lowered yet", hint="give them rows of 16 bytes")
-    if summed_parts(kernel):
-        yield Finding(f"{told}, and a sum over a part of a dimension is not lowered yet")
-    groups = [group for group in operand_slots(kernel) if group.consumer == "mma"]
-    if any(e.producer not in ("load", "scale") for group in groups for e in group.edges):
-        yield Finding(f"{told}, and an operand is computed, which is not lowered yet")
+    for why in unpaired(kernel):
+        yield Finding(f"{told}, and {why}", hint="leave it out")
 
 
 def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Kernel, Value, once, once_each
 from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tile
@@ -342,13 +343,13 @@ def _registers(
     return total
 
 
-def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
-    """For which it keeps the tensor cores busy, at the least: an instruction (64 rows) takes half
-    as many cycles as it has columns. `sizes`: elements of a tile along every axis.
+def product_cycles(product: Contract, sizes: Mapping[str, int], rows: int) -> float:
+    """For which it keeps the tensor cores busy, at the least: an instruction of so many rows takes
+    half as many cycles as it has columns. `sizes`: elements of a tile along every axis.
     """
     a, b = product.tiles
     volume = math.prod(sizes[axis] for axis in {*a.axes, *b.axes})
-    return volume / (64 * k_step(product.dtype) * 2)
+    return volume / (rows * k_step(product.dtype) * 2)
 
 
 @once_each
@@ -374,7 +375,9 @@ def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
-    found = [sum([product_cycles(op, sizes) for op in used]) for used in _slot_products(kernel)]
+    rows = LANES if kernel.target.has_tensor_memory else 64
+    products = _slot_products(kernel)
+    found = [sum([product_cycles(op, sizes, rows) for op in used]) for used in products]
     return int(min(found, default=0))
 
 

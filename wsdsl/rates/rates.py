@@ -231,13 +231,21 @@ class Rates:
     notice: str = field(default="", compare=False)
 
     def tensor_cycles(
-        self, columns: float, bits: int, *, a_in_registers: bool = False, rows: int = 0
+        self,
+        columns: float,
+        bits: int,
+        *,
+        a_in_registers: bool = False,
+        rows: int = 0,
+        cta_group: int = 1,
     ) -> float:
         """Of one wgmma, as one of many: the tensor cores, or the reads of its operands. With `rows`
-        of one tcgen05.mma of so many, which takes as long for 64 as for 128.
+        of one tcgen05.mma of so many, which takes as long for 64 as for 128; each CTA of a pair
+        reads half of the columns.
         """
         each = {8: self.tensor_8_cycles, 32: self.tensor_32_cycles}.get(bits, self.tensor_16_cycles)
-        read = columns * COLUMN_BYTES + (0 if a_in_registers else A_BYTES * max(1, rows / ROWS))
+        read = 0 if a_in_registers else A_BYTES * max(1, rows / ROWS)
+        read += columns * COLUMN_BYTES / cta_group
         each *= 2 if rows else 1
         least = max(columns * each, read / self.tensor_smem_bytes)
         return max(least, self.tensor_least_cycles)

@@ -1,7 +1,8 @@
 """Schedules with clusters, for what `choose_schedule` tries: where loading operands takes longer
 than their products, or nearly so.
 
-Where all tiles run at the same time, CTAs that lie together have their operands sooner
+Where sums lie in tensor memory, pairs of CTAs multiply together, and no other clusters are tried.
+Elsewhere, where all tiles run at the same time, CTAs that lie together have their operands sooner
 (`model/loading.py`), also without multicast, by which they wait for each other. Elsewhere pairs
 load for each other. Clusters are left to who asks for them where sizes are not known, where threads
 copy operands, and where consumers are in ping-pong.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.tcgen05 import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
@@ -20,8 +22,10 @@ from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import SHARING, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Loop, Work
+from wsdsl.lowering.pairs import PAIR
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
+from wsdsl.lowering.unpaired import unpaired
 from wsdsl.schedule import Schedule, changed
 
 AT_ONCE = ((2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -47,7 +51,9 @@ def cluster_options(
     if not _may_be_in_clusters(given, work) or given.multicast or copied_operands(kernel):
         return
     if kernel.target.has_tensor_memory:
-        return  # Not lowered there yet.
+        if given.multicast is None and given.cta_group is None:
+            yield from _pairs(kernel, work, option, tile)
+        return
     # What comes from memory is no sooner there.
     if not slow or predicted.memory_bound:
         return
@@ -65,6 +71,26 @@ def cluster_options(
                 trips = work.trips(loop, tile)
                 if num > 1 and (trips % num == 0 or trips >= MANY):
                     yield changed(whole, cluster={_variable(loop): num})
+
+
+def _pairs(
+    kernel: Kernel, work: Work, option: tuple[Schedule, Prediction], tile: Mapping[str, int]
+) -> Iterator[Schedule]:
+    """Of CTAs that multiply together, each with rows of its own: of many tiles, or an even number
+    of them."""
+    (whole, predicted), roles = option, work.roles
+    heights = {tile[name] for name, role in roles.items() if role == "rows"}
+    widths = [tile[name] for name, role in roles.items() if role == "columns"]
+    if heights != {PAIR_ROWS} or any(width % PAIR_STEP for width in widths):
+        return
+    if predicted.memory_bound or unpaired(kernel):
+        return
+    for loop in work.nest:
+        axis = loop.index.type
+        if isinstance(axis, Axis) and roles[axis.name] == "rows":
+            trips = work.trips(loop, tile)
+            if trips % PAIR == 0 or trips >= MANY:
+                yield changed(whole, cluster={_variable(loop): PAIR}, cta_group=PAIR)
 
 
 def _in_cluster(

@@ -48,6 +48,7 @@ from wsdsl.lowering.model.numbers import (
     SCALED_CYCLES,
     WIDE_ALONE,
 )
+from wsdsl.lowering.model.of_pair import of_pair
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
 from wsdsl.lowering.model.split_k_cost import (
     SUM_BYTES,
@@ -57,6 +58,7 @@ from wsdsl.lowering.model.split_k_cost import (
 )
 from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pairs import in_pairs
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
@@ -117,6 +119,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
     cluster = clustered(work, schedule)
     asked = work.under(tile, cluster, {} if schedule.multicast is False else cluster)
+    if in_pairs(schedule):
+        asked = of_pair(work, asked, tile)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
@@ -337,6 +341,9 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
         least = start_cycles(rates, has_products=False)
         return least, least, least
     tiles, products, loaded, stored, sums = work.least(tile)
+    if work.target.has_tensor_memory and products:
+        # Neither is more than twice what it is of a pair.
+        products, loaded = products / 2, loaded / 2
     products *= power(rates, loaded / max(1.0, products))
     tiles = max(1, tiles)
     waves = -(-tiles // sms)

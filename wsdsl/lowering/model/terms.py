@@ -61,7 +61,7 @@ class ProductTerm:
         """Of an instruction."""
         return min(LANES, max(ROWS, elements(self.rows, tile))) if self.rows else ROWS
 
-    def cycles(self, volume: int, tile: Sizes, rates: Rates) -> float:
+    def cycles(self, volume: int, tile: Sizes, rates: Rates, cta_group: int = 1) -> float:
         """Of the tensor cores; instructions have 64 rows, or those of a tile, and all columns."""
         columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
         each = rates.tensor_cycles(
@@ -69,13 +69,14 @@ class ProductTerm:
             self.bits,
             a_in_registers=self.in_registers,
             rows=rows if self.rows else 0,
+            cta_group=cta_group,
         )
         return volume / (rows * self.step * columns) * each
 
-    def read_bytes(self, volume: int, tile: Sizes) -> float:
-        """That the instructions read of SMEM."""
+    def read_bytes(self, volume: int, tile: Sizes, cta_group: int = 1) -> float:
+        """That the instructions read of SMEM, of each CTA."""
         columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
-        each = columns * K_BYTES + (0 if self.in_registers else rows * K_BYTES)
+        each = columns * K_BYTES / cta_group + (0 if self.in_registers else rows * K_BYTES)
         return volume / (rows * self.step * columns) * each
 
 

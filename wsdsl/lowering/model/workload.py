@@ -279,7 +279,7 @@ class Work:
             asked["direct"][around] += width * elements(axes, tile)
         for load in self.load_terms:
             num = times[load.around]
-            moved, loaded = self._moved(load, tile, together)
+            moved, loaded = self.moved(load, tile, together)
             asked["loaded"][load.around] += loaded
             plain_bytes += num * moved
             cold_bytes += num * loaded * self.coldness[load.op.result]
@@ -330,7 +330,7 @@ class Work:
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - MOSTLY) / (1 - MOSTLY) for v, own in held.items()}
 
-    def _moved(
+    def moved(
         self, load: LoadTerm, tile: Mapping[str, int], together: Mapping[str, int]
     ) -> tuple[float, float]:
         """Bytes of a tile, and as many as would come in the time that they take. Kept: tiles that

@@ -36,12 +36,12 @@ import math
 from collections.abc import Sequence
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.tile_ops import ForEach, ForTiles, If
-from wsdsl.ir.walk import rewrite, walk, yielded
+from wsdsl.ir.walk import rewrite, walk
+from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.multicast_groups import Group
 from wsdsl.lowering.pairs import in_pairs, joint_rings
 
@@ -120,8 +120,8 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
     stride = work.sharing
     for index, num in reversed(tuple(zip(work.index, work.cluster, strict=True))):
         if num > 1:
-            varies = _depending(work.body, index)
-            if not _loops_depend(work.body, varies):
+            varies = depending(work.body, index)
+            if not loops_depend(work.body, varies):
                 for load in loads:
                     group = ((num, stride), *found[load])
                     by_tma = load.tensor.name not in kernel.unaligned and not load.box
@@ -146,27 +146,3 @@ def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadTo
 def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
     together = PACKED_LINES if load.packed else 8
     return load.axes[0].size % (together * math.prod(num for num, _ in group)) == 0
-
-
-def _depending(body: Region, index: Value) -> set[Value]:
-    """The index, and what is computed from it, handed on by loops and conditions as well."""
-    known, before = {index}, 0
-    while len(known) > before:
-        before = len(known)
-        for op in walk(body):
-            if known & {*operands(op)}:
-                known |= {*results_of(op), *bound(op)}
-            args = op.args if isinstance(op, (ForTiles, ForEach)) else ()
-            for region in regions(op):
-                for n, value in enumerate(yielded(region)):
-                    if value in known:
-                        known |= {*results_of(op)[n : n + 1], *args[n : n + 1]}
-    return known
-
-
-def _loops_depend(body: Region, varies: set[Value]) -> bool:
-    return any(
-        isinstance(op, (ForTiles, ForEach, If)) and varies & {*operands(op)}
-        for op in walk(body)
-        if regions(op)
-    )

@@ -80,11 +80,22 @@ class Speeds:
         )
 
     def product(
-        self, columns: int, bits: int, steps: float, *, a_in_registers: bool = False, rows: int = 0
+        self,
+        columns: int,
+        bits: int,
+        steps: float,
+        *,
+        a_in_registers: bool = False,
+        rows: int = 0,
+        cta_group: int = 1,
     ) -> float:
-        """Of `steps` instructions; `rows`: of those in tensor memory."""
+        """Of `steps` instructions; `rows`, `cta_group`: of those in tensor memory."""
         each = self.rates.tensor_cycles(
-            min(MAX_COLUMNS, columns), bits, a_in_registers=a_in_registers, rows=rows
+            min(MAX_COLUMNS, columns),
+            bits,
+            a_in_registers=a_in_registers,
+            rows=rows,
+            cta_group=cta_group,
         )
         return steps * each * self.power
 

@@ -34,9 +34,10 @@ def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
     """One behind the other; the thread goes on."""
     speeds, sm = agent.sm.speeds, agent.sm
     dtype = DTYPES[op.dtypes[0]]
-    cycles = speeds.product(op.columns, dtype.bits, op.k / k_step(dtype), rows=op.rows)
+    steps, group = op.k / k_step(dtype), op.cta_group
+    cycles = speeds.product(op.columns, dtype.bits, steps, rows=op.rows, cta_group=group)
     first = sm.cluster.index(sm)
-    busy = sm.cluster[first : first + op.cta_group] if op.cta_group > 1 else [sm]
+    busy = sm.cluster[first : first + group] if group > 1 else [sm]
     end = max(own.tensor.take(agent.now, cycles)[1] for own in busy)
     agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
 
