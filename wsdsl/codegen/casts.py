@@ -17,7 +17,7 @@ from wsdsl.codegen.fragments import (
     from_floats,
     resized,
 )
-from wsdsl.codegen.held import Raised, Registers, Scalar
+from wsdsl.codegen.held import Anew, Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.tile_ops import Bitcast, Cast
@@ -101,13 +101,21 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     return from_elements(w, dtype, shape, [resized(w, text, I32, dtype) for text in wide])
 
 
+def _anew(c: Context, x: Registers) -> Registers:
+    """So that nobody takes what is converted from it for what was converted before, and keeps that
+    in twice the registers.
+    """
+    if x.dtype.name == "bf16":
+        return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))
+    zeros = c.w.binary("sub", "i32", "0", c.zero)
+    return replace(x, texts=tuple(c.w.binary("or", "i32", text, zeros) for text in x.texts))
+
+
 def convert_bitcast(c: Context, op: Bitcast) -> None:
     x = c.registers(op.x)
     dtype, shape = dtype_and_shape(op.result.type)
     if dtype == x.dtype and is_packed(dtype, x.columns) and dtype.bits == 16:
-        # So that LLVM does not take what is converted from it for what was converted before.
-        texts = (c.w.asm("", "i32", "=r,0", [("i32", text)], pure=True) for text in x.texts)
-        c.held[op.result] = Registers(dtype, *shape, tuple(texts))
+        c.held[op.result] = _anew(c, x)
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
         raise CompileError(Finding(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc))

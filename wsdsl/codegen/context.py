@@ -73,6 +73,8 @@ class Context:
     """i1: false, which LLVM and ptxas do not know. A wgmma that adds nothing, by this, still takes
     over the registers of its accumulator; by a literal it would get others, and the sums that are
     to be read first would stay in these for longer."""
+    zero: str
+    """i32: 0, of 16 bits at the most, which neither knows either."""
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
     )

@@ -27,6 +27,10 @@ from wsdsl.codegen.small_floats import SMALL_FORMATS, small_from_float, small_to
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, I32, DType, Lanes
 
+LOW, HIGH = 0x1000, 0x3200
+ZEROS = (0x44, 0x55, 0x45, 0x54)
+"""Selectors of prmt: half a word in front of two bytes of another, which has 16 bits at the most."""
+
 
 def row_offset(element: int, shape: Shape) -> int:
     """The element's row, less the thread's first one."""
@@ -160,12 +164,19 @@ def as_floats(w: Writer, held: Registers) -> list[str]:
     if held.dtype.name == "bf16" and is_packed(held.dtype, held.columns):
         found: list[str] = []
         for text in held.texts:
-            low = w.binary("shl", "i32", text, 16)
-            high = w.binary("and", "i32", text, 0xFFFF0000)
-            found += [w.value(f"bitcast i32 {x} to float") for x in (low, high)]
+            found += [w.value(f"bitcast i32 {x} to float") for x in _upper_halves(w, held, text)]
         return found
     type = scalar_type(held.dtype)
     return [w.value(f"fpext {type} {x} to float") for x in elements(w, held)]
+
+
+def _upper_halves(w: Writer, held: Registers, pair: str) -> tuple[str, str]:
+    """Each half of a pair as the upper one of a word, with 0 below."""
+    if held.anew is None:
+        return w.binary("shl", "i32", pair, 16), w.binary("and", "i32", pair, 0xFFFF0000)
+    zero, below = held.anew.zero, ZEROS[held.anew.times % len(ZEROS)]
+    low, high = (nvvm.pick_bytes(w, pair, zero, str(half | below)) for half in (LOW, HIGH))
+    return low, high
 
 
 def _small_floats(w: Writer, held: Registers) -> list[str]:

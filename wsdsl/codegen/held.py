@@ -68,6 +68,16 @@ class Nibbles:
 
 
 @dataclass(frozen=True, slots=True)
+class Anew:
+    """Of bf16 that are converted another time, the `times`-th: neither LLVM nor ptxas sees that it
+    comes to the same, since nobody tells them that `zero` is 0.
+    """
+
+    zero: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
@@ -90,6 +100,7 @@ class Registers:
     """
     raised: Raised | None = None
     nibbles: Nibbles | None = None
+    anew: Anew | None = None
 
     @property
     def shape(self) -> Shape:

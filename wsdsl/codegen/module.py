@@ -114,6 +114,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
             case ScalarArgument(name):
                 held[names[name]] = _scalar(w, argument)
+    # The grid has one dimension.
+    zero = nvvm.special_register(w, "ctaid.z")
     return Context(
         w=w,
         threads=threads,
@@ -124,8 +126,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
-        # The grid has one dimension.
-        never=w.compare("ne", nvvm.special_register(w, "ctaid.z"), 0),
+        never=w.compare("ne", zero, 0),
+        zero=zero,
         before_fences=made_before_fences(kernel),
         named=named,
         zeroed=zeroed,
