@@ -29,7 +29,7 @@ from wsdsl.ir.types import ACCUMULATOR, DTYPES, I32, DType, Lanes
 
 LOW, HIGH = 0x1000, 0x3200
 ZEROS = (0x44, 0x55, 0x45, 0x54)
-"""Selectors of prmt: half a word in front of two bytes of another, which has 16 bits at the most."""
+"""Selectors of prmt: half a word above two bytes of another, which has 16 bits at the most."""
 
 
 def row_offset(element: int, shape: Shape) -> int:

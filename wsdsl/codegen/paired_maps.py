@@ -14,8 +14,8 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.types import DType
 
-PAIRED = ("add", "sub", "mul")
-"""Of one rounding, which PTX has for both types."""
+PAIRED = {"add": "rn", "sub": "rn", "mul": "rn", "max": "NaN", "min": "NaN"}
+"""Of one rounding, or none, which PTX has for both types: with what it is to do."""
 
 
 def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
@@ -34,7 +34,7 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
         if op.fn == "where":
             made.append(_either(c.w, pairs.mask(others[0], i), a, b))
         else:
-            made.append(arithmetic(c.w, f"{op.fn}.rn.{dtype.name}x2", a, b))
+            made.append(arithmetic(c.w, f"{op.fn}.{PAIRED[op.fn]}.{dtype.name}x2", a, b))
     return Registers(dtype, *shape, tuple(made))
 
 

@@ -22,7 +22,7 @@ from wsdsl.ir.tile_ops import (
     Scan,
     Yield,
 )
-from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Fragment, Tile
+from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering import column_sums
 from wsdsl.lowering.axes import tile_axes
@@ -48,7 +48,7 @@ def compute(
             return column_sums.folded(op, context, x)
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
-            return _reduce(op, context, pieces(op.x), masked)
+            return _reduce(op, context, pieces(_compared(op, made)), masked)
         case Scan():
             masked = not _is_zero_outside(op.x, op.axis, context, made)
             return _scan(op, context, pieces(op.x), masked)
@@ -148,6 +148,17 @@ def _elementwise(
     return narrow(shape, dtype, b, piece) if small else RegisterTile(shape, piece)
 
 
+def _compared(op: Reduce, made: Mapping[Value, Op]) -> Value:
+    """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
+    of them.
+    """
+    wide = made.get(op.x)
+    if op.fn != "add" and isinstance(wide, Cast) and op.x.as_tile.dtype == F32:
+        own = wide.x.as_tile.dtype
+        return wide.x if own.is_float and own.bits == 16 else op.x
+    return op.x
+
+
 def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
     """Chunks of one width are combined elementwise, then the columns of one are reduced."""
     b = context.builder
@@ -155,22 +166,23 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
     shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
     work = F32 if op.fn == "add" and dtype.is_float else dtype
 
-    def wide(i: int, j: int) -> Value:
-        value = x.get(i, j)
-        assert isinstance(value.type, Fragment)
-        if work == dtype:
+    def wide(value: Value) -> Value:
+        if value.as_fragment.dtype == work:
             return value
-        kind = dataclasses.replace(value.type, dtype=work)
+        kind = dataclasses.replace(value.as_fragment, dtype=work)
         return b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
 
-    inside = RegisterTile(x.shape, wide)
+    adds = op.fn == "add"
+    inside = RegisterTile(x.shape, lambda i, j: wide(x.get(i, j)) if adds else x.get(i, j))
     if masked:
-        inside = with_inside(inside, context, op.axis, work, neutral(op.fn, work))
+        own = work if adds else x.get(0, 0).as_fragment.dtype
+        inside = with_inside(inside, context, op.axis, own, neutral(op.fn, own))
 
     def of_width(i: int, chunks: list[int]) -> Value:
         total = inside.get(i, chunks[0])
         for chunk in chunks[1:]:
             total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
+        total = wide(total)
         made = b.value(op.result.name, shape.piece(work, 0))
         if context.shared_rows.are_shared(x.shape.lanes, op.ctas):
             return context.shared_rows.reduce(op.fn, total, op.ctas, made, op.loc)
