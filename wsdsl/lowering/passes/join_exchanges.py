@@ -39,6 +39,7 @@ from wsdsl.ir.types import BOOL, F32, Tile
 from wsdsl.ir.walk import Namer, replace_operands, used_inside, uses, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.passes.relax_functions import SUMMED_BITS
 from wsdsl.lowering.row_rounds import (
     Exponential,
     Round,
@@ -46,6 +47,8 @@ from wsdsl.lowering.row_rounds import (
     elements_of_each,
     rounds,
 )
+
+LOG2_E = math.log2(math.e)
 
 
 def join_exchanges(kernel: Kernel) -> Kernel:
@@ -176,14 +179,34 @@ class _Joining:
         none = b.map("eq", own, self.number(-math.inf), type=Tile(BOOL, kind.axes), wish="none")
         args = none, self.number(0.0), taken
         finite = b.map("where", *args, type=taken.type, wish="finite")
-        made = self.copied(op.x, {f: finite})
+        if self.by_exp2(following):
+            made = self.row_exp2(op, following, finite)
+        else:
+            made = self.copied(op.x, {f: finite})
         if self.counts[op.x] > 1:
             self.terms[op.x] = made, following
         return made
 
+    def by_exp2(self, following: Exponential) -> bool:
+        """Whether 2 ** (x log2 e - c) will do, which takes an instruction less: c is a rounded
+        multiple of the maximum, and just this is then taken from what all take away.
+        """
+        (step, *scaled) = following.steps
+        return step.fn == "exp" and step.bits <= SUMMED_BITS and not scaled
+
+    def row_exp2(self, op: Reduce, following: Exponential, finite: Value) -> Value:
+        b, (x, _), kind = self.builder, following.less.args, op.x.type
+        back = self.row("mul", finite, self.number(-LOG2_E))
+        power = b.map("fma", x, self.number(LOG2_E), back, type=kind, wish="power")
+        return b.map("exp2", power, type=kind, wish=op.x.name)
+
     def factor(self, following: Exponential, own: Value) -> Value:
         """What the sum is multiplied by of a CTA whose maximum this is."""
         less = following.less
+        if self.by_exp2(following):
+            taken = self.row("mul", own, self.number(LOG2_E))
+            power = self.row("fma", less.args[1], self.number(-LOG2_E), taken)
+            return self.row("exp2", power)
         value, found = less.result, self.row("sub", own, less.args[1])
         for step in reversed(following.steps):
             args = tuple(found if v == value else v for v in step.args)
