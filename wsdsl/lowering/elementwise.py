@@ -48,7 +48,8 @@ def compute(
             return column_sums.folded(op, context, x)
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
-            return _reduce(op, context, pieces(_compared(op, made)), masked)
+            found = op.x if masked and not context.is_full(op.axis) else _compared(op, made)
+            return _reduce(op, context, pieces(found), masked)
         case Scan():
             masked = not _is_zero_outside(op.x, op.axis, context, made)
             return _scan(op, context, pieces(op.x), masked)
@@ -150,7 +151,8 @@ def _elementwise(
 
 def _compared(op: Reduce, made: Mapping[Value, Op]) -> Value:
     """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
-    of them.
+    of them. Those that may lie outside of the row are chosen by predicates, for which ptxas would
+    wait between loads.
     """
     wide = made.get(op.x)
     if op.fn != "add" and isinstance(wide, Cast) and op.x.as_tile.dtype == F32:

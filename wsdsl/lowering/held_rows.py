@@ -34,7 +34,13 @@ from wsdsl.schedule import Schedule
 
 CTAS_BY_ELEMENTS = ((32, 6), (64, 5), (128, 3))
 """CTAs on an SM, where each of their threads has so many elements at the most, in 80, 96 or 168
-registers. What computes much with a row takes more, and has fewer CTAs."""
+registers."""
+BESIDE = 24
+"""Registers of a thread beside those for what it has loaded: for addresses, what a row is reduced
+to, and the access that it computes with. What computes more has fewer CTAs."""
+ENOUGH, MOST_ON_SM = 4, 8
+"""CTAs on an SM: what rows are multiplied by has registers, too, if that leaves so many; and more
+are not asked for."""
 STREAMED_CTAS, STREAMED_STAGES = 3, 2
 """CTAs on an SM of rows that are not held, and tiles in a thread's registers: they have some 100 KB
 in flight, in 168 registers a thread."""
@@ -141,6 +147,17 @@ def row_bytes(kernel: Kernel) -> int:
     return sum(found.values())
 
 
+@once
+def vector_bytes(kernel: Kernel) -> int:
+    """Of one column, in all that is loaded along them and is the same for all rows."""
+    held, found = held_axes(kernel), dict[Value, int]()
+    for op in kernel.of(Load):
+        kind = op.result.type
+        if isinstance(kind, Tile) and len(kind.axes) == 1 and held.keys() & {*kind.axes}:
+            found[op.tensor] = op.dtype.bytes
+    return sum(found.values())
+
+
 def elements_held(kernel: Kernel) -> int:
     """Of a row, by a thread, at the most."""
     return min(MOST_HELD, HELD_BYTES // max(2, row_bytes(kernel)))
@@ -205,7 +222,19 @@ def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) ->
         return None
     consumers = num_shares(kernel, schedule)["columns"]
     columns = max(sizes[name] for name in held_axes(kernel)) // consumers
-    return ctas_with(height_in(kernel, sizes) * columns // THREADS, consumers)
+    return ctas_holding(kernel, height_in(kernel, sizes) * columns // THREADS, consumers)
+
+
+def ctas_holding(kernel: Kernel, elements: int, consumers: int) -> int:
+    """CTAs on an SM that have registers for so many elements of rows a thread, and for what these
+    are multiplied by, if that leaves enough.
+    """
+    words = [-(-elements * size // 4) for size in (row_bytes(kernel), vector_bytes(kernel))]
+    groups = [
+        kernel.target.register_file // (THREADS * (n + BESIDE)) for n in (sum(words), words[0])
+    ]
+    found = groups[0] if groups[0] >= ENOUGH else groups[1]
+    return max(1, min(MOST_ON_SM, found) // consumers)
 
 
 def ctas_with(elements: int, consumers: int) -> int:

@@ -22,7 +22,7 @@ from wsdsl.lowering.held_rows import (
     USUAL_HELD,
     are_held,
     covering_columns,
-    ctas_with,
+    ctas_holding,
     elements_held,
     height_in,
     held_axes,
@@ -181,9 +181,9 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
         least = changed(given, consumers=consumers, cluster=cluster)
         if (consumers, ctas) != team:
             yield least
-        fewer = ctas_with(own, consumers) - 1
-        if fewer and not given.ctas_per_sm:
-            yield changed(least, ctas_per_sm=fewer)
+        most = ctas_holding(kernel, own, consumers)
+        if not given.ctas_per_sm:
+            yield from (changed(least, ctas_per_sm=most - n) for n in (1, 2) if most > n)
 
 
 def _of(chosen: Schedule, variable: str) -> tuple[int, int]:

@@ -26,18 +26,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, StorePartials
+from wsdsl.ir.memory_ops import LoadGlobal, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.ir.walk import with_regions
+from wsdsl.lowering.held_rows import BESIDE
 from wsdsl.lowering.load_places import with_place
 
-WORD, MOST, BESIDE, EACH = 4, 255, 20, 4
-"""Bytes; registers of a thread, at the most; those that it takes for what a row is reduced to and
-the access that it computes with; and for where each tensor is.
-"""
+WORD, MOST = 4, 255
+"""Bytes; registers of a thread, at the most."""
 
 
 def load_before_waits(kernel: Kernel) -> Kernel:
@@ -48,9 +47,8 @@ def load_before_waits(kernel: Kernel) -> Kernel:
     stored, partitions = written_tensors(kernel.ops), kernel.of(Partition)
     ctas = next((op.ctas_per_sm for op in kernel.of(LaunchGrid)), 1)
     groups = sum(op.num_warpgroups for op in partitions)
-    tensors = {op.tensor for op in kernel.ops if isinstance(op, LoadGlobal | StoreGlobal)}
     registers = min(MOST, kernel.target.entry_registers(groups * ctas))
-    room = WORD * THREADS * (registers - BESIDE - EACH * len(tensors))
+    room = WORD * THREADS * (registers - BESIDE)
     return replace(kernel, body=_region(kernel.body, stored, room))
 
 
