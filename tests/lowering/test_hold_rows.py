@@ -92,6 +92,13 @@ def test_each_row_is_read_once(team: str) -> None:
     np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize(("name", "ctas"), [("rmsnorm", 4), ("layernorm", 6)])
+def test_rows_take_the_registers_that_they_were_loaded_to(name: str, ctas: int) -> None:
+    """What they are converted to does not stay, so that so many CTAs have registers for them."""
+    made = vars(KERNELS)[name].compile(M=64, N=100000)
+    assert made.schedule.ctas_per_sm == ctas and not made.resources.spill_store_bytes
+
+
 def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
     """Three whole tiles, of four CTAs."""
     schedule = Schedule(tile=dict(m=1, n=1024), cluster=dict(n=4))

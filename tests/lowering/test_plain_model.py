@@ -53,7 +53,7 @@ def test_ctas_of_a_cluster_share_a_row() -> None:
 
 
 def test_few_ctas_are_limited_by_latency() -> None:
-    cost = cost_of("softmax", dict(M=64, N=100000))
+    cost = cost_of("softmax", dict(M=16, N=100000))
     assert cost.limit == LATENCY and cost.cycles > 1.5 * cost.memory_ns * cost.tile.clock
 
 
@@ -75,5 +75,5 @@ def test_explained() -> None:
     told = bandwidth.kernels()["rmsnorm"].explain(M=1 << 14, N=1 << 13)
     assert "limited by memory" in told and "rows are held in registers" in told
     assert "268 MB are read from memory and 268 MB written" in told
-    told = bandwidth.kernels()["softmax"].explain(M=64, N=100000)
+    told = bandwidth.kernels()["softmax"].explain(M=16, N=100000)
     assert "limited by latency" in told and "of the 8 CTAs of a cluster" in told
