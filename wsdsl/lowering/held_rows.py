@@ -35,9 +35,10 @@ from wsdsl.schedule import Schedule
 CTAS_BY_ELEMENTS = ((32, 6), (64, 5), (128, 3))
 """CTAs on an SM, where each of their threads has so many elements at the most, in 80, 96 or 168
 registers."""
-BESIDE = 24
+BESIDE = 38
 """Registers of a thread beside those for what it has loaded: for addresses, what a row is reduced
-to, and the access that it computes with. What computes more has fewer CTAs."""
+to, and the accesses that it computes with. With fewer ptxas asks for one part of a row after the
+other; what computes more has fewer CTAs."""
 ENOUGH, MOST_ON_SM = 4, 8
 """CTAs on an SM: what rows are multiplied by has registers, too, if that leaves so many; and more
 are not asked for."""

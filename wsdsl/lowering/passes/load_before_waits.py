@@ -32,11 +32,12 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.ir.walk import with_regions
-from wsdsl.lowering.held_rows import BESIDE
 from wsdsl.lowering.load_places import with_place
 
-WORD, MOST = 4, 255
-"""Bytes; registers of a thread, at the most."""
+WORD, MOST, BESIDE = 4, 255, 24
+"""Bytes; registers of a thread, at the most; and those that it has for other things meanwhile, when
+a row is reduced.
+"""
 
 
 def load_before_waits(kernel: Kernel) -> Kernel:
