@@ -42,7 +42,7 @@ TEAM = Schedule(tile=dict(m=1, n=256), cluster=dict(n=4))
 
 def compiled(body: str, schedule: Schedule = TEAM, N: int = 600) -> Any:
     kernel = parse(f"@kernel\ndef rows{HEAD}        {body}\n").rows
-    return kernel, kernel.compile(schedule, M=5, N=N)
+    return kernel, kernel._compile(schedule, dict(M=5, N=N), ())
 
 
 def exchanges(kernel: Kernel) -> int:
@@ -86,6 +86,7 @@ def test_what_needs_the_whole_row_waits_for_it(name: str) -> None:
 def test_teams(schedule: Schedule) -> None:
     kernel, made = compiled(JOINED["variance"], schedule, N=500)
     assert exchanges(made.scheduled) == 1
+    prove(made.scheduled)
     x = rows(500)[:2]
     np.testing.assert_allclose(
         made.simulate(x, s=1.0), kernel.reference(x, s=1.0), rtol=1e-4, atol=1e-4
