@@ -175,3 +175,13 @@ def test_warps_have_rows_that_are_walked(name: str, sizes: dict[str, int], heigh
 def test_tiles_are_as_high_as_threads_hold_what_is_loaded() -> None:
     kernel = vars(parse(PATTERNS["rope"].text.replace("def", "@kernel\ndef", 1)))["rope"]
     assert kernel.schedule(S=8192, H=32, D=64).tile == dict(s=16, d=64)
+
+
+@pytest.mark.parametrize("consumers", [1, 2, 4])
+@pytest.mark.parametrize("tile", [None, 8192, 16384])
+def test_consumers_share_an_axis_alone(consumers: int, tile: int | None) -> None:
+    kernel = vars(parse(MOVED.format(first="f32", last="f32")))["line"]
+    x = np.arange(1001, dtype=np.float32)
+    given = Schedule(consumers=consumers, tile=tile and dict(n=tile))
+    wanted = kernel.reference(x, None)
+    assert np.array_equal(kernel.simulate(x, None, schedule=given), wanted)

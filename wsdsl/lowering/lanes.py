@@ -199,7 +199,7 @@ def lanes_of(kernel: Kernel) -> Lanes:
         return ACCUMULATOR
     if reduces_rows(kernel):
         return piece_lanes(kernel, own_columns(kernel))
-    flat, axes = flat_axis(kernel), axes_of(kernel)
+    flat = flat_axis(kernel)
     if turned(kernel):
         among = [op for op in turned(kernel) if isinstance(op, Store)]
         how = own_columns(kernel), ROWS, thread_vector(kernel), is_striped(kernel)
@@ -207,7 +207,8 @@ def lanes_of(kernel: Kernel) -> Lanes:
     if wide_columns(kernel):
         return _wide_lanes(kernel)
     if flat:
-        columns = axes[flat].size // ROWS if axes[flat].size % ROWS == 0 else 1
+        own = _own(kernel, "rows")
+        columns = own // ROWS if own % ROWS == 0 else 1
     else:
         columns = own_columns(kernel)
     vector = thread_vector(kernel)

@@ -136,9 +136,9 @@ class Shapes:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)
         columns = next((a for a in axes if self.axes[a].role == "columns"), None)
         if rows and rows == self.flat:
-            blocks = self.own(rows) // (64 * self.lanes.columns)
+            blocks = _parts(self.own(rows), 64 * self.lanes.columns)
             return Shape(rows, rows, blocks, (self.lanes.columns,), self.lanes)
-        blocks = self.own(rows) // self.height if rows else 1
+        blocks = _parts(self.own(rows), self.height) if rows else 1
         widths = self.widths(columns) if columns else (1,)
         apart = 32 if self.in_tensor_memory and rows and self.own(rows) == LANES else 16
         return Shape(rows, columns, blocks, widths, self.lanes, self.height, apart)
@@ -146,7 +146,7 @@ class Shapes:
     def _by_lanes(self, columns: int) -> tuple[int, ...]:
         each, most = self.lanes.columns, PIECE if self.height == ROWS else ROW_PIECE
         accesses = max(1, most // (self.lanes.vector * self.lanes.held(self.height)))
-        whole, rest = divmod(columns // each, accesses)
+        whole, rest = divmod(_parts(columns, each), accesses)
         return (accesses * each,) * whole + (rest * each,) * bool(rest)
 
     def within(self, axis: str, size: int) -> bool:
@@ -157,6 +157,12 @@ class Shapes:
         widest = shape.elements if shape.rows else max(shape.widths)
         begins = (shape.first_column(j) for j in range(len(shape.widths)))
         return not any(at % widest for at in (size, self.own(axis), *begins))
+
+
+def _parts(size: int, each: int) -> int:
+    """What is left over would be computed by nobody."""
+    assert size % each == 0, f"{size} elements are no parts of {each}"
+    return size // each
 
 
 @dataclass
