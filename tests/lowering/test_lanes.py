@@ -185,3 +185,14 @@ def test_consumers_share_an_axis_alone(consumers: int, tile: int | None) -> None
     given = Schedule(consumers=consumers, tile=tile and dict(n=tile))
     wanted = kernel.reference(x, None)
     assert np.array_equal(kernel.simulate(x, None, schedule=given), wanted)
+
+
+@pytest.mark.parametrize("consumers", [2, 4])
+def test_consumers_that_have_the_same_reduce_it_apart(consumers: int) -> None:
+    """Each in words of its own, by all of its warps; and one adds the result."""
+    text = "@kernel\ndef f(X: f32[N], S: f32[1]):\n    for n in tiles(N):\n"
+    kernel = parse(f"{text}        S[0] += sum(X[n], over=n)\n").f
+    given = Schedule(consumers=consumers, tile=dict(n=1024))
+    x, s = np.arange(3000, dtype=np.float32), np.ones(1, np.float32)
+    kernel.simulate(x, s, schedule=given)
+    assert s[0] == x.sum() + 1 and kernel.compile(schedule=given, N=3000).prove().proved

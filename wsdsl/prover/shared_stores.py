@@ -144,7 +144,6 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
         raise m.fail("unknown", a, op, f"which part of `{array.label}` this is")
-    part += op.each * a.rank
     rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
     if op.over_rows:
         size = WORD * kind.columns
@@ -154,11 +153,12 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
             events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
             write(m, a, op, array, 0, start, start + size, known, events, False, a.cta)
         return LOCAL
+    part = part * kind.lanes.warps + op.each * a.rank
     for number, warp in enumerate(WARPS):
         group, own = divmod(number, kind.lanes.warps)
         if group and kind.rows == 1:
             continue
-        word = (part * kind.lanes.warps + own) * kind.rows + group * rows
+        word = (part + own) * kind.rows + group * rows
         start = op.offset + WORD * word
         item_of(m, a, op, array, item, start, start + WORD * rows)
         events, known = warp_wrote(m, a, warp), known_to_each(a, warp)

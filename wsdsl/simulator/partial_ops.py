@@ -25,13 +25,13 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     assert isinstance(kind, Fragment)
     shared: SharedItems = wg.values[op.shared.name]
     lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
-    part += op.each * wg.rank
     if op.over_rows:
         _store_columns(wg, op, value, part)
         return
     # One column is what all warps have that share the row.
     parts = lanes.warp_of(np.arange(kind.columns)) if kind.columns > 1 else None
     rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
+    part = part * lanes.warps + op.each * wg.rank
     for i in range(4):
         group, own = divmod(i, lanes.warps)
         if group and kind.rows == 1:
@@ -40,7 +40,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
         held = value[first : first + rows]
         held = (held if parts is None else held[:, parts == own]).astype(word)
         made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 1)).astype(word)
-        place = op.offset + ((part * lanes.warps + own) * kind.rows + first) * word.itemsize
+        place = op.offset + ((part + own) * kind.rows + first) * word.itemsize
         start = wg.item(op, shared, _item(wg, op), place, rows * word.itemsize)
         for rank in range(op.ctas):
             cta = wg.cta if op.ctas == 1 else wg.cta.cluster.ctas[rank]
