@@ -48,6 +48,8 @@ class Found:
     most: float
     choosing: float
     measured: float | None = None
+    rows: tuple[tuple[int, float, float | None], ...] = ()
+    """Of each number of rows: what is predicted and what is measured, in relation to its own."""
 
 
 def look(name: str, sizes: Mapping[str, int], rows: Sequence[int], *, measure: bool) -> Found:
@@ -66,6 +68,7 @@ def look(name: str, sizes: Mapping[str, int], rows: Sequence[int], *, measure: b
         shared.add(taken)
         cycles = (predicted_cycles(kernel.tile, schedule, asked) for schedule in (taken, own))
         ratios.append(next(cycles) / next(cycles))
+    times = measured(kernel, sizes, rows) if measure else None
     return Found(
         name,
         ", ".join(f"{dim} = {size}" for dim, size in sizes.items()),
@@ -74,12 +77,13 @@ def look(name: str, sizes: Mapping[str, int], rows: Sequence[int], *, measure: b
         statistics.mean(ratios) - 1,
         max(ratios) - 1,
         choosing,
-        measured(kernel, sizes, rows) if measure else None,
+        statistics.mean(times) - 1 if times else None,
+        tuple(zip(rows, ratios, times or (None,) * len(rows), strict=True)),
     )
 
 
-def measured(kernel: Kernel, sizes: Mapping[str, int], rows: Sequence[int]) -> float | None:
-    """The mean over rows; None for a kernel of other operands than A and B of bf16."""
+def measured(kernel: Kernel, sizes: Mapping[str, int], rows: Sequence[int]) -> list[float] | None:
+    """For each number of rows; None for a kernel of other operands than A and B of bf16."""
     if len(kernel.params) != 3 or any("f8" in str(p.type) for p in kernel.params):
         return None
     import torch
@@ -102,7 +106,7 @@ def measured(kernel: Kernel, sizes: Mapping[str, int], rows: Sequence[int]) -> f
             spent = {i: bursts[i].run(BURST_SECONDS) for i in order}
             rounds.append(spent[0] / spent[1])
         ratios.append(statistics.median(rounds))
-    return statistics.mean(ratios) - 1
+    return ratios
 
 
 def main() -> int:
@@ -112,7 +116,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", action="store_true", help="on the GPU too")
     parser.add_argument("--only", type=int, help="the case of this number")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="every number of rows, too")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     rows = [draw.randint(1, options.most) for _ in range(options.rows)]

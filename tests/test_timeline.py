@@ -37,7 +37,7 @@ def made(name: str) -> Timeline:
 def test_times(name: str) -> None:
     timeline = made(name)
     p = timeline.prediction
-    step = timeline.scale * p.mainloop * p.stretch / p.tile.depth
+    scale = timeline.scale * p.stretch / p.tile.depth
     products: dict[int, float] = defaultdict(float)
     finished: dict[int, int] = defaultdict(int)
     for row in timeline.rows:
@@ -46,7 +46,8 @@ def test_times(name: str) -> None:
         for bar in row:
             assert bar.stop >= bar.start
             if bar.kind == "products":
-                products[bar.tile] += (bar.stop - bar.start) / step
+                whole = p.apart if bar.tile < p.work.cut else p.mainloop
+                products[bar.tile] += (bar.stop - bar.start) / (scale * whole)
             finished[bar.tile] += bar.kind == "results"
     depth = timeline.prediction.tile.depth
     assert sorted(products) == list(range(timeline.tiles))

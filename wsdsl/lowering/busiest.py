@@ -39,6 +39,8 @@ class Busiest:
     """Pieces whose sums are handed on."""
     taken: int = 0
     """Pieces that need another one's sums."""
+    apart: int = 0
+    """Of its steps, those at which others are elsewhere in the contraction."""
 
 
 def busiest(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> Busiest:
@@ -117,4 +119,5 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         pieces=pieces,
         handed=int(handed),
         taken=int(taken),
+        apart=longest,
     )

@@ -37,10 +37,10 @@ from wsdsl.lowering.passes.choose_schedule import nearly_best
 from wsdsl.lowering.pipeline import before_choice, scheduled_tile
 from wsdsl.schedule import Schedule, changed
 
-SAMPLES, LAST_SAMPLES = 2, 10
+SAMPLES, LAST_SAMPLES = 2, 8
 """Parts of an octave, for the end of each of which schedules are chosen: of a range's first
 octaves, and of the last two, which have three quarters of its sizes."""
-NEARLY, MOST_EACH = 1.03, 5
+NEARLY, MOST_EACH = 1.1, 12
 """Candidates of a size take up to so many times as long as its best, and are so many of each
 orientation at the most."""
 MOST_FIRST, MOST = 2, 7

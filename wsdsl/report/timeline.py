@@ -187,7 +187,9 @@ class _Clock:
 
     def __init__(self, prediction: Prediction, schedule: Schedule, depth: int) -> None:
         asked, self.depth = prediction.tile, depth
+        self.cut = prediction.work.cut
         self.step = prediction.mainloop * prediction.stretch / depth
+        self.apart = prediction.apart * prediction.stretch / depth
         self.rates, self.start, self.turn = asked.rates, asked.start, asked.turn
         self.written, self.read = sum_cycles(asked)
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
@@ -227,7 +229,8 @@ class _Clock:
 
     def piece(self, piece: Piece[int], start: float) -> Iterator[Bar]:
         partial = piece.end - piece.begin < self.depth
-        now = start + (piece.end - piece.begin) * self.step
+        step = self.apart if piece.tile < self.cut else self.step
+        now = start + (piece.end - piece.begin) * step
         yield Bar("products", piece.tile, partial, start, now)
 
         def bar(kind: Kind, until: float) -> Bar:

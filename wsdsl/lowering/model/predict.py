@@ -60,7 +60,7 @@ from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pairs import in_pairs
 from wsdsl.rates import Rates
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 SHARING = (8, 4, 2)
 """CTAs of a cluster that may share a contraction."""
@@ -77,6 +77,8 @@ class Prediction:
     work: Busiest
     mainloop: float
     epilogue: float
+    apart: float = 0.0
+    """A tile's loops where its workers are not in step (`Busiest.apart`)."""
     handing: float = 0.0
     memory: float = 0.0
     stretch: float = 1.0
@@ -203,7 +205,11 @@ def predicted(
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
     share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
     mainloop, epilogue = tile_cycles(asked, schedule, share, gain)
-    cycles = work.steps * (mainloop / depth)
+    apart = mainloop
+    if 0 < work.apart < work.steps:
+        whole = changed(schedule, scheduler="persistent")
+        mainloop, epilogue = tile_cycles(asked, whole, share, gain)
+    cycles = ((work.steps - work.apart) * mainloop + work.apart * apart) / depth
     if asked.uneven > 1 and schedule.scheduler != "grid":
         cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
     results = epilogue * results_share(asked, schedule)
@@ -220,6 +226,7 @@ def predicted(
         tile=asked,
         work=work,
         mainloop=mainloop,
+        apart=apart,
         epilogue=epilogue,
         handing=handing,
         memory=memory,
@@ -313,7 +320,11 @@ def interval(
 
 
 def astray(asked: Workload, schedule: Schedule) -> float:
-    """By how much longer operands take that come to CTAs out of step."""
+    """By how much longer operands take that come to CTAs out of step: in stream-K no two want the
+    same lines at the same time.
+    """
+    if schedule.scheduler == "stream_k":
+        return asked.rates.l2_bytes / asked.rates.l2_own_bytes
     apart = schedule.cuts_tiles and schedule.reduction != "parallel"
     return ASTRAY if apart or asked.shared_out else 1.0
 
