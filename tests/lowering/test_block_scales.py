@@ -226,11 +226,11 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
     assert told in "\n".join(scale_moves(lowered(SCALED[name], tile=asked)))
 
 
-def waits_for_scales(depth: int) -> float:
+def waits_for_scales(depth: int) -> tuple[float, int]:
     """The share of all cycles that the thread which multiplies waits for scales, also for the first
-    ones. (Its waits on one ring are one span, however many: products take it no time.)
+    ones; and how often it does. (It goes on to the next wait at once: products take it no time.)
     """
-    asked = Schedule(arch="sm_100a", mma="m", tile=dict(m=128, n=128), stages=5)
+    asked = Schedule(arch="sm_100a", cta_group=1, mma="m", tile=dict(m=128, n=128), stages=5)
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
     tile = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=asked)
     chosen = scheduled_tile(tile, sizes)
@@ -239,16 +239,20 @@ def waits_for_scales(depth: int) -> float:
     body = [dataclasses.replace(op, depth=depth) if op in rings else op for op in cut.body]
     worker = timeline(chosen, sizes, lower(dataclasses.replace(cut, body=tuple(body)))).worker
     (lane,) = (lane for lane in worker.lanes if lane.name == "mma")
-    waited = (cycles for edge, cycles in lane.waiting.items() if "ring of scales (full)" in edge)
-    return sum(waited) / worker.cycles
+    own = [span for span in lane.spans if "ring of scales (full)" in span.edge]
+    return sum(span.stop - span.start for span in own) / worker.cycles, len(own)
 
 
-@pytest.mark.parametrize(("latency", "one_slot", "two_slots"), [(0, 0.25, 0.01), (200, 0.8, 0.04)])
-def test_products_hardly_wait_for_scales_in_two_slots(
-    latency: int, one_slot: float, two_slots: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("latency", "one_slot", "two_slots", "times"), [(0, 0.25, 0.01, 1), (200, 0.8, 0.04, 5)]
+)
+def test_products_wait_for_no_scales_in_two_slots(
+    latency: int, one_slot: float, two_slots: float, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model has SMEM's bandwidth for stores of scales, and no latency, since none is known: so
-    one is supposed, too. What is left in two slots is the first scales of all, and of tiles.
+    """But for the first ones, of a ring that was empty: they come with the operands, and are
+    written then. (The model has SMEM's bandwidth for stores of scales, and no latency, since none
+    is known: so one is supposed, too, with which the first five slots come one by one.) In one slot
+    products wait in each k-tile.
     """
 
     def wait(agent: Agent, op: t.TensorStoreWait) -> None:
@@ -256,8 +260,9 @@ def test_products_hardly_wait_for_scales_in_two_slots(
         agent.until(agent.now + latency, "SMEM")
 
     monkeypatch.setitem(EFFECTS, t.TensorStoreWait, wait)
-    assert waits_for_scales(1) > one_slot
-    assert waits_for_scales(2) < two_slots
+    assert waits_for_scales(1)[0] > one_slot
+    waited, often = waits_for_scales(2)
+    assert waited < two_slots and often == times
 
 
 @pytest.mark.parametrize(
@@ -306,6 +311,15 @@ def test_what_no_instruction_takes_is_refused_at_its_line(old: str, new: str) ->
     kernel = dataclasses.replace(case, text=case.text.replace(old, new)).kernel
     with pytest.raises(CompileError, match="sm_100a"):
         lower(dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a")))
+
+
+@pytest.mark.parametrize("dtype", ["f6e2m3", "f6e3m2", "f4e2m1"])
+def test_operands_in_groups_that_no_copy_makes_are_refused(dtype: str) -> None:
+    case = SCALED["mx"]
+    kernel = dataclasses.replace(case, text=case.text.replace("A: f8e4m3", f"A: {dtype}")).kernel
+    with pytest.raises(CompileError, match=f"`@` of {dtype} with scales is not lowered") as caught:
+        lower(dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a")))
+    assert "declare it as f8e4m3" in str(caught.value)
 
 
 def test_the_choice_has_128_rows_for_few_rows_too() -> None:
