@@ -11,11 +11,16 @@ from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import CompileError, Schedule, ScheduleError, parse
+from wsdsl.diagnostics import ProofError
 from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import MakeTensorMap
+from wsdsl.ir.op import Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Columns
+from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.prover.prove import prove
 from wsdsl.schedule import Arch
 
 LOWERED = (
@@ -183,6 +188,29 @@ def test_a_schedule_that_is_not_lowered_is_refused(schedule: dict, words: str) -
     asked = Schedule(**dict(arch="sm_100a") | schedule)
     with pytest.raises(ScheduleError, match=words):
         lower(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=asked))
+
+
+def test_results_are_added_where_they_are_read() -> None:
+    """Each warp reads the rows that it stores by TMA, in two halves of a tile's; rows of another
+    warp it may not."""
+    text = """
+@kernel
+def added(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = C[m, n] + acc
+"""
+    asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64))
+    kernel = lower(dataclasses.replace(parse(text).added.tile, schedule=asked))
+    prove(kernel)
+
+    def packed(op: Op) -> tuple[Op]:
+        return (dataclasses.replace(op, apart=16) if isinstance(op, Iota) else op,)
+
+    with pytest.raises(ProofError, match="before it is read there"):
+        prove(dataclasses.replace(kernel, body=rewrite(kernel.body, packed)))
 
 
 def test_more_sums_than_columns_are_refused() -> None:

@@ -32,10 +32,17 @@ class Place:
     rows: tuple[int, int] | None
     holder: int
 
-    @property
-    def of_warps(self) -> tuple[int, Linear, int] | None:
-        """Along which dimension, from where on, and how many elements each warp has."""
-        return self.rows and (self.rows[0], self.dims[self.rows[0]].start, self.rows[1])
+    def by_same_warps(self, other: Place) -> bool:
+        """Whether no warp's elements of the one are another warp's of the other."""
+        if self.rows is None or other.rows is None or self.rows[0] != other.rows[0]:
+            return False
+        (dim, own), (_, others) = self.rows, other.rows
+        a, b = self.dims[dim], other.dims[dim]
+        # From a warp's first to the next one's.
+        between, more = max(own, a.apart), b.start - a.start
+        if more.terms or between != max(others, b.apart):
+            return False
+        return own - between <= more.number <= between - others
 
 
 @dataclass(frozen=True)

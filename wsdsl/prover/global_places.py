@@ -233,7 +233,7 @@ class GlobalPlaces:
         in_others, apart = self.compared[key]
         if in_others or apart:
             return ALL if in_others else NOT_YET
-        same_warps = a.of_warps == b.of_warps is not None
+        same_warps = a.by_same_warps(b)
         if first.by_tma and second.by_tma:
             return OWN if same_warps else ALL
         if not first.by_tma and not second.by_tma and (a.dims, a.holder) == (b.dims, b.holder):
