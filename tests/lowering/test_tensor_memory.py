@@ -102,6 +102,7 @@ PAIRED = {
     "product_tf32": dict(m=128, n=96),
     "product_u8_i8": dict(m=128, n=96),
     "batched": dict(m=128),
+    "two_loops": dict(m=128, n=64),
 }
 
 
