@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from wsdsl import Schedule, parse
-from wsdsl.diagnostics import VerifyError
+from wsdsl.artifact.signature import StrideArgument
+from wsdsl.diagnostics import LaunchError, VerifyError
 from wsdsl.ir.barrier_ops import FenceAsyncProxy, ForRange
 from wsdsl.ir.fragment_ops import Iota, WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import LoadGlobal
@@ -18,7 +20,10 @@ from wsdsl.ir.op import Region
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import Constant, Map
+from wsdsl.ir.types import DTYPES
 from wsdsl.ir.walk import walk, yielded
+from wsdsl.runtime.packing import argument_bytes
+from wsdsl.runtime.views import ArrayView
 
 TEXT = """
 @kernel
@@ -132,3 +137,39 @@ def test_rows_are_told_by_bools() -> None:
     text = re.sub(r"only=%\w+", f"only={columns[1]}", str(made))
     with pytest.raises(VerifyError, match="expected a bool for each row"):
         verify(parse_kernel(text))
+
+
+def test_lines_of_such_rows_have_their_distance_in_the_code() -> None:
+    """One whose lines lie otherwise is refused at launch."""
+    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256)
+    (stride,) = (
+        a for a in made.signature.arguments if isinstance(a, StrideArgument) and a.tensor == "V"
+    )
+    assert stride.known == 64 and "%stride.V" not in made.llvm.split("entry:")[1]
+    dense, apart = (ArrayView(0, DTYPES["bf16"], (9, 64), (n, 1), "cpu") for n in (64, 128))
+    assert argument_bytes(stride, {"V": dense}, {}, {}, lambda _: b"") == struct.pack("<q", 64)
+    with pytest.raises(LaunchError, match=r"V has rows 128 elements apart, expected 64\n.*copy it"):
+        argument_bytes(stride, {"V": apart}, {}, {}, lambda _: b"")
+
+
+def test_rows_of_bytes_are_chosen_by_words() -> None:
+    """As those of 16 bits, of upper bytes that make floats with lower ones."""
+    text = TEXT.replace("V: bf16[R, 64]", "L: u8[N, K], V: u8[R, 64]")
+    text = text.replace("cast(W[n, k], bf16))", "bitcast(W[n, k], u8))")
+    choice = "where(place >= 0, V[place, index(k) % 64], bitcast(W[n, k], u8))"
+    joined = "bitcast(cast(high, u16) << 8 | cast(L[n, k], u16), bf16)"
+    whole = f"high = {choice}\n            acc += X[m, k] @ {joined}"
+    text = text.replace(f"acc += X[m, k] @ {choice}", whole)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-8, 9, (20, 256)).astype(ml_dtypes.bfloat16)
+    high, v = (rng.integers(0x3E, 0x42, shape).astype(np.uint8) for shape in ((100, 256), (9, 64)))
+    low = rng.integers(0, 2, (100, 256)).astype(np.uint8) * 128
+    at = rng.integers(-9, 9, (100, 4)).astype(np.int32)
+    chosen = high.reshape(100, 4, 64).copy()
+    chosen[at >= 0] = v[at[at >= 0]]
+    bits = chosen.reshape(100, 256).astype(np.uint16) << 8 | low
+    wanted = x.astype(np.float64) @ bits.view(ml_dtypes.bfloat16).astype(np.float64).T
+    arrays = x, high.view(np.int8), at, low, v
+    for decode in ("registers", "shared"):
+        got = kernel_of(text).simulate(*arrays, None, schedule=Schedule(decode=decode))
+        assert np.array_equal(got, wanted)

@@ -25,10 +25,13 @@ class PointerArgument:
 
 @dataclass(frozen=True, slots=True)
 class StrideArgument:
-    """i64, in elements; the last dimension's stride is 1 and is not passed."""
+    """i64, in elements; the last dimension's stride is 1 and is not passed. One that is `known`
+    must be that: the kernel has it in its code.
+    """
 
     tensor: str
     dim: int
+    known: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ class Entry:
         """Scalars first, then rows, then columns, then what depends on both."""
         return 2 * (self.held.columns > 1) + (self.held.rows > 1)
 
+    @property
+    def is_unsigned(self) -> bool:
+        return self.sure or self.held.dtype.kind == "uint"
+
     def is_below(self, size: int, source: int) -> bool:
         """Whether an element surely is of a dimension of this size."""
         if self.known is not None:
@@ -80,6 +84,8 @@ class Addresses:
     shape: Shape
     only: Value | None = None
     """Bools: which elements are asked for."""
+    is_ahead: bool = False
+    """Whether what lies there is loaded before it is wanted, and may be the same in all lanes."""
     pointers: dict[tuple[Key, ...], str] = field(default_factory=dict[tuple[Key, ...], str])
     conditions: dict[tuple[Key, ...], str | None] = field(
         default_factory=dict[tuple[Key, ...], "str | None"]
@@ -93,14 +99,42 @@ class Addresses:
         entries = [_entry(d, _wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)
 
+    @property
+    def last_dim(self) -> int:
+        return len(self.kind.dims) - 1
+
+    @property
+    def last(self) -> Affine | None:
+        """The index along the last dimension."""
+        return self._entry(self.last_dim).held.affine
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether lines of the tensor begin at multiples of 16 bytes."""
+        return self.tensor.name not in self.c.unaligned
+
+    def is_same_line(self, element: int) -> bool:
+        """Whether the element lies in the line of the first one."""
+        dims = (e.dim for e in self.entries if e.dim != self.last_dim)
+        return all(self.source(dim, element) == self.source(dim, 0) for dim in dims)
+
+    def source(self, dim: int, element: int) -> int:
+        """Which element of the dimension's index serves this one: the first of those alike."""
+        held = self._entry(dim).held
+        return self._first_alike(held, source_element(element, self.shape, held.shape))
+
+    def _first_alike(self, held: Registers, source: int) -> int:
+        each = held.texts if held.affine is None else held.affine.offsets
+        return each.index(each[source])
+
     def at(self, element: int) -> Global:
         """The element's address."""
         shared: list[Key] = []
         own: list[Key] = []
         constant = 0
-        last = len(self.kind.dims) - 1
+        last = self.last_dim
         for entry in self.entries:
-            source = source_element(element, self.shape, entry.held.shape)
+            source = self.source(entry.dim, element)
             if entry.held.affine is None:
                 if entry.known != 0:
                     own.append((entry.dim, "element", source))
@@ -139,7 +173,7 @@ class Addresses:
         w = self.c.w
         dim, what, number = key
         entry = self._entry(dim)
-        last = dim == len(self.kind.dims) - 1
+        last = dim == self.last_dim
         if what == "offset":
             made = w.binary("mul", "i64", self.c.strides[self.tensor.name, dim], number)
         else:
@@ -148,15 +182,32 @@ class Addresses:
                 text = entry.held.affine.base
             else:
                 text = self._index(entry, number)
-            widen = "zext" if entry.sure or entry.held.dtype.kind == "uint" else "sext"
+            widen = "zext" if entry.is_unsigned else "sext"
             made = w.value(f"{widen} i32 {text} to i64")
             if not last:
-                made = w.binary("mul", "i64", made, self.c.strides[self.tensor.name, dim])
+                made = self._lines(text, made, dim)
+            if self.is_ahead and entry.order:
+                made = w.binary("add", "i64", made, self.c.apart)
         if self.in_pairs:
             # Rows begin with a byte, so that nothing is lost but half of a last index.
             made = w.binary("ashr", "i64", made, 1)
         self.once[key] = made
         return made
+
+    def _lines(self, index: str, wide: str, dim: int) -> str:
+        """So many lines, in elements. ptxas makes a product of a shift and a sum of 64 bits, and
+        beside wgmma that takes as long as 40 instructions: of halves it makes none.
+        """
+        w, stride = self.c.w, self.c.strides[self.tensor.name, dim]
+        bits = int(stride).bit_length() - 1 if stride.isdigit() else 0
+        if not bits or int(stride) != 1 << bits or bits >= 32 or not self._entry(dim).is_unsigned:
+            return w.binary("mul", "i64", wide, stride)
+        ptx = (
+            "{\n.reg .b32 low, high;\n"
+            f"shl.b32 low, $1, {bits};\nshr.u32 high, $1, {32 - bits};\n"
+            "mov.b64 $0, {low, high};\n}"
+        )
+        return w.asm(ptx, "i64", "=l,r", [("i32", index)], pure=True)
 
     def _index(self, entry: Entry, source: int) -> str:
         if entry.held.affine is None:
@@ -176,12 +227,13 @@ class Addresses:
             size = self.kind.dims[entry.dim]
             if isinstance(size, str):
                 size = self.c.sizes[size].known
-            source = source_element(element, self.shape, entry.held.shape)
+            source = self.source(entry.dim, element)
             if not (isinstance(size, int) and entry.is_below(size, source)):
                 keys.append((entry.dim, "bound", source))
         if self.only is not None:
-            asked = self.c.registers(self.only).shape
-            keys.append((ASKED, "bound", source_element(element, self.shape, asked)))
+            asked = self.c.registers(self.only)
+            source = source_element(element, self.shape, asked.shape)
+            keys.append((ASKED, "bound", self._first_alike(asked, source)))
         return self._condition(tuple(keys))
 
     def _condition(self, keys: tuple[Key, ...]) -> str | None:

@@ -9,6 +9,7 @@ index; by the fourth one chooses between two results, likewise by prmt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from wsdsl.codegen.byte_casts import halves_of
@@ -33,6 +34,10 @@ THREE_BITS, FOURTH, IN_ORDER = 0x77777777, 0x44444444, 0x32321010
 """Of each nibble of a word; the place of its byte in a word of four."""
 TWO_BYTES = 0x2020, 0x3131
 """Four nibbles of a word, of two pairs: what a first and a second word of bytes are of."""
+ALTERNATING = 0x7250
+"""Bytes 0 and 2 of a first word, and 1 and 3 of a second one."""
+BETWEEN = 0x5140
+"""Two pairs in a word."""
 EVEN, ODD = 0x6240, 0x7351
 """A pair of elements of bytes 0 and 2, 1 and 3 of words with their lower, and their upper ones."""
 
@@ -41,6 +46,8 @@ def byte_maps(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
     """What these functions give; None for others."""
     if op.fn in BITWISE or op.fn in SHIFTS:
         return _in_words(c, op, dtype, shape)
+    if op.fn == "where":
+        return _either(c, op, dtype, shape)
     if op.fn != "join" and op.fn not in BYTE_OF_WORDS:
         return None
     args = [c.registers(a) for a in op.args]
@@ -67,13 +74,31 @@ def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
         return None
     if op.fn in BITWISE:
         pairs = zip(words, others, strict=True)
-        return _of_words(c.w, [c.w.binary(op.fn, "i32", a, b) for a, b in pairs], shape)
+        return of_words(c.w, U8, [c.w.binary(op.fn, "i32", a, b) for a, b in pairs], shape)
     if not 0 <= number < 8:
         return None
     kept = (0xFF << number if op.fn == "shl" else 0xFF >> number) & 0xFF
     moved = (c.w.binary(SHIFTS[op.fn], "i32", word, number) for word in words)
     made = [c.w.binary("and", "i32", word, kept * EACH_BYTE) for word in moved]
-    return _of_words(c.w, made, shape)
+    return of_words(c.w, U8, made, shape)
+
+
+def _either(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
+    """By rows, of words: a thread's two rows have bytes 0 and 2, and 1 and 3."""
+    cond, first, second = (c.registers(a) for a in op.args)
+    words = [x.words for x in (first, second) if x.shape == shape]
+    if dtype.bits != 8 or len(words) < 2 or not all(words) or cond.columns > 1:
+        return None
+    rows = (cond.texts[source_element(2 * i, shape, cond.shape)] for i in (0, 1))
+    low, high = rows
+    made: list[str] = []
+    for a, b in zip(*words, strict=True):
+        whole = c.w.select(low, "i32", a, b)
+        if low != high:
+            other = c.w.select(high, "i32", a, b)
+            whole = _permuted(c.w, whole, other, ALTERNATING)
+        made.append(whole)
+    return of_words(c.w, dtype, made, shape)
 
 
 def _words_of(held: Held, shape: Shape) -> tuple[str, ...]:
@@ -83,10 +108,18 @@ def _words_of(held: Held, shape: Shape) -> tuple[str, ...]:
     return ()
 
 
-def _of_words(w: Writer, words: list[str], shape: Shape) -> Registers:
+def of_words(w: Writer, dtype: DType, words: Sequence[str], shape: Shape) -> Registers:
+    """Elements of 8 bits, of such words."""
     apart = [x for word in words for x in (word, w.binary("lshr", "i32", word, 8))]
     texts = tuple(gathered(w, x) for x in apart)
-    return Registers(U8, *shape, texts, spread=tuple(apart), words=tuple(words))
+    return Registers(dtype, *shape, texts, spread=tuple(apart), words=tuple(words))
+
+
+def words_of_pairs(w: Writer, x: Registers) -> tuple[str, ...]:
+    """Words of elements of 8 bits that have none at hand."""
+    wide = [w.value(f"zext i16 {text} to i32") for text in x.texts]
+    pairs = zip(wide[::2], wide[1::2], strict=True)
+    return tuple(_permuted(w, *pair, BETWEEN) for pair in pairs)
 
 
 def bytes_of_nibbles(w: Writer, x: Registers) -> Registers | None:
@@ -102,7 +135,7 @@ def _of_nibbles(w: Writer, nibbles: Nibbles, shape: Shape) -> Registers:
         low, high = (_moved(w, word, by) for by in (nibbles.shift, nibbles.shift - 4))
         parts = (_permuted(w, low, high, order) for order in (EVEN, ODD))
         made += (w.binary("and", "i32", x, nibbles.kept * EACH_BYTE) for x in parts)
-    return replace(_of_words(w, made, shape), nibbles=nibbles)
+    return replace(of_words(w, U8, made, shape), nibbles=nibbles)
 
 
 def _moved(w: Writer, word: str, by: int) -> str:
@@ -137,7 +170,7 @@ def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
         for order in TWO_BYTES:
             own = _permuted(w, choice, choice, order) if choice else ""
             made.append(_four(w, table, _permuted(w, low, low, order), own))
-    return _of_words(w, made, index.shape)
+    return of_words(w, U8, made, index.shape)
 
 
 def _four(w: Writer, table: list[str], low: str, choice: str) -> str:

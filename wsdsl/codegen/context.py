@@ -66,6 +66,8 @@ class Context:
     """Tensors that change while it runs; the others can be read through the texture path."""
     fragments: frozenset[str]
     """Tensors that lie in the order of registers, see `allocate_global`."""
+    unaligned: frozenset[str]
+    """Tensors whose lines may begin anywhere."""
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
@@ -75,6 +77,11 @@ class Context:
     to be read first would stay in these for longer."""
     zero: str
     """i32: 0, of 16 bits at the most, which neither knows either."""
+    apart: str
+    """i64: 0 in every lane, which LLVM and ptxas do not know. What is loaded ahead from an address
+    to which it is added stays in a register: ptxas takes what all lanes load to a uniform one, and
+    waits for it there.
+    """
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Sequence, Set
+from itertools import accumulate
 
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.byte_maps import of_words, words_of_pairs
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import llvm_types, rebuild
+from wsdsl.codegen.convert_type import in_words, llvm_types, rebuild, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
 from wsdsl.diagnostics import CompileError, Finding
@@ -14,6 +17,7 @@ from wsdsl.ir.barrier_ops import Elect, ForRange
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.tile_ops import If
+from wsdsl.ir.types import Fragment
 
 
 def registers_of(c: Context, value: Value) -> tuple[str, ...]:
@@ -23,6 +27,8 @@ def registers_of(c: Context, value: Value) -> tuple[str, ...]:
         case Scalar():
             return (held.text,)
         case Registers():
+            if in_words(held.dtype, held.shape):
+                return held.words or words_of_pairs(c.w, held)
             return texts_of(c.w, held)
         case StateAt():
             return (held.stage, held.parity)
@@ -42,42 +48,82 @@ def _flat(c: Context, values: Sequence[Value]) -> list[str]:
 def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
     at = 0
     for value in values:
-        count = len(llvm_types(value.type))
-        c.held[value] = rebuild(value.type, texts[at : at + count])
+        kind, count = value.type, len(llvm_types(value.type))
+        own = texts[at : at + count]
+        if isinstance(kind, Fragment) and in_words(kind.dtype, shape_of(kind)):
+            c.held[value] = of_words(c.w, kind.dtype, own, shape_of(kind))
+        else:
+            c.held[value] = rebuild(kind, own)
         at += count
 
 
 def convert_for_range(c: Context, op: ForRange) -> None:
     """A test before the loop and one at its end, so that the body is straight-line code and no
-    branch stands between a wgmma and the next."""
+    branch stands between a wgmma and the next.
+
+    Indices that are alike before the loop, as those of two rows of one group, have one phi, if they
+    are so behind each turn: else all is written once more.
+    """
+    mark, apart = c.w.marked(), set[Value]()
+    while differing := _with_one_phi(c, op, apart):
+        c.w.back_to(mark)
+        apart |= differing
+
+
+def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
+    """Writes the loop; the arguments for which it is wrong, since they are no more alike. `apart`:
+    those that have all their phis.
+    """
     w = c.w
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
     if stop.known == 1 and step.known is None:
         # LLVM would see that there is one turn, and whoever follows the loop would miss it.
         hidden = w.asm("", "i32", "=r,0", [("i32", stop.text)], pure=True)
         stop = Scalar(hidden, stop.dtype, nonnegative=stop.nonnegative)
-    init = _known(c, op.init)
+    init, args = _known(c, op.init), _known(c, op.args)
     types = [t for v in init for t in llvm_types(v.type)]
     first = _flat(c, init)
+    alike = _alike(c, init, [arg not in apart for arg in args])
     body, end = w.name("loop"), w.name("loop_end")
     before = w.block
     w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
     w.begin(body)
-    phis = w.phis(["i32", *types])
-    index = phis[0][1]
+    index_phi, *phis = w.phis(["i32", *(t for i, t in enumerate(types) if alike[i] == i)])
+    index, own = index_phi[1], iter(phis)
+    found = {i: next(own) for i, like in enumerate(alike) if like == i}
     c.held[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
-    _rebuild(c, _known(c, op.args), [name for _, name in phis[1:]])
+    _rebuild(c, args, [found[like][1] for like in alike])
     last = _flat(c, _known(c, c.convert(c, op.body)))
+    wrong = {i for i, like in enumerate(alike) if last[i] != last[like]}
+    if wrong:
+        ends = list(accumulate(len(llvm_types(v.type)) for v in init))
+        return {args[bisect_right(ends, i)] for i in wrong}
     following = w.value(f"add nsw i32 {index}, {step.text}", "next")
     again = w.compare("slt", following, stop.text)
     latch = w.block
-    for phi, type, a, b in zip(
-        phis, ["i32", *types], [start.text, *first], [following, *last], strict=True
-    ):
-        w.fill(phi, type, [(a, before), (b, latch)])
+    w.fill(index_phi, "i32", [(start.text, before), (following, latch)])
+    for i, phi in found.items():
+        w.fill(phi, types[i], [(first[i], before), (last[i], latch)])
     w.branch(again, body, end, likely=True)
     w.begin(end)
     _join(c, _known(c, op.result), types, [(first, before), (last, latch)])
+    return set()
+
+
+def _alike(c: Context, values: Sequence[Value], may: Sequence[bool]) -> list[int]:
+    """For each of their registers the first one that is the same, if that is an integer of the same
+    value, and is computed: what begins as a constant mostly differs later.
+    """
+    found: list[int] = []
+    for value, ask in zip(values, may, strict=True):
+        texts, at = registers_of(c, value), len(found)
+        kind = value.type
+        whole = ask and isinstance(kind, Fragment) and kind.dtype.name in ("i32", "u32", "bool")
+        found += [
+            at + (texts.index(text) if whole and text.startswith("%") else i)
+            for i, text in enumerate(texts)
+        ]
+    return found
 
 
 def convert_if(c: Context, op: If) -> None:

@@ -65,6 +65,14 @@ def num_registers(dtype: DType, rows: int, columns: int, lanes: Lanes = ACCUMULA
     return held // 2 if is_packed(dtype, columns) else held
 
 
+def in_words(dtype: DType, shape: Shape) -> bool:
+    """Whether loops carry it as words of two pairs each (`Registers.words`): elements of 8 bits,
+    whose pairs would have a register each.
+    """
+    pairs = num_registers(dtype, *shape) if is_packed(dtype, shape.columns) else 1
+    return dtype.bits == 8 and shape.lanes == ACCUMULATOR and pairs % 2 == 0
+
+
 def shape_of(type: Fragment | Accumulator) -> Shape:
     lanes = type.lanes if isinstance(type, Fragment) else ACCUMULATOR
     return Shape(type.rows, type.columns, lanes)
@@ -77,6 +85,8 @@ def llvm_types(type: Type) -> tuple[str, ...]:
             return (scalar_type(dtype),)
         case Fragment() | Accumulator():
             count = num_registers(type.dtype, *shape_of(type))
+            if in_words(type.dtype, shape_of(type)):
+                return ("i32",) * (count // 2)
             return (register_type(type.dtype, type.columns),) * count
         case State():
             return ("i32", "i32")
@@ -85,7 +95,7 @@ def llvm_types(type: Type) -> tuple[str, ...]:
 
 
 def rebuild(type: Type, texts: Sequence[str]) -> Held:
-    """The value whose registers are `texts`."""
+    """The value whose registers are `texts`; no words."""
     match type:
         case Tile(dtype, ()):
             return Scalar(texts[0], dtype)

@@ -19,6 +19,7 @@ from wsdsl.codegen.fragments import (
 )
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.integer_functions import integer_binary, integer_unary
+from wsdsl.codegen.lane_numbers import divided
 from wsdsl.codegen.literals import literal
 from wsdsl.codegen.paired_maps import paired
 from wsdsl.codegen.relaxed_functions import relaxed
@@ -192,10 +193,16 @@ def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
 
 
 def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
-    """Index fragments plus scalars, or times constants, stay one register and constants."""
-    if op.fn not in ("add", "sub", "mul") or len(op.args) != 2 or shape.rows == shape.columns == 1:
+    """Index fragments plus scalars, or times constants, stay one register and constants; by the
+    lanes quotients and remainders do.
+    """
+    if len(op.args) != 2 or shape.rows == shape.columns == 1:
         return None
     a, b = (c.held[x] for x in op.args)
+    if op.fn in ("floordiv", "mod"):
+        return _divided(c, op, a, b, shape)
+    if op.fn not in ("add", "sub", "mul"):
+        return None
     if isinstance(a, Scalar) and isinstance(b, Registers) and op.fn != "sub":
         a, b = b, a
     if op.fn == "add" and isinstance(a, Registers) and isinstance(b, Registers):
@@ -206,7 +213,7 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
         return None
     base, offsets = a.affine.base, a.affine.offsets
     known = b.known if isinstance(b.known, int) else None
-    origin, moved = b.origin or b, b.offset
+    origin, moved, lanes = b.origin or b, b.offset, a.affine.lanes
     if known is not None and op.fn != "mul":
         moved = known if op.fn == "add" else -known
         sure = a.affine.nonnegative and moved >= 0
@@ -216,22 +223,49 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
         base, moved = c.w.multiply(base, known), 0
         offsets = tuple(x * known for x in offsets)
         sure = a.affine.nonnegative and known >= 0
+        lanes = lanes and lanes.times(known)
     elif op.fn == "add":
         base = c.w.add(base, origin.text)
         sure = a.affine.nonnegative and origin.nonnegative and moved >= 0
+        lanes = lanes and lanes.moved(multiple_of(origin))
     else:
         base, moved, sure = c.w.binary("sub", "i32", base, b.text), 0, False
+        lanes = lanes and lanes.moved(multiple_of(b))
     offsets = tuple(x + moved for x in offsets)
     if op.wraps and max(map(abs, offsets)) > I32_MAX - MAX_SIZE:
         return None  # Bounds are compared less the base, and sizes leave so much room.
-    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure and not op.wraps))
+    lanes = None if op.wraps else lanes
+    most = lanes and lanes.most
+    affine = Affine(base, offsets, sure and not op.wraps, most, lanes=lanes)
+    return Registers(a.dtype, *shape, affine=affine)
+
+
+def _divided(c: Context, op: Map, a: Held, b: Held, shape: Shape) -> Registers | None:
+    if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
+        return None
+    affine, number = a.affine, b.known
+    if affine.lanes is None or type(number) is not int or shape != a.shape or op.wraps:
+        return None
+    found = divided(op.fn, number, affine.lanes, affine.offsets)
+    if found is None:
+        return None
+    lanes, offsets = found
+    first = c.w.add(affine.base, affine.offsets[0])
+    base = _function(c.w, op, a.dtype, [a, b])(first, b.text)
+    sure = (affine.nonnegative or op.fn == "mod") and min(offsets) >= 0
+    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure, lanes.most, lanes=lanes))
 
 
 def _sum_of_indices(
     c: Context, op: Map, a: Registers, b: Registers, shape: Shape
 ) -> Registers | None:
-    """One of rows and one of columns: where elements are that go on from row to row."""
-    if a.affine is None or b.affine is None or a.shape == b.shape:
+    """Such as one of rows and one of columns: where elements are that go on from row to row."""
+    if a.affine is None or b.affine is None:
+        return None
+    lanes = None
+    if a.affine.lanes and b.affine.lanes and not op.wraps:
+        lanes = a.affine.lanes.plus(b.affine.lanes)
+    if a.shape == b.shape and lanes is None:
         return None
     offsets = tuple(
         sum(x.affine.offsets[source_element(e, shape, x.shape)] for x in (a, b) if x.affine)
@@ -239,7 +273,8 @@ def _sum_of_indices(
     )
     base = c.w.add(a.affine.base, b.affine.base)
     sure = a.affine.nonnegative and b.affine.nonnegative and not op.wraps
-    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
+    most = lanes and lanes.most
+    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure, most, lanes=lanes))
 
 
 I32_MAX = 2**31 - 1

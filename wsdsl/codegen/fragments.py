@@ -22,6 +22,7 @@ from wsdsl.codegen.convert_type import (
     scalar_type,
 )
 from wsdsl.codegen.held import Affine, Registers, Scalar, Shape
+from wsdsl.codegen.lane_numbers import columns_of_lanes, rows_of_lanes
 from wsdsl.codegen.literals import f32_literal
 from wsdsl.codegen.small_floats import SMALL_FORMATS, small_from_float, small_to_half
 from wsdsl.codegen.writer import Writer
@@ -114,8 +115,12 @@ def iota(c: Context, start: Scalar, shape: Shape, apart: int = 16) -> Registers:
     lanes, most = shape.lanes, None
     if type(origin.known) is int and not rows:
         most = origin.known + (lanes.across - 1) * (1 if lanes.striped else lanes.vector)
-    affine = Affine(base, offsets, sure, most, math.gcd(unit, multiple_of(origin)))
-    return Registers(I32, *shape, affine=affine)
+    unit, own = math.gcd(unit, multiple_of(origin)), None
+    if lanes == ACCUMULATOR:
+        known = origin.known if type(origin.known) is int else None
+        shared = multiple_of(origin) if known is None else 0
+        own = (rows_of_lanes(apart) if rows else columns_of_lanes()).moved(shared, known or 0)
+    return Registers(I32, *shape, affine=Affine(base, offsets, sure, most, unit, own))
 
 
 def multiple_of(held: Scalar) -> int:

@@ -6,6 +6,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.block_access import load_blocks, store_blocks
+from wsdsl.codegen.byte_vectors import load_byte_words
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
@@ -49,7 +50,8 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     if op.tensor.name in c.fragments:
         define(c, op.result, load_blocks(c, op, dtype, shape))
         return
-    addresses = Addresses(c, op.tensor, op.index, shape, op.only)
+    ahead = op.in_order and shape.columns == 1
+    addresses = Addresses(c, op.tensor, op.index, shape, op.only, ahead)
     # Loads of what nobody writes pass barriers, and ptxas makes all of an epilogue's at its start.
     constant = op.tensor.name not in c.stored and not op.in_order
     bits = dtype.bits
@@ -60,6 +62,9 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     if op.vector > 2 and _paired(op, c, shape):
         made = load_vectors(c, addresses, dtype, shape, op.vector, constant)
         define(c, op.result, made)
+        return
+    if (words := load_byte_words(c, addresses, dtype, shape, constant)) is not None:
+        c.held[op.result] = words
         return
     if _paired(op, c, shape):
         packed: list[str] = []
@@ -80,10 +85,14 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             high = w.binary("lshr", "i32", text, 16)
             results += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
     else:
+        known = dict[tuple[Global, str | None], str]()
         for e in range(num_elements(*shape)):
-            at, pred = addresses.at(e), addresses.condition(e)
-            text = inline_ptx.load_global(w, at, bits, pred, constant)
-            results.append(from_bits(w, text, dtype))
+            key = at, pred = addresses.at(e), addresses.condition(e)
+            if key not in known:
+                known[key] = from_bits(
+                    w, inline_ptx.load_global(w, at, bits, pred, constant), dtype
+                )
+            results.append(known[key])
     define(c, op.result, from_elements(w, dtype, shape, results))
 
 

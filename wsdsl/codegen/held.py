@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wsdsl.codegen.lane_numbers import Lanewise
 from wsdsl.ir.types import ACCUMULATOR, DType, Lanes
 
 
@@ -27,7 +28,8 @@ class Scalar:
 class Affine:
     """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
     fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
-    The base is no larger than `most`, where that is known, and a multiple of `unit`.
+    The base is no larger than `most`, where that is known, and a multiple of `unit`. `lanes`: what
+    it is in each thread, where that is known.
     """
 
     base: str
@@ -35,6 +37,7 @@ class Affine:
     nonnegative: bool
     most: int | None = None
     unit: int = 1
+    lanes: Lanewise | None = None
 
 
 class Shape(NamedTuple):

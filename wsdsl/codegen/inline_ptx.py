@@ -291,13 +291,18 @@ def load_global_pair(
 
 
 def load_global_words(
-    w: Writer, at: Global, count: int, pred: str | None, constant: bool = False
+    w: Writer,
+    at: Global,
+    count: int,
+    pred: str | None,
+    constant: bool = False,
+    zeros: bool = True,
 ) -> tuple[str, ...]:
-    """1, 2 or 4 aligned words at once, 0 where `pred` does not hold."""
+    """1, 2 or 4 aligned words at once; where `pred` does not hold 0, without `zeros` anything."""
     shown, kind = ", ".join(f"${i}" for i in range(count)), ".nc" if constant else ""
     vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
     ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b32 {held}, {at.ptx(count)};"
-    if pred is not None:
+    if pred is not None and zeros:
         ptx = "".join(f"mov.b32 ${i}, 0;\n" for i in range(count)) + ptx
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
     constraints = _constraints(*["=&r"] * count, "l", pred=pred)

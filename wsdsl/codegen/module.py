@@ -108,8 +108,9 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
                 maps.append(Pointer(f"%map.{len(maps)}", box, packed, in_pairs))
             case PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
-            case StrideArgument(tensor, dim):
-                strides[tensor, dim] = f"%stride.{tensor}.{dim}"
+            case StrideArgument(tensor, dim, known):
+                text = f"%stride.{tensor}.{dim}" if known is None else str(known)
+                strides[tensor, dim] = text
             case SizeArgument(dim):
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
             case ScalarArgument(name):
@@ -123,11 +124,13 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         convert=convert_region,
         stored=written_tensors(kernel.ops),
         fragments=frozenset(op.result.name for op in lent if op.fragments),
+        unaligned=frozenset(kernel.unaligned),
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
         never=w.compare("ne", zero, 0),
         zero=zero,
+        apart=w.value(f"zext i32 {w.binary('and', 'i32', threads.lane, zero)} to i64"),
         before_fences=made_before_fences(kernel),
         named=named,
         zeroed=zeroed,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.artifact.signature import (
     Argument,
     MapArgument,
@@ -84,10 +86,13 @@ def signature(kernel: Kernel) -> Signature:
                 waits = True
             case _:
                 pass
+    # A product of 64 bits for each row, under way with others, costs more than the row is worth.
+    seldom = {op.tensor.name for op in kernel.of(LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
     for name, tensor in direct.items():
         pointers.append(PointerArgument(name))
-        pointers += [StrideArgument(name, d) for d in range(len(tensor.dims) - 1)]
+        known = [_known(tensor, d) if name in seldom else None for d in range(len(tensor.dims))]
+        pointers += [StrideArgument(name, d, known[d]) for d in range(len(tensor.dims) - 1)]
     scalars = [
         ScalarArgument(p.name, p.type.dtype)
         for p in kernel.params
@@ -108,3 +113,9 @@ def signature(kernel: Kernel) -> Signature:
         lent=tuple(lent),
         waits=waits,
     )
+
+
+def _known(tensor: Tensor, dim: int) -> int | None:
+    """The stride of rows that lie one behind the other, if all that is in one has a fixed size."""
+    inner = [d for d in tensor.dims[dim + 1 :] if isinstance(d, int)]
+    return math.prod(inner) if len(inner) == len(tensor.dims) - dim - 1 else None

@@ -26,6 +26,15 @@ class Writer:
         self.count += 1
         return f"{hint}.{self.count}"
 
+    def marked(self) -> tuple[int, int, int, str]:
+        """Where the text is, for `back_to`."""
+        return len(self.lines), len(self.declared), self.count, self.block
+
+    def back_to(self, mark: tuple[int, int, int, str]) -> None:
+        """Nothing was written since."""
+        lines, declared, self.count, self.block = mark
+        del self.lines[lines:], self.declared[declared:]
+
     def registers(self, count: int) -> tuple[str, ...]:
         """32-bit registers that inline PTX alone knows."""
         name = f"%acc{len(self.declared)}_"

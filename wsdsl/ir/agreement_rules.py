@@ -172,8 +172,10 @@ def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(m.LoadGlobal):
         kind = op.result.type
         rows = Fragment(BOOL, kind.rows, 1) if isinstance(kind, Fragment) else None
-        if op.only is not None and (op.only.type != rows or op.tensor.as_tensor.dtype.bits != 16):
-            yield op, f"only is {op.only.type}: expected a bool for each row of 16-bit elements"
+        narrow = op.tensor.as_tensor.dtype.bits in (8, 16)
+        if op.only is not None and (op.only.type != rows or not narrow):
+            told = "a bool for each row of elements of 8 or 16 bits"
+            yield op, f"only is {op.only.type}: expected {told}"
 
 
 def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:

@@ -1,4 +1,6 @@
-"""Rows of 16-bit floats that are taken from elsewhere: loads that only a choice by rows reads."""
+"""Rows that are taken from elsewhere: loads that only a choice by rows reads, of elements of which
+a register has two or four.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,14 @@ def choices_of_rows(
 
 
 def is_by_rows(op: Map) -> bool:
-    """Whether a choice is between fragments of 16-bit floats, by a condition for each row."""
+    """Whether a choice is between fragments of such elements, by a condition for each row."""
     cond, chosen, other = op.args
     kind = op.result.type
     return (
         isinstance(kind, Fragment)
         and kind.rows > 1
         and kind.columns > 1
-        and kind.dtype.bits == 16
-        and kind.dtype.is_float
+        and (kind.dtype.bits == 8 or (kind.dtype.bits == 16 and kind.dtype.is_float))
         and chosen.type == other.type == kind
         and cond.type == Fragment(BOOL, kind.rows, 1)
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Region, Value
-from wsdsl.ir.tile_ops import Cast, Constant, Map
+from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Map
 from wsdsl.ir.walk import makers
 
-REPEATABLE = (Cast, Constant, Iota, Map)
+REPEATABLE = (Bitcast, Cast, Constant, Iota, Map)
 
 
 def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:

@@ -15,6 +15,7 @@ from wsdsl.artifact.signature import (
     SizeArgument,
     StrideArgument,
 )
+from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.tensor_map import MAP_BYTES, replace_address
 from wsdsl.runtime.views import ArrayView, normalise
@@ -72,11 +73,20 @@ def argument_bytes(
         case PointerArgument():
             return struct.pack("<Q", views[argument.tensor].pointer)
         case StrideArgument():
-            return struct.pack("<q", views[argument.tensor].strides[argument.dim])
+            return struct.pack("<q", _stride(argument, views[argument.tensor]))
         case SizeArgument():
             return struct.pack("<i", dims[argument.dim])
         case ScalarArgument():
             return scalar_bytes(argument, scalars[argument.name])
+
+
+def _stride(argument: StrideArgument, view: ArrayView) -> int:
+    """LaunchError for rows that lie otherwise than the kernel takes them to."""
+    stride = view.strides[argument.dim]
+    if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
+        return stride
+    message = f"{argument.tensor} has rows {stride} elements apart, expected {argument.known}"
+    raise LaunchError(Finding(message, hint="those that are seldom taken are contiguous: copy it"))
 
 
 def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:

@@ -18,6 +18,9 @@ from wsdsl.simulator.global_races import Actor, At
 from wsdsl.simulator.races import Access, ThreadAccess
 from wsdsl.simulator.scalar_ops import as_array, finish
 
+ANY_BYTE = 0x5A
+"""Of what nobody asked for, where there is no NaN."""
+
 
 def places(wg: Warpgroup, op: Op, index: tuple[Value, ...]) -> list[Array]:
     return [np.asarray(wg.get(v, op), np.int64) for v in index]
@@ -143,7 +146,8 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
     if op.only is not None:
         # What nobody asks for shows if somebody reads it.
-        held = np.where(as_array(wg.get(op.only, op), op.only), held, held.dtype.type(np.nan))
+        anything = ANY_BYTE if held.dtype.kind in "iu" else np.nan
+        held = np.where(as_array(wg.get(op.only, op), op.only), held, held.dtype.type(anything))
     wg.values[op.result.name] = finish(held if shape else held.reshape(()), op.result)
 
 

@@ -1,0 +1,51 @@
+"""Loads of up to 16 bytes, of elements of 8 bits that lie in memory as words of a packed tensor
+have them, each thread's side by side (`Registers.words`).
+
+An index along the last dimension says so, that of a matrix with the neighbours of a lane together:
+`index(k) % 64 // 2 % 4 * 32 + index(k) % 64 // 8 * 4 + index(k) % 2 * 2 + index(n) % 16 // 8`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.byte_maps import of_words
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import num_elements
+from wsdsl.codegen.held import Registers, Shape
+from wsdsl.ir.types import ACCUMULATOR, DType
+
+WORD = 4
+"""Elements."""
+
+
+def load_byte_words(
+    c: Context, addresses: Addresses, dtype: DType, shape: Shape, constant: bool
+) -> Registers | None:
+    """None where they lie otherwise, or not all of a vector exist at once."""
+    count = num_elements(*shape)
+    if dtype.bits != 8 or shape.lanes != ACCUMULATOR or shape.rows == 1 or count % WORD:
+        return None
+    last = addresses.last
+    if last is None or last.lanes is None:
+        return None
+    places = [last.offsets[addresses.source(addresses.last_dim, e)] for e in range(count)]
+    order = [e for word in range(0, count, WORD) for e in (word, word + 2, word + 1, word + 3)]
+    first = places[0]
+    if [places[e] - first for e in order] != list(range(count)):
+        return None
+    wide = math.gcd(16, count, last.lanes.unit, first)
+    alone = [e for e in range(count) if not addresses.is_same_line(e)]
+    if wide < WORD or alone or not addresses.is_aligned:
+        return None
+    words: list[str] = []
+    for at in range(0, count, wide):
+        conditions = {addresses.condition(e) for e in order[at : at + wide]}
+        if len(conditions) > 1:
+            return None
+        (whole,), zeros = conditions, addresses.only is None
+        place = addresses.at(order[at])
+        words += inline_ptx.load_global_words(c.w, place, wide // WORD, whole, constant, zeros)
+    return of_words(c.w, dtype, words, shape)
