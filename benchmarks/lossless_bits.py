@@ -1,6 +1,6 @@
 """That lossless weights are so: random bf16, packed and got back, compared bit by bit.
 
-python -m benchmarks.lossless_bits                  # 10^9 weights of each distribution, on a GPU
+python -m benchmarks.lossless_bits --workers 8      # 10^9 weights of each distribution, on a GPU
 python -m benchmarks.lossless_bits --weights 20000 --side 64      # without one, in the simulator
 
 Each matrix goes two ways. `unpack` gives all bits back, whatever they are. The product's kernel
@@ -15,8 +15,10 @@ pattern of 16 bits as likely as every other, which no palette holds.
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from benchmarks.machine import write
@@ -34,27 +36,39 @@ def main() -> int:
     parser.add_argument("--weights", type=float, default=1e9, help="of each distribution")
     parser.add_argument("--side", type=int, default=8192, help="of a matrix")
     parser.add_argument("--distribution", choices=DISTRIBUTIONS, action="append")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with its own seed")
     options = parser.parse_args()
+    names, workers = options.distribution or [*DISTRIBUTIONS], options.workers
+    each = math.ceil(options.weights / workers)
+    asked = [(name, each, options.side, seed) for name in names for seed in range(workers)]
+    if workers == 1:
+        found = [compared(*one) for one in asked]
+    else:
+        with get_context("spawn").Pool(workers) as pool:
+            found = pool.starmap(compared, asked, chunksize=1)
     result = {
-        name: compared(DISTRIBUTIONS[name], int(options.weights), options.side)
-        for name in options.distribution or DISTRIBUTIONS
+        name: together(found[i * workers : (i + 1) * workers]) for i, name in enumerate(names)
     }
     print(f"written to {write('lossless_bits', result)}")
     return 1 if any(row["unpacked_wrong"] + row["product_wrong"] for row in result.values()) else 0
 
 
-def compared(
-    draw: Callable[[torch.Generator, int], torch.Tensor], weights: int, side: int
-) -> dict[str, float]:
+def together(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Counts added up; bits in the mean."""
+    whole = {name: sum(part[name] for part in parts) for name in parts[0]}
+    return whole | {"bits": whole["bits"] / len(parts)}
+
+
+def compared(name: str, weights: int, side: int, seed: int) -> dict[str, float]:
     """How many weights came back with other bits, of how many."""
     import torch
 
     from wsdsl.kernels import lossless
 
-    began, bits = time.monotonic(), 0.0
+    draw, began, bits = DISTRIBUTIONS[name], time.monotonic(), 0.0
     unpacked_wrong = product_wrong = 0
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    own = torch.Generator(device).manual_seed(0)
+    own = torch.Generator(device).manual_seed(seed)
     count = -(-weights // side**2)
     for done in range(1, count + 1):
         w = draw(own, side)
@@ -66,7 +80,7 @@ def compared(
         product_wrong += wrong_in_product(packed, finite)
         bits += packed.statistics.bits / count
         said = f"{done} of {count}: {unpacked_wrong} unpacked and {product_wrong} multiplied wrong"
-        print(f"{draw.__name__:>8}  {said}, {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{name:>8}  {said}, {time.monotonic() - began:.0f} s", flush=True)
     return {
         "weights": count * side**2,
         "unpacked_wrong": unpacked_wrong,

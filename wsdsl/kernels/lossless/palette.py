@@ -26,12 +26,14 @@ KINDS: tuple[Kind, ...] = ("bytes", "exponents")
 CODES, NEGATIVE = 16, 8
 """Of "bytes" a code is an index of three bits, and a fourth one for the sign."""
 ROW = 64
-"""Weights along K, of one of N, that are kept as they are if one of them is not in the palette."""
+"""Weights along K, whose upper bytes are kept as they are if one of them is not in the palette."""
 UPPER = 512
 """Values of sign and exponent, the upper nine bits."""
 QUICKER = 0.02
 """Share of the bytes that "bytes" may take more than "exponents", which a product puts together by
 more instructions: it took up to 4 % longer."""
+KEPT_BITS = 16
+"""Of a row with such a weight, by weights: its upper bytes and those of another row."""
 CHUNK = 1 << 22
 """Weights that are looked at at once."""
 
@@ -52,9 +54,9 @@ class Palette:
         rest = bits >> 8 & 0x80 | bits & 0x7F
         return (bits >> 7).astype(np.uint8), rest.astype(np.uint8)
 
-    def join(self, codes: Bytes, low: Bytes) -> Bits:
-        """The weights of indices and the other bytes."""
-        upper, rest = self.values.astype(np.uint16)[codes], low.astype(np.uint16)
+    def join(self, upper: Bytes, low: Bytes) -> Bits:
+        """The weights of such bytes and the others."""
+        upper, rest = upper.astype(np.uint16), low.astype(np.uint16)
         if self.kind == "bytes":
             return upper << 8 | rest
         return (rest & 0x80) << 8 | upper << 7 | rest & 0x7F
@@ -135,6 +137,6 @@ def choose(
     parts = [missed_rows(flags[bits[rows] >> 7]) for rows in chunks(*bits.shape)]
     missed = np.concatenate(parts)
     shares = [float(np.mean(missed >> i & 1)) for i in range(len(made))]
-    sizes = [12 + 16 * share for share in shares]
+    sizes = [12 + KEPT_BITS * share for share in shares]
     best = 1 if len(made) > 1 and sizes[0] > (1 + QUICKER) * sizes[1] else 0
     return made[best], missed >> best & 1

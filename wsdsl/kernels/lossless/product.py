@@ -22,37 +22,38 @@ if TYPE_CHECKING:
 WEIGHTS = ("codes", "low", "entries", "marks", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")
 PARTS = {
-    "bytes": ("code & 7", "found | (cast(code, u8) & 8) << 4", "rest"),
-    "exponents": ("code", "found >> 1 | rest & 128", "found << 7 | rest & 127"),
+    "bytes": ("lookup(entries, code & 7) | (cast(code, u8) & 8) << 4", "upper", "rest"),
+    "exponents": ("lookup(entries, code)", "upper >> 1 | rest & 128", "upper << 7 | rest & 127"),
 }
-"""By the palette's kind: the index of what is in it, and the two bytes of a weight."""
+"""By the palette's kind: the byte that a code stands for, and the two bytes of a weight."""
 
 TEXT = """
 @kernel
 def matmul(
     X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[{entries}],
-    marks: i32[G, B], firsts: i32[G], verbatim: bf16[R, 64], out: {out}[M, N],
+    marks: i32[G, B], firsts: i32[G], verbatim: u8[R, 128], out: {out}[M, N],
 ):
     for m, n in tiles(M, N):
-        acc, group, own = zeros(f32[m, n]), index(n) // 16, 1 << index(n) % 16
-        first = firsts[group]
+        acc, group, own = zeros(f32[m, n]), index(n) // 16, 1 << index(n) % 8
+        first, half = firsts[group], index(n) % 16 // 8
         for k in tiles(K, by=64):
-            mark = marks[group, index(k) // 64]
-            at = first + (mark >> 16 & 65535) + popcount(mark & own - 1)
+            mark, column = marks[group, index(k) // 64], index(k) % 64
+            at = bitcast(first + (mark >> 8 & 16777215) + popcount(mark & own - 1), u32)
+            place = column // 2 % 4 * 32 + column // 8 * 4 + column % 2 * 2 + half
             code, rest = codes[n, k], low[n, k]
-            found = lookup(entries, {index})
-            upper, lower = {upper}, {lower}
-            weight = bitcast(cast(upper, u16) << 8 | cast(lower, u16), bf16)
-            acc += X[m, k] @ where(mark & own != 0, verbatim[at, index(k) % 64], weight)
+            found = {found}
+            upper = where(mark & own != 0, verbatim[at, place], found)
+            high, below = {upper}, {lower}
+            acc += X[m, k] @ bitcast(cast(high, u16) << 8 | cast(below, u16), bf16)
         out[m, n] = acc
 """
 
 
 def source_of(kind: Kind, out: str) -> str:
     """The kernel's text."""
-    index, upper, lower = PARTS[kind]
+    found, upper, lower = PARTS[kind]
     entries = entries_of(kind)
-    return TEXT.format(out=out, entries=entries, index=index, upper=upper, lower=lower)[1:]
+    return TEXT.format(out=out, entries=entries, found=found, upper=upper, lower=lower)[1:]
 
 
 @lru_cache
@@ -67,7 +68,7 @@ def kernel_of(kind: Kind, out: str) -> Kernel:
 
 
 def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
-    """The kernel's sizes for compiling it ahead of weights, of which one row in 128 is kept."""
+    """The kernel's sizes for compiling it ahead of weights, of which one pair in 64 is kept."""
     across = -(-K // ROW)
     kept = max(1, N * across // 128)
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)

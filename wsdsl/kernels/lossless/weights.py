@@ -1,12 +1,11 @@
 """bf16 weights in some 12 bits, bit for bit: `pack`, and what it makes.
 
-ROW weights along K with one among them that is not in the palette are kept as they are in
-`verbatim`; their codes and lower bytes are 0.
+ROW weights along K of two of N, n and n + PAIRS, with one among them that is not in the palette are
+a pair that is kept: `verbatim` has their upper bytes as they are, and their codes are 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -21,7 +20,6 @@ from wsdsl.kernels.lossless.palette import (
     Palette,
     choose,
     chunks,
-    in_rows,
     upper_counts,
 )
 from wsdsl.runtime.packed import Packed
@@ -29,16 +27,20 @@ from wsdsl.runtime.packed import pack as in_order
 
 U4, U8 = DTYPES["u4"], DTYPES["u8"]
 GROUP = 16
-"""Of N, whose rows have one mark."""
-MOST_ROWS = (1 << 16) // GROUP - 1
-"""Along K: before a group's last mark there are fewer than 1 << 16 that are kept."""
+"""Of N, whose rows have one mark: those of a warp."""
+PAIRS = GROUP // 2
+"""Of them: two rows of which a thread multiplies weights (an accumulator's)."""
+LANES = 4
+"""Threads that share a row, each with two neighbours of eight."""
+MOST_ROWS = (1 << 32 - PAIRS) // PAIRS - 1
+"""Along K: what a mark has room to count."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """`bits`: of memory for each weight, everything counted. `verbatim`: the share of rows that are
-    kept as they are. `entropy`: bits of information in an exponent, so that sign, mantissa and an
-    ideal code of exponents take 8 more.
+    """`bits`: of memory for each weight, everything counted. `verbatim`: the share of rows whose
+    upper bytes are kept as they are. `entropy`: bits of information in an exponent, so that sign,
+    mantissa and an ideal code of exponents take 8 more.
     """
 
     bits: float
@@ -57,10 +59,13 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    Bit n % GROUP of `marks[n // GROUP, b]`, an i32, says whether the b-th ROW weights of n are kept
-    as they are. Those of a group of n follow each other in `verbatim`, by b and then by n, from
-    `firsts[n // GROUP]` on; the mark's upper 16 bits are how many there are before b. A thread that
-    goes along K finds 32 marks in one line of the cache.
+    Bit n % PAIRS of `marks[n // GROUP, b]`, an i32, says whether the b-th ROW weights of n, and of
+    the other one of its pair, are kept. Those of a group of n follow each other in `verbatim`, by b
+    and then by n, from `firsts[n // GROUP]` on; the mark's other bits are how many there are before
+    b. A thread that goes along K finds 32 marks in one line of the cache.
+
+    A pair in `verbatim` has the bytes of a thread side by side: by lane, by eights of columns, by
+    neighbours, by which of the two. Those of 32 columns are a vector of 16 bytes.
     """
 
     shape: tuple[int, int]
@@ -112,23 +117,24 @@ class Weights:
         """The matrix's bits."""
         (n, k), made = self.shape, np.empty(self.shape, np.uint16)
         pairs, low = on_host(self.codes.unpack()), on_host(self.low.unpack())
-        whole_rows, kept, used = self.is_kept(), on_host(self.verbatim), 0
+        flags, kept, used = self._flags(), on_host(self.verbatim), 0
         for rows in chunks(n, k):
             codes = np.stack((pairs[rows] & 15, pairs[rows] >> 4), axis=2)
-            whole = self.palette.join(codes.reshape(len(codes), -1), low[rows])
-            cut = in_rows(whole)
-            for first in range(0, len(cut), GROUP):
-                # A view: what is assigned to it is in `cut`.
-                own, at = cut[first : first + GROUP].transpose(1, 0, 2), rows.start + first
-                flags = whole_rows[at : at + GROUP].T
-                own[flags] = kept[used : (used := used + int(flags.sum()))]
-            made[rows] = cut.reshape(len(whole), -1)[:, :k]
+            upper = _padded(self.palette.values[codes.reshape(len(codes), -1)])
+            own = flags[rows.start // GROUP : -(-rows.stop // GROUP)]
+            some = kept[used : (used := used + int(own.sum()))]
+            _in_pairs(upper)[own] = _of_lanes(some)
+            made[rows] = self.palette.join(upper[: len(codes), :k], low[rows, :k])
         return made
 
+    def _flags(self) -> Bools:
+        """[groups, B, PAIRS]: whether a pair is kept."""
+        return (on_host(self.marks)[..., None] >> np.arange(PAIRS) & 1) != 0
+
     def is_kept(self) -> Bools:
-        """[N, B]: whether ROW weights are kept as they are."""
-        marks = on_host(self.marks)[:, None] >> np.arange(GROUP)[:, None] & 1
-        return marks.reshape(-1, marks.shape[-1])[: self.shape[0]] != 0
+        """[N, B]: whether the upper bytes of ROW weights are kept as they are."""
+        rows = np.concatenate([self._flags()] * 2, axis=2).swapaxes(1, 2)
+        return rows.reshape(-1, rows.shape[-1])[: self.shape[0]]
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -149,8 +155,9 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
     chosen, missed = choose(bits, counts, palette)
     exponents = counts.reshape(2, 256).sum(0) / bits.size
     own = exponents[exponents > 0]
-    codes, low, kept = _encoded(bits, chosen, missed)
-    marks, firsts = _marks(missed)
+    flags = _flags_of(missed)
+    codes, low, kept = _encoded(bits, chosen, flags)
+    marks, firsts = _marks(flags)
     return Weights(
         shape=(bits.shape[0], bits.shape[1]),
         palette=chosen,
@@ -169,41 +176,60 @@ def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
     return Packed(placed_like(made.data, like), made.shape, made.dtype)
 
 
-def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:
-    """Codes [N, width / 2], two to a byte, lower bytes [N, width], and the rows that are kept, one
-    at least.
+def _encoded(bits: Bits, palette: Palette, flags: Bools) -> tuple[Bytes, Bytes, Bytes]:
+    """Codes [N, width / 2], two to a byte, lower bytes [N, width], and the upper ones of pairs that
+    are kept, of one at least.
     """
     (n, k), odd = bits.shape, bits.shape[1] % 2
     pairs, low = np.empty((n, (k + odd) // 2), np.uint8), np.zeros((n, k + odd), np.uint8)
-    kept = [np.zeros((1, ROW), np.uint16)] if not missed.any() else []
+    kept = [np.zeros((1, 2 * ROW), np.uint8)] if not flags.any() else []
     for rows in chunks(n, k):
         upper, low[rows, :k] = palette.split(bits[rows])
-        # What stands beside an odd K is of the palette, and finite.
-        codes = np.pad(palette.codes[upper], ((0, 0), (0, odd)))
-        over = np.repeat(missed[rows] != 0, ROW, axis=1)[:, : k + odd]
-        codes[over] = 0
-        low[rows][over] = 0
+        whole, own = _padded(upper), flags[rows.start // GROUP : -(-rows.stop // GROUP)]
+        cut = _in_pairs(whole)
+        kept.append(_by_lanes(cut[own]))
+        # Of kept ones, and of what stands beside an odd K: in the palette, and finite.
+        cut[own] = palette.values[0]
+        codes = palette.codes[whole[: len(upper), :k]]
+        codes = np.pad(codes, ((0, 0), (0, odd))) if odd else codes
         pairs[rows] = codes[:, ::2] | codes[:, 1::2] << 4
-        kept += _kept_rows(bits[rows], missed[rows])
     return pairs, low, np.concatenate(kept)
 
 
-def _kept_rows(bits: Bits, missed: Bytes) -> Iterator[Bits]:
-    """In the order of `_marks`."""
-    cut = in_rows(bits)
-    for first in range(0, len(cut), GROUP):
-        own = missed[first : first + GROUP].T != 0
-        if own.any():
-            yield cut[first : first + GROUP].transpose(1, 0, 2)[own]
+def _padded(upper: Bytes) -> Bytes:
+    """Of whole groups and rows."""
+    over = -upper.shape[0] % GROUP, -upper.shape[1] % ROW
+    return np.pad(upper, ((0, over[0]), (0, over[1]))) if any(over) else upper
 
 
-def _marks(missed: Bytes) -> tuple[Ints, Ints]:
-    """Which rows [N, B] are kept, and where those of each group of N begin."""
-    n, across = missed.shape
-    flags = np.zeros((-(-n // GROUP) * GROUP, across), np.int64)
-    flags[:n] = missed
-    flags = flags.reshape(-1, GROUP, across)
-    counts = flags.sum(1)
+def _in_pairs(padded: Bytes) -> Bytes:
+    """[groups, B, PAIRS, 2, ROW], a view."""
+    cut = padded.reshape(len(padded) // GROUP, 2, PAIRS, -1, ROW)
+    return cut.transpose(0, 3, 2, 1, 4)
+
+
+def _by_lanes(pairs: Bytes) -> Bytes:
+    """[pairs, 2, ROW] as `verbatim` has them."""
+    cut = pairs.reshape(-1, 2, ROW // 2 // LANES, LANES, 2)
+    return cut.transpose(0, 3, 2, 4, 1).reshape(-1, 2 * ROW)
+
+
+def _of_lanes(verbatim: Bytes) -> Bytes:
+    """The same back again."""
+    cut = verbatim.reshape(-1, LANES, ROW // 2 // LANES, 2, 2)
+    return cut.transpose(0, 4, 2, 1, 3).reshape(-1, 2, ROW)
+
+
+def _flags_of(missed: Bytes) -> Bools:
+    """[groups, B, PAIRS]: whether one of a pair's rows [N, B] is missed."""
+    whole = np.pad(missed, ((0, -len(missed) % GROUP), (0, 0))) != 0
+    rows = whole.reshape(-1, 2, PAIRS, whole.shape[1])
+    return rows.any(1).swapaxes(1, 2)
+
+
+def _marks(flags: Bools) -> tuple[Ints, Ints]:
+    """Which pairs are kept, and where those of each group of N begin."""
+    counts = flags.sum(2)
     before, whole = np.cumsum(counts, 1) - counts, counts.sum(1)
-    marks = (flags << np.arange(GROUP)[:, None]).sum(1) | before << 16
+    marks = (flags.astype(np.int64) << np.arange(PAIRS)).sum(2) | before << PAIRS
     return marks.astype(np.uint32).view(np.int32), (np.cumsum(whole) - whole).astype(np.int32)
