@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,24 @@ def test_weights_come_through_slots() -> None:
         ptx = kernel_of(palette, "bf16").compile(schedule, **sizes).ptx
         assert ptx.count("ld.shared.v4.b32") == 3
         assert ptx.count("prmt.b32") == 4 * (moves + 4)
+
+
+def test_four_consumers_decode_while_memory_is_the_limit() -> None:
+    """Packed weights count as the bytes that they are; of 256 rows two have registers for sums."""
+    kernel = kernel_of("bytes", "bf16")
+    chosen = {m: kernel.schedule(**sizes_of(m, 28672, 8192)) for m in (64, 128, 256)}
+    assert [x.consumers for x in chosen.values()] == [4, 4, 2]
+    assert chosen[128].tile and chosen[128].tile["n"] == 256
+
+
+def test_no_product_of_64_bits_stands_in_the_loop() -> None:
+    """Beside wgmma it takes as long as 40 instructions. A pair has a vector for 32 columns."""
+    sizes = sizes_of(128, 512, 1024)
+    schedule = Schedule(consumers=1, decode="registers", scheduler="grid", tile=dict(m=16, n=64))
+    ptx = kernel_of("bytes", "bf16").compile(schedule, **sizes).ptx
+    loop = ptx[ptx.index("wgmma.fence") :]
+    assert not re.search(r"mul\.lo\.s64|mad\.lo\.s64", loop)
+    assert loop.count("ld.global.v4.b32") == 2
 
 
 def test_refusals() -> None:

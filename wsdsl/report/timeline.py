@@ -22,7 +22,12 @@ from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.split_k_cost import gather_cycles, results_share, sum_cycles
+from wsdsl.lowering.model.split_k_cost import (
+    crowding_between,
+    gather_cycles,
+    results_share,
+    sum_cycles,
+)
 from wsdsl.lowering.model.workload import Work
 from wsdsl.report.timed.lanes import draw_lanes, text_lanes
 from wsdsl.report.timed.timed import timed
@@ -192,6 +197,7 @@ class _Clock:
         self.apart = prediction.apart * prediction.stretch / depth
         self.rates, self.start, self.turn = asked.rates, asked.start, asked.turn
         self.written, self.read = sum_cycles(asked)
+        self.between = crowding_between(asked, prediction.work)
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
         self.gather = gather_cycles(asked, schedule, prediction.work.parts)
         self.pingpong, self.slices = (
@@ -238,15 +244,17 @@ class _Clock:
             begun, now = now, until
             return Bar(kind, piece.tile, partial, begun, now, self.pingpong > 1)
 
+        is_between = piece.begin > 0 and piece.end < self.depth and not self.slices
+        crowding = self.between if is_between else 1.0
         if piece.begin > 0:
             there = self.handed[piece.tile, piece.begin] + self.rates.hand_over_cycles
             if there > now:
                 yield bar("wait", there)
-            yield bar("sums", now + self.read)
+            yield bar("sums", now + crowding * self.read)
         if self.sent:
             yield bar("sums", now + self.sent)
         if piece.end < self.depth:
-            yield bar("sums", now + self.written)
+            yield bar("sums", now + crowding * self.written)
             self.handed[piece.tile, piece.end] = now
         else:
             yield bar("results", now + self.results)

@@ -65,7 +65,7 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
     if option.consumers in (3, 4):
-        return accumulators <= (96 if option.consumers == 3 else 48)
+        return accumulators <= (96 if option.consumers == 3 else 64)
     return accumulators <= _most_sums(kernel, option)
 
 

@@ -50,6 +50,9 @@ ALONE_ROWS, ALONE_COLUMNS = 192, 128
 results of one would leave the tensor cores idle."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
+FOUR_COLUMNS = 128
+"""Whose sums four consumers have registers for, beside operands that they decode: of more columns
+each would decode what another tile does, too."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
             usual = (1,)  # Other CTAs hide the latency of one.
         if heights and all(h % 192 == 0 for h in heights):
             usual = (2, 3, 1)
-        if work.few_columns and _decodes(kernel):
+        if 0 < max(work.columns.values(), default=0) <= FOUR_COLUMNS and _decodes(kernel):
             # Four hide more of what it takes from the bytes of a step to its products.
             usual = (*usual, 4)
         numbers = (given.consumers,) if given.consumers else usual

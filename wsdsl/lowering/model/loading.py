@@ -54,6 +54,13 @@ def loaded_cycles(asked: Workload, share: float) -> float:
     return idle + max(0.0, loaded - idle) * share
 
 
+def crowding(rates: Rates, share: float) -> float:
+    """Of the time that a byte takes which no other SM wants, if all SMs move such: L2 has as many
+    bytes for those that do, up to what one alone takes.
+    """
+    return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
+
+
 def memory_cycles(asked: Workload) -> float:
     """In which the tensors are read and written once, by all SMs."""
     written = asked.written_bytes / max(1.0, asked.tensor_bytes)

@@ -32,6 +32,7 @@ from wsdsl.lowering.cooperation import (
 from wsdsl.lowering.model.loading import (
     NARROW,
     best_gain,
+    crowding,
     gain_of,
     is_narrow,
     larger,
@@ -268,13 +269,6 @@ def power(rates: Rates, bytes_per_cycle: float) -> float:
     """By how much longer products take, as the clock is lower the more there is to move."""
     moved = min(1.0, bytes_per_cycle / RATE_BYTES)
     return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
-
-
-def crowding(rates: Rates, share: float) -> float:
-    """Of the time that a byte takes which no other SM wants, if all SMs move such: L2 has as many
-    bytes for those that do, up to what one alone takes.
-    """
-    return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
 
 
 def l2_bytes(rates: Rates, share: float) -> float:

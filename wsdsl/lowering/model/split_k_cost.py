@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from wsdsl.lowering.busiest import Busiest
 from wsdsl.lowering.cooperation import num_cooperating
+from wsdsl.lowering.model.loading import crowding
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.schedule import Schedule
@@ -35,7 +36,15 @@ def _serial_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
     if schedule.reduction == "unordered":
         between = min(1, between)
     own = work.handed * written + work.taken * read + hand_over
-    return own + between * (written + hand_over + read)
+    return own + between * (crowding_between(asked, work) * (written + read) + hand_over)
+
+
+def crowding_between(asked: Workload, work: Busiest) -> float:
+    """Of pieces between the first and the last of a tile: one of each tile at the same time moves
+    sums, when those do not.
+    """
+    moving = (work.pieces - 2 * work.cut) / max(1, work.parts - 2)
+    return crowding(asked.rates, min(1.0, moving / asked.target.num_sms))
 
 
 def _meeting_cycles(asked: Workload, schedule: Schedule) -> float:

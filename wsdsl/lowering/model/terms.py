@@ -113,7 +113,8 @@ class LoadTerm:
         time.
         """
         width = self.dtype.bits / 8
-        if self.last is None:
+        if self.last is None or self.op.packed:
+            # Packed blocks are whole lines, one behind the other.
             return elements(self.axes, tile) * width
         if not self.role:
             line = tile[self.last.name] * width

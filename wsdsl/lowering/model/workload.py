@@ -353,7 +353,7 @@ class Work:
             odd = dtype.size(self.size(tensor.as_tensor.dims[-1])) % COPY_WORD
             return COPIED_SINGLY if odd or tensor.name in self.singly else COPIED
         known = last is not None and (isinstance(last.dim, int) or last.dim in self.sizes)
-        if last is None or not known or tensor.name in self.padded:
+        if last is None or not known or load.op.packed or tensor.name in self.padded:
             return 1.0
         role, size, apart = load.role, self.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, dtype, role)[0]]
