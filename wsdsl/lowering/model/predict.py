@@ -298,7 +298,7 @@ def interval(
     if asked.promoted and step.tensor:
         tensor += _promoting(asked, schedule)
     # Others' products run beside what a consumer computes, and so do its own of half a step.
-    busy = pace * (tensor + computing if alone else max(tensor, computing))
+    busy = pace * (tensor + computing if alone else larger(tensor, computing))
     crowd = crowding(rates, share)
     busy += crowd * (step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes)
     if step.direct and not asked.product_cycles:
