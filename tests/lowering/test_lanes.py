@@ -196,3 +196,9 @@ def test_consumers_that_have_the_same_reduce_it_apart(consumers: int) -> None:
     x, s = np.arange(3000, dtype=np.float32), np.ones(1, np.float32)
     kernel.simulate(x, s, schedule=given)
     assert s[0] == x.sum() + 1 and kernel.compile(schedule=given, N=3000).prove().proved
+
+
+def test_consumers_that_share_rows_have_64_each() -> None:
+    kernel = vars(parse(MOVED.format(first="bf16", last="bf16")))["moved"]
+    chosen = kernel.schedule(M=8192, N=8192, schedule=Schedule(consumers=2))
+    assert chosen.tile == dict(m=128, n=128)

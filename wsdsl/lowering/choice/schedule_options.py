@@ -21,6 +21,7 @@ from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.lanes import (
+    MOST_COLUMNS,
     flat_axis,
     holds_vectors,
     reduces_rows,
@@ -129,8 +130,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
         return [64 * shares["rows"] * flat_columns(kernel, work)]
     if turned(kernel):
         return [shares["rows"] * turned_height(kernel)]
-    if holds_vectors(kernel) and not reduces_rows(kernel):
-        return [shares["rows"] * vector_tile(kernel, work)[0]]
+    if holds_vectors(kernel) and shares["rows"] == 1 and not reduces_rows(kernel):
+        return [vector_tile(kernel, work)[0]]
     tall = 128 * shares["rows"]
     both = products and team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
@@ -155,7 +156,10 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
     if holds_vectors(kernel):
-        return [-(-vector_tile(kernel, work)[1] // step) * step]
+        width = vector_tile(kernel, work)[1]
+        if num_shares(kernel, team)["rows"] > 1:
+            width = min(width, MOST_COLUMNS)  # Of 64 rows for each.
+        return [-(-width // step) * step]
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
