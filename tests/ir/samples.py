@@ -293,10 +293,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         'dtype="bf16", rows=64, columns=128, swizzle="128B", k_major=False)',
     ),
     "empty_accumulator": ("", "%acc: acc<f32[64x256]> = empty_accumulator()"),
-    "as_accumulator": (
-        "%x: frag<f32[64x256]>",
-        "%acc: acc<f32[64x256]> = as_accumulator(x=%x)",
-    ),
+    "as_accumulator": ("%x: frag<f32[64x256]>", "%acc: acc<f32[64x256]> = as_accumulator(x=%x)"),
     "wgmma_fence": ("", "wgmma_fence()"),
     "wgmma": (
         "%c: acc<f32[64x256]>, %a: smem_descriptor, %b: smem_descriptor, %p: bool",
@@ -326,10 +323,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: frag<f32[64x256]>",
         '%y: frag<f32[64x1]> = reduce_columns(fn="add", x=%x)',
     ),
-    "scan_columns": (
-        "%x: frag<f32[64x256]>",
-        "%y: frag<f32[64x256]> = scan_columns(x=%x)",
-    ),
+    "scan_columns": ("%x: frag<f32[64x256]>", "%y: frag<f32[64x256]> = scan_columns(x=%x)"),
     "iota": ("%i: i32", "%r: frag<i32[64x1]> = iota(start=%i)"),
     # slots in tensor memory
     "sum_to_slot": ("%s: slot, %x: f32[m, n]", "sum_to_slot(slot=%s, field=0, value=%x)"),
@@ -340,6 +334,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "scales_to_slot": (
         "%s: slot, %x: smem<f8e8m0[m, k]>, %k: axis<k of K by 128>",
         "scales_to_slot(slot=%s, field=1, value=%x, summed=%k, block=32)",
+    ),
+    "blocks_to_slot": (
+        "%s: slot, %x: f8e8m0[m, k]",
+        "blocks_to_slot(slot=%s, field=0, value=%x, block=32, box=(128, 4))",
+    ),
+    "blocks_in_shared": (
+        "%x: f8e8m0[m, k], %c: shared<1024 x 4>, %s: state",
+        "blocks_in_shared(value=%x, shared=%c, offset=0, state=%s, block=32)",
     ),
     "copy_scales": (
         "%x: smem<f8e8m0[m, k]>",
@@ -377,11 +379,12 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%sums: columns<64 x 2>, %s: state",
         "%x: acc<f32[64x32]> = tensor_load(sums=%sums, state=%s, column=32, half=1)",
     ),
-    "tensor_wait": (
-        "%x: acc<f32[64x32]>",
-        "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))",
-    ),
+    "tensor_wait": ("%x: acc<f32[64x32]>", "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))"),
     "tensor_fence": ("", "tensor_fence(after=True)"),
+    "store_scale_bytes": (
+        "%x: frag<f8e8m0[64x128]>, %c: shared<1024 x 4>, %s: state, %i: i32",
+        "store_scale_bytes(value=%x, shared=%c, state=%s, start=%i, rows=128, block=32)",
+    ),
     "store_scales": (
         "%c: columns<8 x 2>, %s: state, %x: shared<4096 x 4>, %r: state, %i: i32, %v: i32",
         "store_scales(scales=%c, state=%s, column=4, shared=%x, shared_state=%r, offset=2048, "

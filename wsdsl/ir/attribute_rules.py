@@ -134,10 +134,11 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         block=one_of(0, 16, 32),
         scale_dtype=one_of("", *DTYPES),
     ),
+    tm.StoreScaleBytes: dict(offset=BYTES, rows=SIZE, block=one_of(16, 32)),
     tm.StoreScales: dict(
         column=between(0, 511),
         offset=BYTES,
-        line=between(16, 4096, 16),
+        line=between(4, 4096, 4),
         rows=between(8, 256, 8),
         words=between(1, 128),
     ),

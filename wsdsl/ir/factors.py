@@ -28,7 +28,7 @@ def factored(
     """
     assert isinstance(op.result.type, Tile)
     shared = [x for x in _axes(op.a) if x in _axes(op.b)]
-    sides = [_split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
+    sides = [split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
     match sides:
         case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
             found = sum_of(_dtype(a), _dtype(b)) == op.result.type.dtype
@@ -37,7 +37,7 @@ def factored(
             return None
 
 
-def _split(value: Value, k: str, made: Makers) -> Factored | None:
+def split(value: Value, k: str, made: Makers) -> Factored | None:
     """A load under multiplications, and the factors, each the same for all of a tile of the axis
     `k`; None where the value is made in another way.
     """
@@ -45,11 +45,11 @@ def _split(value: Value, k: str, made: Makers) -> Factored | None:
         case Load():
             return value, []
         case Cast(x=x) if widens(_dtype(x), _dtype(value)):
-            return _split(x, k, made)
+            return split(x, k, made)
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
                 if k in _axes(tile) and _is_same_over(factor, k, made):
-                    found = _split(tile, k, made)
+                    found = split(tile, k, made)
                     if found is not None:
                         return found[0], [*found[1], factor]
         case _:

@@ -109,7 +109,9 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
 
 
 def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
-    """Lines of what TMA copies there are those that threads read, of one byte an element."""
+    """Lines of what TMA copies there, or threads write, are those that threads read, of one byte an
+    element.
+    """
     maps = {op.result: op for op in kernel.of(MakeTensorMap)}
     boxes = dict[tuple[Value, int], tuple[MakeTensorMap, Tensor]]()
     for copy in kernel.of(TmaLoad):
@@ -117,10 +119,21 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
         if made is not None and isinstance(made.tensor.type, Tensor):
             boxes[copy.shared, copy.offset] = made, made.tensor.type
     scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
+    by_threads = dict[tuple[Value, int], list[tm.StoreScaleBytes]]()
+    for own in kernel.of(tm.StoreScaleBytes):
+        by_threads.setdefault((own.shared, own.offset), []).append(own)
     for op in _writers(kernel):
         if isinstance(op, tm.StoreScales) and WORD * op.words > op.line:
             yield op, f"{op.words} words of lines of {op.line} bytes"
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
+        written = by_threads.get((op.shared, op.offset), [])
+        if isinstance(op, tm.StoreScales) and written and product is not None:
+            for own in written:
+                dtype, lines = own.value.as_fragment.dtype.name, (own.line, own.rows)
+                alike = (*lines, own.block, dtype)
+                if alike != (op.line, op.rows, product.block, product.scale_dtype):
+                    yield own, f"{own.rows} lines of {own.line} bytes of {dtype} are no such scales"
+            continue
         if found is None or product is None:
             yield op, "nothing copies these scales, or no product takes them"
             continue

@@ -115,6 +115,7 @@ THREADS: dict[type[Op], Threads] = {
     f.Iota: "warpgroup",
     tm.TensorLoad: "warpgroup",
     tm.StoreScales: "warpgroup",
+    tm.StoreScaleBytes: "warpgroup",
     tm.TensorStoreWait: "warpgroup",
     tm.TensorWait: "warpgroup",
     b.SyncCta: "cta",

@@ -31,6 +31,7 @@ from wsdsl.ir.tile_ops import (
     Load,
     Lookup,
     Map,
+    ReduceBlocks,
     Store,
 )
 from wsdsl.ir.tma import TMA_ALIGN
@@ -38,10 +39,13 @@ from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.product_operands import computed_operands
+from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Place, Schedule
 
-ELEMENTWISE = (Bitcast, Block, Cast, Constant, DimSize, End, Full, Index, Load, Lookup, Map)
+ELEMENTWISE = (
+    Bitcast, Block, Cast, Constant, DimSize, End, Full, Index, Load, Lookup, Map, ReduceBlocks,
+)  # fmt: skip
+"""Blocks are of a tile's own: nothing of another tile is needed."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
@@ -74,7 +78,7 @@ def decoded(kernel: Kernel) -> Decoded:
         for operand in computed_operands(kernel, op):
             if operand in found:
                 continue
-            slice, axes = _slice(operand, made), op.summed
+            slice, axes = _slice(operand, made, op.summed), op.summed
             makers = (made.get(v) for v in slice or ())
             read = {maker.tensor for maker in makers if isinstance(maker, (Load, Lookup))}
             asked_for = "shared" in places_of(asked, tensors_of(kernel, operand))
@@ -107,8 +111,10 @@ def num_decoders(kernel: Kernel) -> int:
     return 1 if decoded(kernel).tiles else 0
 
 
-def _slice(operand: Value, made: Mapping[Value, Op]) -> list[Value] | None:
-    """All that an operand is made of; None if a part of it is not made element by element."""
+def _slice(operand: Value, made: Mapping[Value, Op], summed: tuple[str, ...]) -> list[Value] | None:
+    """All that an operand is made of; None if a part of it is not made element by element, or of
+    blocks of what is summed over.
+    """
     found = list[Value]()
     for value, op in made_of((operand,), made, lambda op: isinstance(op, ELEMENTWISE)):
         if isinstance(value.type, Axis):
@@ -116,6 +122,8 @@ def _slice(operand: Value, made: Mapping[Value, Op]) -> list[Value] | None:
         scalar = isinstance(value.type, Tile) and not value.type.axes
         is_iteration = scalar and value is getattr(op, "index", None)
         if not isinstance(op, ELEMENTWISE) and not is_iteration:
+            return None
+        if isinstance(op, ReduceBlocks) and op.axis not in summed:
             return None
         found.append(value)
     kind = operand.type
@@ -128,7 +136,8 @@ def _tile(
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
     assert isinstance(operand.type, Tile)
     last = summed
-    if as_loaded and may_be_mn_major(operand.type.dtype):
+    in_blocks = any(isinstance(made.get(v), ReduceBlocks) for v in slice)
+    if as_loaded and not in_blocks and may_be_mn_major(operand.type.dtype):
         loads = (op for op in map(made.get, slice) if isinstance(op, Load))
         whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
@@ -160,14 +169,20 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
     for op in kernel.ops:
         for value in operands(op):
             users.setdefault(value, []).append(op)
-    found = {*tiles}
-    ahead = [v for value in tiles for v in operands(kernel.definers[value])]
+    scales = {v for v in operand_scales(kernel) if not isinstance(kernel.definers[v], Load)}
+    found = {*tiles, *(scales if tiles else ())}
+    ahead = [v for value in found for v in operands(kernel.definers[value])]
+
+    def serves(user: Op, value: Value) -> bool:
+        scaled = isinstance(user, Contract) and value in user.scales
+        return scaled or getattr(user, "result", None) in found
+
     while ahead:
         value = ahead.pop()
         op = kernel.definers.get(value)
         if value in found or not isinstance(op, ELEMENTWISE):
             continue
-        if all(getattr(user, "result", None) in found for user in users[value]):
+        if all(serves(user, value) for user in users[value]):
             found.add(value)
             ahead += operands(op)
     return frozenset(found)

@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.slot_ops import (
+    BlocksToSlot,
     ConsumerRelease,
     ConsumerWait,
     ProducerAcquire,
@@ -40,7 +41,7 @@ from wsdsl.ir.slot_ops import (
     SlotTile,
     StoreToSlot,
 )
-from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.tile_ops import Load, ReduceBlocks
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.walk import Namer, definitions
 from wsdsl.lowering.decode import decoded
@@ -67,6 +68,8 @@ class DecodeSlice(ProducerSlice):
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         if isinstance(op, Load) and op.result in self.in_slots:
             return None
+        if isinstance(op, ReduceBlocks):  # of a tile's own
+            return op if op.result in needed else None
         return super()._kept(op, names, needed)
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
@@ -90,7 +93,7 @@ class DecodeSlice(ProducerSlice):
         wait = self.waits[group]
         made: list[Op] = [wait]
         for field, edge in enumerate(group.edges):
-            made += self._tiles(edge, dict(slot=wait.result, field=field, loc=edge.load.loc))
+            made += self._tiles(edge, dict(slot=wait.result, field=field, loc=edge.made.loc))
         return made
 
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
@@ -107,6 +110,9 @@ class DecodeSlice(ProducerSlice):
 
     def _made(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
         """What fills a field of a slot."""
+        if edge.box is not None:
+            box = edge.box.box(self.sizes)
+            return [BlocksToSlot(value=edge.value, block=edge.block, box=box, **where)]
         axis = self.axes[decoded(self.kernel).summed[edge.value]]
         return [StoreToSlot(value=edge.value, summed=axis, **where)]
 
@@ -121,7 +127,7 @@ class ScaleSlice(DecodeSlice):
 
     def _made(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
         summed = self.axes[edge.layout.axes[-1]]
-        return [ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.load.block, **where)]
+        return [ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
 
     def tile(self, edge: Edge) -> Value:
         """Of what an edge has in SMEM."""

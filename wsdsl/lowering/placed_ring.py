@@ -13,6 +13,7 @@ from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.slot_ops import (
+    BlocksToSlot,
     ConsumerRelease,
     ConsumerWait,
     LoadToSlot,
@@ -136,6 +137,8 @@ def _unmet(region: Region) -> set[Value]:
 
 
 THREADS = 128
+WRITTEN = (BlocksToSlot, StoreToSlot)
+"""What threads write to slots that they have computed."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Producers:
                 elif isinstance(inner, LoadToSlot):
                     held = found.setdefault(rings[inner.slot], {})
                     held.setdefault(place, []).append(inner.tensor.name)
-                elif isinstance(inner, StoreToSlot) and isinstance(op, Partition):
+                elif isinstance(inner, WRITTEN) and isinstance(op, Partition):
                     stores[rings[inner.slot]] = op.num_warpgroups
         return Producers(found, frozenset(kernel.unaligned), stores)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from wsdsl.ir.op import Op
 from wsdsl.ir.slot_ops import (
+    BlocksInShared,
+    BlocksToSlot,
     ConsumerWait,
     ElementsInShared,
     ProducerAcquire,
@@ -27,7 +29,7 @@ from wsdsl.ir.slot_ops import (
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.placed_ring import PlacedRing
 
-Located = SlotTile | SlotElements | SlotValues | StoreToSlot | SlotSum | SumToSlot
+Located = SlotTile | SlotElements | SlotValues | StoreToSlot | BlocksToSlot | SlotSum | SumToSlot
 
 
 def located(
@@ -54,6 +56,8 @@ def located(
             return ValuesInShared(result=result, every=every, stride=stride, **where)
         case StoreToSlot(value=value, summed=summed):
             return StoreInShared(value=value, summed=summed, swizzle=swizzle(), **where)
+        case BlocksToSlot():
+            return BlocksInShared(value=op.value, block=op.block, **where)
         case SumToSlot():
             return SumToTensor(value=op.value, sums=ring.shared, column=offset, **place)
         case SlotSum(result=result, started=started):

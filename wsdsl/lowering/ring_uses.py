@@ -6,6 +6,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import (
+    BlocksToSlot,
     ConsumerWait,
     CopyScales,
     LoadToSlot,
@@ -47,8 +48,9 @@ class RingUses:
                     for value in others if first in self.placed else ():
                         own = self.builder.value(value.name, State())
                         self.placed[value] = self.placed[first][0], own
-            elif isinstance(op, LoadToSlot):
-                self.fills.setdefault(op.slot, []).append(op)
+            elif isinstance(op, (BlocksToSlot, LoadToSlot)):
+                if isinstance(op, LoadToSlot):
+                    self.fills.setdefault(op.slot, []).append(op)
                 held = self.slots[op.slot]
                 if op.box:
                     self.boxes[held.ring, held.layout, op.field] = op.box

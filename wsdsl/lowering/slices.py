@@ -169,7 +169,7 @@ class ProducerSlice:
             edge = group.edges[field]
             load, index, box = edge.load, edge.load.index, ()
             if load.tensor.name in names:
-                if edge.box:
+                if isinstance(edge.box, ScaleLoad):
                     blocks, index = self.blocks(edge.box, definers(group.block[group.first :]))
                     made, box = [*blocks, *made], edge.box.box(self.sizes)
                 where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
@@ -307,8 +307,8 @@ class ConsumerSlice:
                 made.append(SlotTile(result=tile, **where))
                 if edge.box:
                     before, tile = tile, Value(new(edge.name.lower()), kind)
-                    block, loc = edge.load.block, edge.load.loc
-                    made.append(CopyScales(result=tile, value=before, block=block, loc=loc))
+                    copied = CopyScales(result=tile, value=before, block=edge.block)
+                    made.append(dataclasses.replace(copied, loc=edge.made.loc))
                 tiles |= dict.fromkeys(edge.values, tile)
             if "compute" in edge.consumers:
                 read, load = Value(new(edge.name.lower()), edge.value.type), edge.load
@@ -320,7 +320,7 @@ class ConsumerSlice:
     def _values(self, group: SlotGroup, edge: Edge, where: Mapping[str, Any]) -> list[Op]:
         """What lies beside operands."""
         box, made, last = edge.box, list[Op](), None
-        assert box is not None
+        assert isinstance(box, ScaleLoad)
         if box.is_rounded:
             made, index = self.loads.blocks(box, definers(group.block[group.first :]))
             last = index[-1]

@@ -23,9 +23,9 @@ from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.slot_ops import StoreInShared, TileInShared
+from wsdsl.ir.slot_ops import BlocksInShared, StoreInShared, TileInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tensor_ops import TensorFence
+from wsdsl.ir.tensor_ops import StoreScaleBytes, TensorFence
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.ir.walk import walk
@@ -123,13 +123,37 @@ def _panels(
     )
 
 
-def write_tile(
-    op: StoreInShared, pieces: RegisterTile, made: Mapping[Value, Op], context: PartitionContext
+def write_to_slot(
+    op: StoreInShared | BlocksInShared,
+    pieces: RegisterTile,
+    made: Mapping[Value, Op],
+    context: PartitionContext,
 ) -> None:
-    """With zeros where it is summed over elements that there are not."""
+    """With zeros where it is summed over elements that there are not; scales as they are."""
+    if isinstance(op, BlocksInShared):
+        _write_blocks(op, pieces, context)
+        return
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
     _write_panels(op, pieces, kind.dtype, context)
+
+
+def _write_blocks(op: BlocksInShared, pieces: RegisterTile, context: PartitionContext) -> None:
+    """Whole rows at a time."""
+    shape = pieces.shape
+    assert shape.rows is not None
+    for i, whole in enumerate(pieces.whole_rows(context.builder)):
+        made = StoreScaleBytes(
+            value=whole,
+            shared=op.shared,
+            state=op.state,
+            offset=op.offset,
+            start=context.row_in_tile(shape.rows, i),
+            rows=context.axes[shape.rows].size,
+            block=op.block,
+            loc=op.loc,
+        )
+        context.builder.add(made)
 
 
 def _write_panels(

@@ -31,8 +31,8 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.links import links_of
-from wsdsl.lowering.product_operands import is_elementwise, multiplied, operand_scales
-from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
+from wsdsl.lowering.product_operands import is_elementwise, multiplied
+from wsdsl.lowering.scale_loads import ScaleBlocks, ScaleLoad, kept_out, scale_load
 from wsdsl.lowering.tensor_scales import block_scales
 from wsdsl.schedule import Schedule
 
@@ -121,8 +121,9 @@ class SlotGroup:
         """
         if self.ends != before.ends or _apart(self.block, before.last, self.first):
             return False
-        if self.producer != "load":
-            return not needed_before(self.block, before.first, [e.value for e in self.edges])
+        made = [edge.value for edge in self.edges if not isinstance(edge.made, Load)]
+        if made or self.producer in ("decode", "compute"):
+            return not needed_before(self.block, before.first, made)
         index = (v for edge in self.edges for v in edge.load.index)
         return needed_before(self.block, before.first, index) is not None
 
@@ -168,7 +169,8 @@ class _Finder:
 
     def __init__(self, kernel: Kernel, body: Region) -> None:
         self.multiplied, self.decoded = multiplied(kernel), decoded(kernel)
-        self.scales = operand_scales(kernel)
+        products = (op for op in kernel.of(Contract) if op.scales)
+        self.scales = {v: op.block for op in products for v in op.scales}
         self.by_thread = kernel.target.has_tensor_memory
         """Whether who multiplies reads nothing but operands."""
         self.handed_back = handed_back(kernel) if self.by_thread else {}
@@ -244,14 +246,20 @@ class _Finder:
         """What products multiply operands by, on its way to threads and to tensor memory."""
         for op in block:
             for value in results_of(op):
-                if value not in self.scales or not isinstance(op, Load):
+                if value not in self.scales:
                     continue
-                at = [i for i, user in enumerate(block) if value in operands(user)]
-                where = dict[str, Any](made=op, layout=value.as_tile)
+                users = [i for i, user in enumerate(block) if value in operands(user)]
+                at = [i for i in users if isinstance(block[i], Contract)]
+                where = dict[str, Any](made=op, layout=value.as_tile, block=self.scales[value])
                 where |= dict(values=self.alike(block, op), produced_in=self.around[op])
                 where |= dict(consumed_in=self.around[block[at[0]]])
-                box, first = block_scales(op), "mma" if in_atoms(op) else "scale"
-                own = [Edge(producer="load", consumers=(first,), box=box, **where)]
+                if isinstance(op, Load):
+                    by, box = "load", block_scales(op)
+                    first = "mma" if in_atoms(op) else "scale"
+                else:
+                    by, box = "decode", ScaleBlocks(value.as_tile, self.scales[value])
+                    first = "scale"
+                own = [Edge(producer=by, consumers=(first,), box=box, **where)]
                 if first == "scale":
                     own.append(Edge(producer="scale", consumers=("mma",), space="TMEM", **where))
                 for edge in own:

@@ -96,4 +96,4 @@ def stores_scales(groups: Iterable[Group]) -> bool:
 def scale_block(groups: Iterable[Group], ring: int) -> int:
     """Elements of the blocks whose scales a ring in tensor memory has; 0 if it has none."""
     edges = (edge for group in groups if group.ring == ring for edge in group.edges)
-    return next((edge.load.block for edge in edges if edge.producer == "scale"), 0)
+    return next((edge.block for edge in edges if edge.producer == "scale"), 0)

@@ -116,14 +116,22 @@ def given_back_late(operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]) ->
     """Rings of slots that products give back behind the last sums that they hand over: nothing
     tells then that they have arrived.
     """
-    ends = [(group.block, group.last) for group in sums]
+    ends = [*sums]
     return {
         group.ring
         for group in (operands if ends else ())
         if group.consumer == "mma"
-        and group.nesting
-        and not any(block is group.block and last >= group.last for block, last in ends)
+        and group.in_shared
+        and not any(_follows(own, group) for own in ends)
     }
+
+
+def _follows(sums: SlotGroup, group: SlotGroup) -> bool:
+    """Whether sums are handed over behind the place where the slot is given back."""
+    if sums.block is group.block:
+        return sums.last >= group.last
+    before = walk(sums.block[: sums.last + 1])
+    return any(inner is group.block for op in before for inner in regions(op))
 
 
 def multiplying_warps(kernel: Kernel) -> int:
@@ -185,4 +193,4 @@ def scale_slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 def _scale_columns(edge: Edge, sizes: Mapping[str, int]) -> int:
-    return columns_of_scales(edge.layout, edge.load.block, sizes)
+    return columns_of_scales(edge.layout, edge.block, sizes)

@@ -86,7 +86,13 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         case mem.StorePartials():
             asked = [op.shared] if op.barriers is None else [op.shared, op.barriers]
             return [(model.arrays[v.name].index, CHANGES, ALL, op.ctas > 1) for v in asked]
-        case mem.StoreShared() | mem.ThreadLoad() | mem.ClearPanels() | tr.StoreTransposed():
+        case (
+            mem.StoreShared()
+            | mem.ThreadLoad()
+            | mem.ClearPanels()
+            | tr.StoreTransposed()
+            | tm.StoreScaleBytes()
+        ):
             return [ask(op.shared, CHANGES)]
         case (
             mem.TmaStore()

@@ -118,6 +118,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     tm.TensorCommit,
     tm.TensorLoad,
     tm.StoreScales,
+    tm.StoreScaleBytes,
     tm.TensorCopy,
     tm.TensorStoreWait,
     tm.TensorWait,
@@ -288,6 +289,8 @@ def _wanted(op: Op) -> list[Value]:
             return [v for v in (op.part, op.state) if v is not None]
         case m.ReducePartials():
             return [op.state] if op.state is not None else []
+        case tm.StoreScaleBytes():
+            return [op.state, op.start]
         case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
         case m.StoreShared():

@@ -26,11 +26,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from wsdsl.ir.op import Kernel, Region, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
+from wsdsl.ir.tile_ops import ReduceBlocks
 from wsdsl.ir.types import Axis, Role, Tile, Type
-from wsdsl.ir.walk import Namer, definitions, retype, walk
+from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk
 
 
 def assign_decode_axes(kernel: Kernel) -> Kernel:
@@ -38,8 +39,9 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
     for place, op in enumerate(kernel.body):
         if isinstance(op, Partition) and op.role == "decode":
             rings = {ring.result: ring for ring in body if isinstance(ring, CircularBuffer)}
-            change = _change(kernel, _roles(op, rings))
-            body[place] = dataclasses.replace(op, body=_retyped(op.body, change))
+            names = _names(kernel, _roles(op, rings))
+            change = _change(names)
+            body[place] = dataclasses.replace(op, body=_retyped(op.body, change, names))
             read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
             body = [
                 _laid_out(ring, change)
@@ -62,23 +64,37 @@ def _roles(partition: Partition, rings: dict[Value, CircularBuffer]) -> dict[str
     return found
 
 
-def _change(kernel: Kernel, roles: dict[str, Role]) -> Callable[[Type], Type]:
+def _names(kernel: Kernel, roles: dict[str, Role]) -> dict[str, tuple[str, Role]]:
+    """By axis, its name and role in the partition."""
     namer = Namer(v.type.name for v in definitions(kernel) if isinstance(v.type, Axis))
-    names = {axis: namer.new(f"{axis}_decode") for axis in roles}
+    return {axis: (namer.new(f"{axis}_decode"), role) for axis, role in roles.items()}
 
+
+def _change(names: dict[str, tuple[str, Role]]) -> Callable[[Type], Type]:
     def change(kind: Type) -> Type:
         if isinstance(kind, Axis) and kind.name in names:
-            return dataclasses.replace(kind, name=names[kind.name], role=roles[kind.name])
+            name, role = names[kind.name]
+            return dataclasses.replace(kind, name=name, role=role)
         if isinstance(kind, Tile):
-            return Tile(kind.dtype, tuple(names.get(x, x) for x in kind.axes))
+            return Tile(kind.dtype, tuple(names[x][0] if x in names else x for x in kind.axes))
         return kind
 
     return change
 
 
-def _retyped(region: Region, change: Callable[[Type], Type]) -> Region:
+def _over(op: Op, names: dict[str, tuple[str, Role]]) -> Op:
+    """What is reduced is named, too."""
+    if not isinstance(op, ReduceBlocks) or op.axis not in names:
+        return op
+    return dataclasses.replace(op, axis=names[op.axis][0])
+
+
+def _retyped(
+    region: Region, change: Callable[[Type], Type], names: dict[str, tuple[str, Role]]
+) -> Region:
     values = {v for op in walk(region) for v in (*results_of(op), *bound(op), *operands(op))}
-    return retype(region, {v: Value(v.name, change(v.type)) for v in values})
+    made = retype(region, {v: Value(v.name, change(v.type)) for v in values})
+    return rewrite(made, lambda op: (_over(op, names),))
 
 
 def _laid_out(op: CircularBuffer, change: Callable[[Type], Type]) -> CircularBuffer:

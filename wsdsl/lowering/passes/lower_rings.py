@@ -15,9 +15,8 @@ takes one arrival of each consumer warpgroup, and as many from each other CTA of
 gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
 expects the whole; at its end it waits until all slots have been given back.
 
-The thread that multiplies on tensor memory waits and commits: a commit gives back the slots that
-its products read, to all who copied to them, or hands over those that they write. These, warps give
-back (`lowering/tensor_reads.py`).
+The thread that multiplies on tensor memory commits: that gives back the slots that its products
+read, to all who copied to them, or hands over those that they write (`lowering/tensor_reads.py`).
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -360,7 +359,7 @@ class _Rings(RingUses):
         """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
         it, and they would miss a phase.
         """
-        _, by_threads = self.producers.ways(ring, self.now)
+        by_threads = self.producers.by_stores(ring) or self.producers.ways(ring, self.now)[1]
         if by_threads or not self.producers.whole_warpgroup(self.now):
             return [*ops]
         return [Elect(body=tuple(ops), loc=self.builder.loc)]

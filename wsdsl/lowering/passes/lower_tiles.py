@@ -46,6 +46,7 @@ from wsdsl.ir.pipeline_ops import (
     with_partitions,
 )
 from wsdsl.ir.slot_ops import (
+    BlocksInShared,
     ElementsInShared,
     StoreInShared,
     SubtilesInShared,
@@ -88,7 +89,7 @@ from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
-from wsdsl.lowering.slot_writes import clear_beyond, write_tile
+from wsdsl.lowering.slot_writes import clear_beyond, write_to_slot
 from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
@@ -131,8 +132,7 @@ class _Lowering:
         self.unpublished = False
         """Whether they have written to slots since they told the tensor cores."""
         self.made = self.context.made
-        counts = Counter(uses(partition.body))
-        self.wanted = {value for value, times in counts.items() if times > 1}
+        self.wanted = {v for v, times in Counter(uses(partition.body)).items() if times > 1}
         """What is used more than once."""
         self.zeros = tiles_of_zeros(partition.body)
         self.in_tensor_memory = TensorReads.of(partition.body, self.context)
@@ -222,9 +222,9 @@ class _Lowering:
                 self.env[op.result] = self.in_tensor_memory[op.state].pieces[op.result]
             case ArriveBarrier() if op.state in self.in_tensor_memory:
                 self.in_tensor_memory[op.state].finish()
-            case StoreInShared():
-                write_tile(op, self.pieces(op.value), self.made, self.context)
-                self.unpublished = True
+            case StoreInShared() | BlocksInShared():
+                write_to_slot(op, self.pieces(op.value), self.made, self.context)
+                self.unpublished |= isinstance(op, StoreInShared)
             case CommitProducts():
                 self.products.commit(op.loc)
             case Contract(in_turns=True):

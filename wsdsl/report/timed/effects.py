@@ -55,7 +55,7 @@ def move_shared(agent: Agent, op: Any) -> None:
 
 def _stored(op: Op) -> tuple[Value, ...]:
     match op:
-        case m.StoreShared():
+        case m.StoreShared() | tm.StoreScaleBytes():
             return (op.value,)
         case tr.StoreTransposed():
             return op.parts
@@ -324,6 +324,7 @@ EFFECTS: dict[type[Op], Effect] = {
     m.StorePartials: store_partials,
     m.ReducePartials: move_shared,
     m.StoreShared: move_shared,
+    tm.StoreScaleBytes: move_shared,
     tr.StoreTransposed: move_shared,
     tr.LoadTransposed: move_shared,
     m.LoadShared: move_shared,

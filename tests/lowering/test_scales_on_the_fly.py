@@ -1,0 +1,142 @@
+"""Operands that are quantised in the kernel: their scales are computed beside them, and never touch
+global memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.case_data import expected, inputs
+from tests.case_table import Case
+from tests.prover.test_tensor_memory import name_of, objection
+from tests.tensor_memory import lowered, mutants
+from wsdsl import CompileError, Schedule, parse
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.walk import walk
+from wsdsl.schedule import Arch
+
+TEXT = """
+@kernel
+def quantised(X: bf16[M, K], B: f8e4m3[N, K], b_scale: f8e8m0[N, KB], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            x = cast(X[m, k], f32)
+            s = cast(exp2(floor(log2(max(abs(x), over=k, per=32))) - 8.0), f8e8m0)
+            q = cast(x / cast(s, f32), f8e4m3)
+            acc += (q * s) @ (B[n, k] * b_scale[n, index(k) // 32])
+        C[m, n] = acc
+"""
+BOTH = """
+@kernel
+def both(X: bf16[M, K], W: f32[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            x, w = cast(X[m, k], f32), W[n, k]
+            s = cast(exp2(floor(log2(max(abs(x), over=k, per=32))) - 8.0), f8e8m0)
+            t = cast(exp2(floor(log2(max(abs(w), over=k, per=64))) - 8.0), f8e8m0)
+            acc += (cast(x / cast(s, f32), f8e4m3) * s) @ (cast(w / cast(t, f32), f8e4m3) * t)
+        C[m, n] = acc
+"""
+
+
+def wanted_of(case: Case, arrays: dict[str, Any]) -> dict[str, Any]:
+    """What the text means, in NumPy: of `reference`."""
+    held = {name: np.copy(array) for name, array in arrays.items()}
+    case.kernel.reference(*held.values())
+    return {"C": held["C"]}
+
+
+CASES = {
+    "quantised": Case(TEXT, lambda **given: given, dict(M=130, N=72, K=400, KB=13)),
+    "both": Case(BOTH, lambda **given: given, dict(M=72, N=130, K=272)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "asked"),
+    [
+        ("quantised", "sm_100a", {}),
+        ("quantised", "sm_103a", dict(mma="n")),
+        ("quantised", "sm_100a", dict(tile=dict(k=256), stages=1)),
+        ("both", "sm_100a", {}),
+    ],
+)
+def test_as_the_reference_has_it(name: str, arch: Arch, asked: dict[str, Any]) -> None:
+    """Rows and blocks of zeros, too, and tails along every dimension."""
+    case = CASES[name]
+    arrays = inputs(case)
+    arrays["X"][3], arrays["X"][:, 64:96] = 0, 0
+    arrays["X"][5] *= 1024
+    call = case.kernel.resolve(tuple(arrays.values()))
+    compiled = case.kernel.compiled_for(call, Schedule(arch=arch, **asked))
+    wanted = wanted_of(case, arrays)
+    compiled.simulate_call(call)
+    np.testing.assert_allclose(arrays["C"], wanted["C"], rtol=1e-5, atol=1e-4)
+    assert compiled.certificate is not None
+
+
+def test_scales_go_through_shared_memory_to_two_slots() -> None:
+    kernel = lowered(CASES["quantised"], tile=dict(n=64))
+    by = {p.role: p for p in kernel.of(Partition) if p.role in ("decode", "scale")}
+    made = [op for op in walk(by["decode"].body) if isinstance(op, t.StoreScaleBytes)]
+    stored = [op for op in walk(by["scale"].body) if isinstance(op, t.StoreScales)]
+    assert {(op.block, op.line, op.rows) for op in made} == {(32, 4, 128)} and len(made) == 2
+    assert sorted(op.line for op in stored) == [4, 16]
+    (columns,) = (op.result.type for op in kernel.of(t.TensorColumns) if "scale" in op.label)
+    assert columns.num == 2  # pyright: ignore[reportAttributeAccessIssue]
+
+
+WATCHED = ("store_scale_bytes", "store_scales", "tensor_store_wait", "arrive_barrier")
+
+
+def test_every_mutant_is_caught() -> None:
+    """Of who writes scales, and who stores them."""
+    kernel = lowered(CASES["quantised"], tile=dict(n=64), stages=3)
+    left = dict[str, int]()
+    for what, made in mutants(kernel):
+        change = name_of(what)
+        own = change.rpartition(" ")[2] in WATCHED and not change.startswith("twice ")
+        if own and not objection(made):
+            left[change] = left.get(change, 0) + 1
+    assert left == {}
+
+
+def test_what_fits_no_instruction_is_refused() -> None:
+    for text, arch in ((TEXT.replace("per=32", "per=16"), "sm_100a"), (TEXT, "sm_90a")):
+        with pytest.raises(CompileError, match="`@` of f32"):
+            parse(text).quantised.compile(arch=arch, M=128, N=128, K=512, KB=16)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_operands_of_blocks_of_their_own(arch: Arch) -> None:
+    """Of 16 bits: what is divided by the largest of a block, on either card."""
+    case = Case(
+        """
+@kernel
+def even(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = cast(A[m, k], f32)
+            acc += cast(a / (1.0 + max(abs(a), over=k, per=32)), bf16) @ B[n, k]
+        C[m, n] = acc
+""",
+        lambda A, B: {"C": _even(A) @ B.T},
+        dict(M=72, N=136, K=200),
+    )
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, decode="shared"))
+    error = np.linalg.norm(arrays["C"] - wanted["C"]) / np.linalg.norm(wanted["C"])
+    assert error < 2.0**-8
+
+
+def _even(a: Any) -> Any:
+    blocks = [a[:, k : k + 32] for k in range(0, a.shape[1], 32)]
+    return np.hstack([b / (1 + abs(b).max(1, keepdims=True)) for b in blocks])
