@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from tests.case_data import check, expected, inputs, right_and_proved
+from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
@@ -233,3 +234,9 @@ def three(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
     asked = Schedule(arch="sm_100a", tile=dict(n=256))
     with pytest.raises(ScheduleError, match="768 columns of tensor memory, which has 512"):
         lower(dataclasses.replace(three.tile, schedule=asked))
+
+
+def test_scattered_rows_of_which_warps_have_other_rows_between() -> None:
+    text, sizes = TEXTS["scattered"]
+    asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64))
+    assert parse(text).scattered.compile(schedule=asked, **sizes).certificate is not None

@@ -219,9 +219,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
                 ahead = [*block]
                 while ahead:
                     op = with_regions(ahead.pop(0), region)
-                    if isinstance(op, ForRange) and any(
-                        isinstance(o, (Contract, SlotSum)) for o in op.body
-                    ):
+                    if isinstance(op, ForRange) and _takes_products(op):
                         op = ahead_of.emit(op)
                     stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
                     kept = InFlight.of(op, rings, depths) if isinstance(op, ForRange) else None
@@ -260,3 +258,11 @@ def schedule_products(kernel: Kernel) -> Kernel:
         return dataclasses.replace(own, body=rewrite(own.body, change))
 
     return with_partitions(with_partitions(kernel, partition, "compute"), decoding, "decode")
+
+
+def _takes_products(loop: ForRange) -> bool:
+    """Whether a loop has products; or adds to what it carries what others multiply in tensor memory
+    for it (the loop over output tiles carries nothing).
+    """
+    taken = (Contract, SlotSum) if loop.args else (Contract,)
+    return any(isinstance(op, taken) for op in loop.body)
