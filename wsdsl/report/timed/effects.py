@@ -7,6 +7,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op, Value, results_of
