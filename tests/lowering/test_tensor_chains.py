@@ -170,7 +170,7 @@ def test_any_number_of_iterations(n: int, stages: int) -> None:
 def partitioned(name: str, **asked: Any) -> Kernel:
     case = case_of(name)
     sizes = tuple(sorted((d, case.sizes[d]) for d in case.kernel.dims))
-    schedule = Schedule(arch="sm_100a", **asked)
+    schedule = Schedule(arch="sm_100a", cta_group=1, **asked)
     kernel = dataclasses.replace(case.kernel.tile, schedule=schedule, sizes=sizes)
     return lower(kernel, until="partitioned", sizes=dict(sizes))
 

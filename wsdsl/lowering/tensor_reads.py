@@ -9,7 +9,7 @@ given back to the thread that multiplies behind the last piece, not behind the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, NamedBarrierSync, WaitBarrier
 from wsdsl.ir.fragment_ops import ZeroUnless
@@ -29,6 +29,7 @@ class TensorReads:
         self, ops: Sequence[SumInTensor], release: ArriveBarrier, context: PartitionContext
     ) -> None:
         self.release, self.context = release, context
+        self.started: dict[Value, Value] = {}
         self.pieces = {op.result: self._pieces(op) for op in ops}
         self.unread = {
             (value, *place) for value, x in self.pieces.items() for place in x.shape.places()
@@ -43,6 +44,12 @@ class TensorReads:
                 found.setdefault(op.state, []).append(op)
         releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
         return {state: cls(ops, releases[state], context) for state, ops in found.items()}
+
+    def begin(self, op: SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
+        """The sum, whose pieces are read when they are asked for; `scalar`: what stands for one."""
+        if op.started is not None:
+            self.started[op.result] = scalar(op.started)
+        return self.pieces[op.result]
 
     def _pieces(self, op: SumInTensor) -> RegisterTile:
         shape = self.context.shapes.of(op.result.as_tile.axes)
@@ -69,9 +76,10 @@ class TensorReads:
         if not self.unread:
             b.add(TensorFence(loc=op.loc))
             b.add(self.release)
-        if op.started is None:
+        started = self.started.get(op.result)
+        if started is None:
             return sum
-        made = ZeroUnless(result=b.value("sum", kind), x=sum, cond=op.started, loc=op.loc)
+        made = ZeroUnless(result=b.value("sum", kind), x=sum, cond=started, loc=op.loc)
         return b.add(made).result
 
     def finish(self) -> None:

@@ -73,7 +73,8 @@ def assign_multicast(kernel: Kernel) -> Kernel:
             op = dataclasses.replace(op, multicast=tuple(groups.get(op.result, ())))
         elif isinstance(op, Partition):
             filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
-            rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
+            waited = {a.ring for a in op.body if isinstance(a, ProducerTail)}
+            rings = [ring for ring in dict.fromkeys(filled) if ring in {*groups} - waited]
             tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
             op = dataclasses.replace(op, body=(*op.body, *tails))
         return (op,)

@@ -219,7 +219,7 @@ class _Lowering:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case SumInTensor():
-                self.env[op.result] = self.in_tensor_memory[op.state].pieces[op.result]
+                self.env[op.result] = self.in_tensor_memory[op.state].begin(op, self.scalar)
             case ArriveBarrier() if op.state in self.in_tensor_memory:
                 self.in_tensor_memory[op.state].finish()
             case StoreInShared() | BlocksInShared():
