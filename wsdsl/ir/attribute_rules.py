@@ -147,6 +147,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         offset=BYTES,
         rows=between(128, 256, 128),
         words=between(1, 128),
+        cta_group=one_of(1, 2),
     ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(
