@@ -59,6 +59,7 @@ def anything(held: Any) -> str:
 
 MOST_SMEM = max(target.smem_bytes for target in TARGETS)
 SIZE, BYTES = between(1), between(0, MOST_SMEM)
+PAIR = one_of(1, 2)
 SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
@@ -120,9 +121,12 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.ReduceColumns: dict(
         fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128, 256)
     ),
-    tm.AllocateTensorMemory: dict(offset=PLACE),
+    tm.AllocateTensorMemory: dict(offset=PLACE, cta_group=PAIR),
+    tm.FreeTensorMemory: dict(cta_group=PAIR),
+    tm.TensorCommit: dict(cta_group=PAIR),
     tm.TensorColumns: dict(label=anything, first=between(0, 511)),
     tm.TensorProduct: dict(
+        cta_group=PAIR,
         column=between(0, 511),
         dtype=DTYPE,
         b_dtype=one_of("", *DTYPES),
@@ -147,7 +151,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         offset=BYTES,
         rows=between(128, 256, 128),
         words=between(1, 128),
-        cta_group=one_of(1, 2),
+        cta_group=PAIR,
     ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(
