@@ -56,7 +56,7 @@ def test_where_192_rows_are_offered(name: str, sizes: tuple[int, int, int], offe
 
 def test_without_products_nothing_is_gained_by_192_rows() -> None:
     made = chosen("scale", Schedule(consumers=1), M=192, N=8192)
-    assert made.tile and made.tile["m"] == 64
+    assert made.tile and made.tile["m"] <= 64
 
 
 def test_rows_beyond_the_tensor_take_time_to_load() -> None:

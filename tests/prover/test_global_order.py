@@ -333,6 +333,6 @@ def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int])
 def test_ctas_have_items_of_their_own() -> None:
     text = str(CASES["scale"].kernel._compile(Schedule(scheduler="persistent"), {}, ()).scheduled)
     check_global_order(parse_kernel(text))
-    assert "step=%num_ctas" in text and "%c64: i32" in text
+    assert "step=%num_ctas" in text and "%c16: i32" in text
     with pytest.raises(Failure, match="two CTAs may have the same item"):
-        check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c64")))
+        check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c16")))
