@@ -38,14 +38,6 @@ PAIRS = {
         "walk one of them with `each`: for m in each(…)",
         "for m in each(M):\n    for n, k in tiles(N, K):\n        Y[m, n, k] = X[m, n, k]",
     ),
-    "both axes": (
-        "X: f32[M, N], Y: f32[M], Z: f32[N]",
-        "for m, n in tiles(M, N):\n    Y[m] += sum(X[m, n], over=n)\n"
-        "    Z[n] += sum(X[m, n], over=m)",
-        "walk the other with `each`",
-        "for m in each(M):\n    for n in tiles(N):\n        Y[m] += sum(X[m, n], over=n)\n"
-        "        Z[n] += X[m, n]",
-    ),
     "one number": (
         "X: f32[N], Y: f32[1]",
         "s = 0.0\nfor n in tiles(N):\n    s += sum(X[n], over=n)\nY[0] = s",
