@@ -13,9 +13,9 @@ from wsdsl.ir.tile_scheduler import SplitK
 from wsdsl.lowering.busiest import busiest
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.model.loading import gain_of
-from wsdsl.lowering.model.predict import Prediction, tile_cycles
+from wsdsl.lowering.model.predict import Prediction, in_step, tile_cycles
 from wsdsl.lowering.model.split_k_cost import least_handing_cycles, least_split_k_cycles
-from wsdsl.schedule import Schedule, changed
+from wsdsl.schedule import Schedule
 
 SHARES = 4
 """Of how many shares of the SMs the mainloop is asked for."""
@@ -64,8 +64,8 @@ class LeastCut:
         """Of a tile's loops and of its results, at so many of the shares, in step."""
         if share not in self.known:
             gain = gain_of(self.tile.tile, schedule, at_once=True)
-            in_step = changed(schedule, reduction="parallel")
-            self.known[share] = tile_cycles(self.tile.tile, in_step, share / SHARES, gain)
+            whole = in_step(schedule)
+            self.known[share] = tile_cycles(self.tile.tile, whole, share / SHARES, gain)
         return self.known[share]
 
 

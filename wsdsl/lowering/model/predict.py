@@ -208,8 +208,7 @@ def predicted(
     mainloop, epilogue = tile_cycles(asked, schedule, share, gain)
     apart = mainloop
     if 0 < work.apart < work.steps:
-        whole = changed(schedule, scheduler="persistent")
-        mainloop, epilogue = tile_cycles(asked, whole, share, gain)
+        mainloop, epilogue = tile_cycles(asked, in_step(schedule), share, gain)
     cycles = ((work.steps - work.apart) * mainloop + work.apart * apart) / depth
     if asked.uneven > 1 and schedule.scheduler != "grid":
         cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
@@ -311,6 +310,11 @@ def interval(
     if step.times > 1:
         cycles = max(cycles, ring_cycles(asked, step, busy, share, schedule.stages))
     return cycles
+
+
+def in_step(schedule: Schedule) -> Schedule:
+    """Of whole tiles, whose workers go through the contraction together."""
+    return changed(schedule, scheduler="persistent", splits=None, reduction=None)
 
 
 def astray(asked: Workload, schedule: Schedule) -> float:
