@@ -71,7 +71,7 @@ def main() -> None:
 
     title("Where to look further")
     print("the dumps of every level: make demo ARGS=-v, or `wsdsl compile FILE -o DIR`")
-    print("a course of seven examples: examples/README.md; the language: docs/language.md")
+    print("a course of eleven examples: examples/README.md; the language: docs/language.md")
     if error > 2**-8:
         raise SystemExit(1)
 
