@@ -371,7 +371,7 @@ class _Lowering:
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
             with self.inner() as ops:
-                self.products.unfenced, rows.state = True, state
+                self.products.unfenced, rows.state = True, state or rows.state
                 self.region(region[:-1])
                 if multiplies:
                     self.products.settle(op.loc)
