@@ -6,11 +6,12 @@ can be put right when they are put together. That is so of two forms, where f is
 have, and r of that:
 
     sum(exp((x - f) * s)), r = max(x), f = r (or a number where r is -inf)
-    sum((x - f) ** 2),     r = sum(x), any f
+    sum((x - f) ** 2),     r = sum(x), f is not finite where r is not
 
 In the first a CTA takes its own maximum, and its sum is multiplied by what the exponential is of
 the difference of both; no exponential of the row is larger than without. In the second it takes its
-own mean c, so that n * (c - f) ** 2 of its n elements is left to be added, and nothing cancels.
+own mean c, so that n * (c - f) ** 2 of its n elements is left to be added, and nothing cancels. Of
+a row with an infinite element c is none, nor is the sum then, so that f must tell the same.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round
         depends = current is not None and bool({*_read(op)} & current.tainted)
         if not (_is_word(op) and op.axis in shared):
             if current and depends:
-                current.tainted |= {*results_of(op)}
+                current.tainted |= made_by(op)
                 current = current if _may_wait(op, read) else None
             continue
         following = _Forms(current, made).of(op) if current and depends else None
@@ -103,6 +104,11 @@ def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round
             current = Round([op], tainted={op.result})
             found.append(current)
     return [each for each in found if len(each.members) > 1]
+
+
+def made_by(op: Op) -> set[Value]:
+    """By what others depend on it: of a store the tensor, where it stays in front of later ones."""
+    return {op.tensor} if isinstance(op, Store) else {*results_of(op)}
 
 
 def _read(op: Op) -> Iterator[Value]:
@@ -186,9 +192,20 @@ class _Forms:
                 continue
             for leader in self.current.members:
                 plain = leader.fn == "add" and leader.result not in self.current.followers
-                if plain and leader.x.as_tile.dtype == F32 and alike(x, leader.x, self.made):
+                fits = plain and leader.x.as_tile.dtype == F32 and alike(x, leader.x, self.made)
+                if fits and self.is_finite_with(f, leader.result):
                     return Squares(leader, less, f)
         return None
+
+    def is_finite_with(self, value: Value, total: Value) -> bool:
+        """Whether a value can be finite only where a sum is."""
+        match self.made.get(value):
+            case Map(fn="add" | "sub" | "mul", args=args):
+                return any(self.is_finite_with(v, total) for v in args)
+            case Map(fn="neg", args=(x,)) | Map(fn="div", args=(x, _)):
+                return self.is_finite_with(x, total)
+            case _:
+                return value == total
 
     def varies(self, value: Value) -> bool:
         return value in self.current.tainted
@@ -230,7 +247,8 @@ def _same(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
             kinds = a.type == b.type and (x.fn, x.bits) == (y.fn, y.bits)
             return kinds and all(_same(u, v, made) for u, v in zip(x.args, y.args, strict=True))
         case (Cast() as x, Cast() as y):
-            return a.type == b.type and _same(x.x, y.x, made)
+            kinds = (a.type, x.saturate) == (b.type, y.saturate)
+            return kinds and _same(x.x, y.x, made)
         case _:
             own = number(a, made)
             return a.type == b.type and own is not None and own == number(b, made)

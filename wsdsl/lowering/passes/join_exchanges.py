@@ -45,6 +45,7 @@ from wsdsl.lowering.row_rounds import (
     Round,
     Squares,
     elements_of_each,
+    made_by,
     rounds,
 )
 
@@ -103,7 +104,7 @@ class _Joining:
                         done = True
                 elif not done and tainted & {*operands(op), *used_inside(op)}:
                     waiting.append(op)
-                    tainted |= {*result}
+                    tainted |= made_by(op)
                 else:
                     self.builder.add(op)
         return tuple(ops)
