@@ -247,7 +247,34 @@ def test_i32_is_wide_enough(scheduler: TileScheduler, tiles: int, depth: int, ro
 
 
 def test_steps_of_the_argument() -> None:
-    """Those in docs/prover.md, "That the pieces are sound", for all problems of some size."""
+    """Why the pieces of split-K and stream-K are sound, of T tiles of D steps and W workers, all
+    whole numbers, D, W >= 1; and its steps for all problems of some size.
+
+    Shares. s(w) = w * base + w * extra // W, where base, extra are quotient and rest of S by W.
+    Then s(0) = 0 and s(W) = S. As 0 <= extra < W, the second term grows by 0 or 1 with w, so s
+    does not fall: the runs [s(w), s(w + 1)) follow each other and cover [0, S). They are not
+    empty if base >= 1.
+
+    Split-K. n = min(splits, D, W) pieces, a = W // n workers to each part. Worker w has the part
+    w // a, and is idle if that is n or more. Base is at least 1, since n <= D: a tile's pieces
+    are the shares of D, none is empty, and they cover it. The tiles of worker w are w % a, w % a
+    + a, ..., so the a workers of a part do each tile once. In front of a piece is that of worker
+    w - a, in the same iteration. There are T slots. If pieces go through a tile together, part p
+    does the steps p, p + n, ...: each step of D is one part's.
+
+    Stream-K. Let l = T % W. The cut tiles C are 0 where l = 0, else l, or min(l + W, T): at most
+    T, and T - C is a multiple of W. So the whole tiles C + iteration * W + w, with (T - C) / W
+    iterations each, are all that are not cut, once. Of each cut tile c = D - lead steps are
+    counted. Lead is not 0 only if T < W; then C = T (l is T, and l + W > T), a run has r = T * D
+    // W < D steps, and lead <= r // 8 < D: so 1 <= c <= D. Runs are the shares of S = C * c; tile
+    t is [t * c, (t + 1) * c). A run that is not empty touches the tiles from first // c to (last
+    - 1) // c, one an iteration from the top; its piece of t is what both have in common, less t *
+    c, and is not empty. These cover [0, c); the one that reaches c, and only that, ends at D
+    instead. Only the lowest tile of a run can begin within a tile. What is in front of it is the
+    end of the nearest run before that is not empty, whose topmost tile this is: a worker with a
+    lower number does it, in its first iteration. Numbers of cut tiles are below C, which is how
+    many slots there are.
+    """
     grid = np.meshgrid(range(1, 26), range(1, 71), range(1, 14), indexing="ij")
     tiles, depth, workers = (x.ravel().astype(np.int64) for x in grid)
     arithmetic = work_check.Arrays()
