@@ -13,21 +13,14 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
+from wsdsl.lowering.choice.plain_tiles import plain_tile
 from wsdsl.lowering.choice.row_options import row_option
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
-from wsdsl.lowering.choice.vector_tiles import flat_columns, vector_tile
 from wsdsl.lowering.choice.walked_options import walked_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.lanes import (
-    MOST_COLUMNS,
-    flat_axis,
-    holds_vectors,
-    reduces_rows,
-    turned,
-    turned_height,
-)
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.pairs import in_pairs
@@ -49,8 +42,6 @@ one alone results are all there is, and memory is the limit.
 ALONE_ROWS, ALONE_COLUMNS = 192, 128
 """Of a tile that one consumer has registers for, where every CTA has one tile: of several the
 results of one would leave the tensor cores idle."""
-PLAIN_WIDTH = 64
-"""Of a kernel without products, which gains nothing by more."""
 FOUR_COLUMNS = 128
 """Whose sums four consumers have registers for, beside operands that they decode: of more columns
 each would decode what another tile does, too."""
@@ -121,19 +112,15 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
     """Rows of a tile: one block for each consumer who shares them, and two, ..."""
-    shares, products = num_shares(kernel, team), kernel.of(Contract)
-    apart = team.mode == "pingpong" or shares["columns"] > 1
-    heights = [128, 64] if apart and products else [64 * shares["rows"]]
-    if kernel.target.has_tensor_memory and products:
+    if not kernel.of(Contract):
+        return [plain_tile(kernel, team, work)[0]]
+    if kernel.target.has_tensor_memory:
         return (128,) if operand_scales(kernel) or in_pairs(given) else (128, 64)
-    if flat_axis(kernel) is not None and holds_vectors(kernel):
-        return [64 * shares["rows"] * flat_columns(kernel, work)]
-    if turned(kernel):
-        return [shares["rows"] * turned_height(kernel)]
-    if holds_vectors(kernel) and shares["rows"] == 1 and not reduces_rows(kernel):
-        return [vector_tile(kernel, work)[0]]
+    shares = num_shares(kernel, team)
+    apart = team.mode == "pingpong" or shares["columns"] > 1
+    heights = [128, 64] if apart else [64 * shares["rows"]]
     tall = 128 * shares["rows"]
-    both = products and team.mode == "cooperative" and tall <= 256
+    both = team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
         # Where products are scaled, blocks take turns with a consumer's accumulators.
         heights.append(tall)
@@ -155,13 +142,8 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     if work.few_columns:
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
-    if holds_vectors(kernel):
-        width = vector_tile(kernel, work)[1]
-        if num_shares(kernel, team)["rows"] > 1:
-            width = min(width, MOST_COLUMNS)  # Of 64 rows for each.
-        return [-(-width // step) * step]
     if not kernel.of(Contract):
-        return [-(-PLAIN_WIDTH // step) * step]
+        return [-(-plain_tile(kernel, team, work)[1] // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
     between = between and not kernel.target.has_tensor_memory
     halves = range(widest - step // 2, 0, -step) if between else ()

@@ -1,44 +1,61 @@
-"""Tiles of kernels without products whose threads hold vectors, and no row whole.
+"""Tiles of kernels without products, of which no row is held whole or walked.
 
-A thread has as many elements as make 128 bytes of all that it loads: then registers leave room for
-so many CTAs that some load while others compute. Where CTAs would be too few for that, their tiles
-are smaller.
+Of vectors a thread has as many elements as make 128 bytes of all that it loads: then registers
+leave room for so many CTAs that some load while others compute. Where CTAs would be too few for
+that, their tiles are smaller. Consumers that share rows have 64 of them each.
 """
 
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Load
-from wsdsl.ir.types import THREADS
+from wsdsl.ir.types import THREADS, Role
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import num_shares
 from wsdsl.lowering.held_rows import USUAL, USUAL_HELD
 from wsdsl.lowering.lanes import (
     HELD_BYTES,
     MOST_COLUMNS,
     ROWS,
     flat_axis,
+    holds_vectors,
+    reduces_rows,
     thread_vector,
     turned,
     turned_height,
     turned_width,
 )
 from wsdsl.lowering.model.workload import Work
+from wsdsl.schedule import Schedule
 
+PLAIN_WIDTH = 64
+"""Columns of what is not held in vectors, which gains nothing by more."""
 WIDTHS = (16, 32, 64, MOST_COLUMNS, 2 * MOST_COLUMNS)
 LEAST_COLUMNS, LEAST_ROWS, LEAST_HELD, CTAS = 32, 16, 8, 4
 """Of a tile; elements of a thread, at the least; and CTAs on an SM, if there is enough to do."""
 
 
-def vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:
-    """Rows and columns, as wide as lines of 512 bytes of 16-bit elements."""
-    sides = {name: axis.role for name, axis in axes_of(kernel).items() if axis.role}
+def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
+    """Rows and columns, for a team of consumers."""
+    sharing = num_shares(kernel, team)["rows"]
+    if not holds_vectors(kernel):
+        return ROWS * sharing, PLAIN_WIDTH
+    if flat_axis(kernel) is not None:
+        return ROWS * sharing * _flat_columns(kernel, work), 0
+    if turned(kernel):
+        return turned_height(kernel) * sharing, _turned_width(kernel, work)
+    height, width = _vector_tile(kernel, work)
+    if sharing > 1:
+        return ROWS * sharing, min(width, MOST_COLUMNS)
+    return ROWS if reduces_rows(kernel) else height, width
+
+
+def _vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:
+    """As wide as lines of 512 bytes of 16-bit elements."""
+    sides = _sides(kernel)
     if "rows" not in sides.values():
         return 0, _line_width(kernel, work)
-    needed = max(work.columns.values(), default=WIDTHS[-1])
-    widest = next(w for w in WIDTHS if w >= min(needed, WIDTHS[-1]))
-    if turned(kernel):
-        return turned_height(kernel), _turned_width(kernel, work, min(widest, MOST_COLUMNS))
-    held = _elements(kernel, USUAL, HELD_BYTES // 2)
+    widest, held = _widest(work), _elements(kernel, USUAL, HELD_BYTES // 2)
     while True:
         width = min(widest, max(LEAST_COLUMNS, THREADS * held // LEAST_ROWS))
         height = min(ROWS, max(LEAST_ROWS, THREADS * held // width))
@@ -48,7 +65,7 @@ def vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:
         held //= 2
 
 
-def flat_columns(kernel: Kernel, work: Work) -> int:
+def _flat_columns(kernel: Kernel, work: Work) -> int:
     """Of the pieces of an axis that has rows and columns for itself, likewise."""
     name = flat_axis(kernel)
     assert name is not None
@@ -58,20 +75,29 @@ def flat_columns(kernel: Kernel, work: Work) -> int:
     return LEAST_COLUMNS
 
 
+def _sides(kernel: Kernel) -> dict[str, Role]:
+    return {name: axis.role for name, axis in axes_of(kernel).items() if axis.role}
+
+
+def _widest(work: Work) -> int:
+    """That is needed."""
+    needed = max(work.columns.values(), default=WIDTHS[-1])
+    return next(w for w in WIDTHS if w >= min(needed, WIDTHS[-1]))
+
+
 def _line_width(kernel: Kernel, work: Work) -> int:
     """Of a tile that has no rows: what all threads hold of a line."""
-    names = [name for name, axis in axes_of(kernel).items() if axis.role]
+    names = [*_sides(kernel)]
     held, least = _elements(kernel, USUAL_HELD, HELD_BYTES), max(2, thread_vector(kernel))
     while held > least and not _are_enough(work, dict.fromkeys(names, THREADS * held)):
         held //= 2
     return THREADS * held
 
 
-def _turned_width(kernel: Kernel, work: Work, widest: int) -> int:
+def _turned_width(kernel: Kernel, work: Work) -> int:
     """Rows are lines of 128 bytes in what is turned; memory gives lines of 64 as quickly."""
-    height = turned_height(kernel)
-    widest, least = min(widest, turned_width(kernel)), height // 2
-    sides = {name: axis.role for name, axis in axes_of(kernel).items() if axis.role}
+    height, sides = turned_height(kernel), _sides(kernel)
+    widest, least = min(_widest(work), MOST_COLUMNS, turned_width(kernel)), height // 2
 
     def tile(width: int) -> dict[str, int]:
         return {name: height if side == "rows" else width for name, side in sides.items()}
