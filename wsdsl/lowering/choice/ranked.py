@@ -20,7 +20,7 @@ from wsdsl.lowering.choice.cluster_options import (
     fits_sharing,
     sharing_options,
 )
-from wsdsl.lowering.choice.column_options import column_option
+from wsdsl.lowering.choice.reduced_row_options import reduced_row_option
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.choice.schedule_options import Tried, schedule_options
 from wsdsl.lowering.choice.split_k_options import (
@@ -45,7 +45,7 @@ def ranked(
 ) -> Iterator[Option]:
     """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet."""
     work = Work.of(kernel, sizes)
-    if (own := column_option(kernel, given, work)) is not None:
+    if (own := reduced_row_option(kernel, given, work)) is not None:
         yield own, predict(work, own, axis_sizes(kernel, own))
     heap = [*_Search(kernel, given, work).nodes()]
     heapq.heapify(heap)

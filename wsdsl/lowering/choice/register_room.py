@@ -15,8 +15,8 @@ from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.choice.column_options import with_fewer_rows
-from wsdsl.lowering.choice.row_options import with_fewer_elements
+from wsdsl.lowering.choice.held_row_options import with_fewer_elements
+from wsdsl.lowering.choice.reduced_row_options import with_fewer_rows
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,

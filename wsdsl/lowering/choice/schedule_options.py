@@ -13,10 +13,10 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
+from wsdsl.lowering.choice.held_row_options import held_row_option
 from wsdsl.lowering.choice.plain_tiles import plain_tile
-from wsdsl.lowering.choice.row_options import row_option
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
-from wsdsl.lowering.choice.walked_options import walked_option
+from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
@@ -86,8 +86,8 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
         else:
             (rows if axis.role == "rows" else columns).append(variable)
     asked = changed(given, tile=tile)
-    option = row_option(kernel, asked, work, rows, columns)
-    option = option or walked_option(kernel, asked, work, rows, columns)
+    option = held_row_option(kernel, asked, work, rows, columns)
+    option = option or walked_row_option(kernel, asked, work, rows, columns)
     if option is not None:
         yield Tried(option, option.tile or {}, False)
         return

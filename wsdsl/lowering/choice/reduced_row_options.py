@@ -46,7 +46,7 @@ PIECE_BYTES = 64 * 1024
 """That a piece reads at the least, which takes an SM a microsecond: as long as to wait for it."""
 
 
-def column_option(kernel: Kernel, given: Schedule, work: Work) -> Schedule | None:
+def reduced_row_option(kernel: Kernel, given: Schedule, work: Work) -> Schedule | None:
     """What is left open filled in; None if no rows are reduced, or in another way."""
     walked = {op.index.as_axis.name for op in kernel.of(ForTiles)}
     reduced = {op.axis for op in kernel.of(Reduce)} & walked

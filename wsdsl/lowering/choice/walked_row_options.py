@@ -23,7 +23,7 @@ from wsdsl.schedule import Schedule, changed
 WARPS = 4
 
 
-def walked_option(
+def walked_row_option(
     kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
 ) -> Schedule | None:
     """What is left open filled in, with the variables of the axes that are `rows` and `columns`;

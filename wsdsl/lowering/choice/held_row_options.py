@@ -42,9 +42,12 @@ OF_ONE_CTA = ((1, 1), (2, 1), (4, 1))
 CTAS = (1, 2, 4, 8)
 ENOUGH = 4
 """CTAs on an SM, before a tile has several rows."""
+FEWER = (1, 2)
+"""CTAs on an SM that are given up for registers before a row has more threads: `ctas_holding` is
+right of what computes little."""
 
 
-def row_option(
+def held_row_option(
     kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
 ) -> Schedule | None:
     """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
@@ -183,7 +186,7 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
             yield least
         most = ctas_holding(kernel, own, consumers)
         if not given.ctas_per_sm:
-            yield from (changed(least, ctas_per_sm=most - n) for n in (1, 2) if most > n)
+            yield from (changed(least, ctas_per_sm=most - n) for n in FEWER if most > n)
 
 
 def _of(chosen: Schedule, variable: str) -> tuple[int, int]:
