@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from benchmarks.pattern_texts import TEXTS
 from tests.patterns import (
     Pattern,
     added,
@@ -20,47 +21,25 @@ from tests.patterns import (
 
 PATTERNS = {
     "rope": Pattern(
-        """
-def rope(X: bf16[S, H, 2, D], C: f32[S, D], Z: f32[S, D], Y: bf16[S, H, 2, D]):
-    for h in each(H):
-        for s, d in tiles(S, D):
-            a, b = X[s, h, 0, d], X[s, h, 1, d]
-            Y[s, h, 0, d] = a * C[s, d] - b * Z[s, d]
-            Y[s, h, 1, d] = b * C[s, d] + a * Z[s, d]
-""",
+        TEXTS["rope"],
         lambda r: (bf16(r, 33, 3, 2, 40), f32(r, 33, 40), f32(r, 33, 40)),
         lambda x, c, s: (rope(x, c, s),),
         dict(S=4096, H=32, D=64),
     ),
     "rope of neighbours": Pattern(
-        """
-def rope(X: bf16[S, H, D, 2], C: f32[S, D], Z: f32[S, D], Y: bf16[S, H, D, 2]):
-    for h in each(H):
-        for s, d in tiles(S, D):
-            a, b = X[s, h, d, 0], X[s, h, d, 1]
-            Y[s, h, d, 0] = a * C[s, d] - b * Z[s, d]
-            Y[s, h, d, 1] = b * C[s, d] + a * Z[s, d]
-""",
+        TEXTS["rope_of_neighbours"],
         lambda r: (bf16(r, 33, 3, 40, 2), f32(r, 33, 40), f32(r, 33, 40)),
         lambda x, c, s: (np.moveaxis(rope(np.moveaxis(x, 3, 2), c, s), 2, 3),),
         dict(S=4096, H=32, D=64),
     ),
     "swiglu": Pattern(
-        """
-def swiglu(X: bf16[M, 2, N], Y: bf16[M, N]):
-    for m, n in tiles(M, N):
-        Y[m, n] = silu(cast(X[m, 0, n], f32)) * X[m, 1, n]
-""",
+        TEXTS["swiglu"],
         lambda r: (bf16(r, 70, 2, 136),),
         lambda x: (x[:, 0] * sigmoid(x[:, 0]) * x[:, 1],),
         dict(M=8192, N=4096),
     ),
     "swiglu of a row's halves": Pattern(
-        """
-def swiglu(X: bf16[M, W], Y: bf16[M, N]):
-    for m, n in tiles(M, N):
-        Y[m, n] = silu(cast(X[m, index(n)], f32)) * X[m, index(n) + N]
-""",
+        TEXTS["swiglu_of_halves"],
         lambda r: (bf16(r, 9, 140),),
         lambda x: (x[:, :70] * sigmoid(x[:, :70]) * x[:, 70:],),
         dict(M=8192, N=4096, W=8192),
@@ -82,41 +61,13 @@ def swiglu_backward(D: bf16[M, N], G: bf16[M, N], U: bf16[M, N], DG: f32[M, N], 
         dict(M=8192, N=4096),
     ),
     "groupnorm": Pattern(
-        """
-def groupnorm(X: bf16[R, L], W: f32[G, C], B: f32[G, C], P: i32, Y: bf16[R, L]):
-    for r in tiles(R):
-        total = zeros(f32[r])
-        for l in tiles(L):
-            total += sum(cast(X[r, l], f32), over=l)
-        mean = total / cast(L, f32)
-        squares = zeros(f32[r])
-        for l in tiles(L):
-            x = X[r, l] - mean
-            squares += sum(x * x, over=l)
-        scale = rsqrt(squares / cast(L, f32) + 1e-5)
-        for l in tiles(L):
-            g, c = index(r) % G, index(l) // P
-            Y[r, l] = (X[r, l] - mean) * scale * W[g, c] + B[g, c]
-""",
+        TEXTS["groupnorm"],
         lambda r: (bf16(r, 6, 4 * 35), f32(r, 3, 4), f32(r, 3, 4), 35),
         lambda x, w, b, _: (group_norm(x, w, b),),
         dict(R=1024, L=16384, G=32, C=16),
     ),
     "batchnorm": Pattern(
-        """
-def batchnorm(X: bf16[M, N], Y: bf16[M, N]):
-    for n in tiles(N):
-        total = zeros(f32[n])
-        squares = zeros(f32[n])
-        for m in tiles(M):
-            x = cast(X[m, n], f32)
-            total += sum(x, over=m)
-            squares += sum(x * x, over=m)
-        mean = total / cast(M, f32)
-        scale = rsqrt(squares / cast(M, f32) - mean * mean + 1e-5)
-        for m in tiles(M):
-            Y[m, n] = (X[m, n] - mean) * scale
-""",
+        TEXTS["batchnorm"],
         lambda r: (bf16(r, 130, 136),),
         lambda x: ((x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5),),
         dict(M=8192, N=4096),
@@ -227,22 +178,14 @@ def concatenated(A: bf16[M, N], B: bf16[M, K], Y: bf16[M, W]):
         exact=True,
     ),
     "embedding": Pattern(
-        """
-def embedding(T: bf16[V, N], ids: i32[M], Y: bf16[M, N]):
-    for m, n in tiles(M, N):
-        Y[m, n] = T[ids[m], n]
-""",
+        TEXTS["embedding"],
         lambda r: (bf16(r, 500, 136), ints(r, 500, 70)),
         lambda t, ids: (t[ids],),
         dict(V=128256, M=8192, N=4096),
         exact=True,
     ),
     "embedding backward": Pattern(
-        """
-def embedding_backward(D: bf16[M, N], ids: i32[M], G: f32[V, N]):
-    for m, n in tiles(M, N):
-        G[ids[m], n] += D[m, n]
-""",
+        TEXTS["scatter_add"],
         lambda r: (bf16(r, 70, 136), ints(r, 20, 70)),
         lambda d, ids: (added((20, 136), ids, d),),
         dict(V=128256, M=8192, N=4096),
@@ -272,11 +215,7 @@ def taken(X: bf16[M, N], at: i32[M, K], Y: bf16[M, K]):
         exact=True,
     ),
     "histogram": Pattern(
-        """
-def histogram(X: i32[N], H: i32[B]):
-    for n in tiles(N):
-        H[X[n]] += 1
-""",
+        TEXTS["histogram"],
         lambda r: (ints(r, 64, 1000),),
         lambda x: (np.bincount(x, minlength=64),),
         dict(N=1 << 24, B=64),

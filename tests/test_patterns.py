@@ -9,21 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.held_out_kernels import HELD_OUT
+from benchmarks.pattern_texts import TEXTS
+from tests.odd_patterns import ODD_PATTERNS
 from tests.pattern_kernels import PATTERNS
 from tests.patterns import Pattern
 from wsdsl import Kernel, parse
 from wsdsl.runtime.interop import numpy_dtype
-
-DROPOUT = """
-@kernel
-def dropout(X: bf16[M, N], seed: u32, Y: bf16[M, N]):
-    for m, n in tiles(M, N):
-        h = (cast(index(m), u32) * 0x9E3779B9 + cast(index(n), u32)) ^ seed
-        h = (h ^ (h >> 16)) * 0x7FEB352D
-        h = (h ^ (h >> 15)) * 0x846CA68B
-        Y[m, n] = where((h ^ (h >> 16)) < 0x40000000, 0.0, X[m, n] * 1.3333334)
-"""
 
 
 def wide(array: Any) -> Any:
@@ -47,9 +38,9 @@ def compare(pattern: Pattern, kernel: Kernel, run: Callable[..., Any], rng: Any)
             assert ((abs(wide(got) - exact) <= allowed) | (wide(got) == exact)).all()
 
 
-@pytest.mark.parametrize("name", PATTERNS | HELD_OUT)
+@pytest.mark.parametrize("name", PATTERNS | ODD_PATTERNS)
 def test_right_and_proved(name: str) -> None:
-    pattern = (PATTERNS | HELD_OUT)[name]
+    pattern = (PATTERNS | ODD_PATTERNS)[name]
     (kernel,) = vars(parse("\n@kernel" + pattern.text)).values()
     for run in (kernel.simulate, kernel.reference):
         compare(pattern, kernel, run, np.random.default_rng(0))
@@ -58,7 +49,7 @@ def test_right_and_proved(name: str) -> None:
 
 def test_dropout() -> None:
     """The same elements in every run, others for another seed, and as many as are said."""
-    kernel = parse(DROPOUT).dropout
+    kernel = parse("@kernel" + TEXTS["dropout"]).dropout
     x = np.ones((130, 300), ml_dtypes.bfloat16)
     first, again, other = (kernel.simulate(x, np.uint32(seed), None) for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()

@@ -1,5 +1,5 @@
-"""Patterns of which each has something that the others do not: mixed types, rows without elements
-that count, ties, two lengths of rows, sums of integers.
+"""Patterns, each with something odd: mixed types, rows without elements that count, ties,
+rows of two lengths, sums of integers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _masks(rng: np.random.Generator) -> np.ndarray:
     return mask
 
 
-HELD_OUT = {
+ODD_PATTERNS = {
     "huber loss of mixed types": Pattern(
         """
 def huber(P: bf16[M, N], T: f32[M, N], L: f32[M]):
