@@ -72,10 +72,29 @@ def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
     assert (chosen.cta_group, chosen.cluster) == (2, dict(m=2))
 
 
+OF_AN_EXPERT = """
+@kernel
+def of_an_expert(A: bf16[M, K], B: bf16[E, N, K], experts: i32[T], C: f32[M, N]):
+    for n in tiles(N):
+        for m in tiles(M, by=128):
+            acc = zeros(f32[m, n])
+            expert = 0
+            if experts[0] > 1:
+                expert = experts[(end(m) - 1) // 128]
+            for k in tiles(K):
+                acc += A[m, k] @ B[expert, n, k]
+            C[m, n] = acc
+"""
+
+
 def test_pairs_are_left_to_kernels_that_they_suit() -> None:
-    sizes = dict(M=4096, N=4096, K=4096)
-    for case, asked in ((DECODED["widened"], {}), (CASES["gemm"], dict(cta_group=1))):
-        tile = dataclasses.replace(case.kernel.tile, schedule=Schedule(arch="sm_100a", **asked))
+    sizes, own = dict(M=4096, N=4096, K=4096), parse(OF_AN_EXPERT).of_an_expert
+    for kernel, asked in (
+        (DECODED["widened"].kernel, {}),
+        (CASES["gemm"].kernel, dict(cta_group=1)),
+        (own, dict(mma="m")),
+    ):
+        tile = dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a", **asked))
         chosen = scheduled_tile(tile, sizes).schedule
         assert chosen is not None and chosen.cluster is None and chosen.cta_group != 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.op import Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.walk import walk, yielded
 
@@ -13,20 +13,32 @@ def depending(body: Region, index: Value) -> set[Value]:
     while len(known) > before:
         before = len(known)
         for op in walk(body):
-            if known & {*operands(op)}:
+            is_loop = isinstance(op, (ForTiles, ForEach))
+            if known & ({*ways(op)} if is_loop else {*operands(op)}):
                 known |= {*results_of(op), *bound(op)}
-            args = op.args if isinstance(op, (ForTiles, ForEach)) else ()
+            if is_loop:
+                # What a loop begins with does not tell how often it runs.
+                for first, *others in zip(op.init, op.args, op.result, strict=True):
+                    known |= {*others} if first in known else set()
             for region in regions(op):
                 for n, value in enumerate(yielded(region)):
                     if value in known:
-                        known |= {*results_of(op)[n : n + 1], *args[n : n + 1]}
+                        args = op.args[n : n + 1] if is_loop else ()
+                        known |= {*results_of(op)[n : n + 1], *args}
     return known
 
 
 def loops_depend(body: Region, varies: set[Value]) -> bool:
     """Whether how often a loop runs, or what a condition takes, does."""
-    return any(
-        isinstance(op, (ForTiles, ForEach, If)) and varies & {*operands(op)}
-        for op in walk(body)
-        if regions(op)
-    )
+    return any(varies & {*ways(op)} for op in walk(body))
+
+
+def ways(op: Op) -> tuple[Value, ...]:
+    """What tells how often a loop runs, and where it begins, or what a condition takes."""
+    match op:
+        case ForTiles(start=start, stop=stop):
+            return tuple(v for v in (start, stop) if v is not None)
+        case If(cond=cond):
+            return (cond,)
+        case _:
+            return ()
