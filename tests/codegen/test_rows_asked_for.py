@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.codegen.run_warp import run_warp
+from tests.codegen.support import kernel_of
 from tests.codegen.test_register_operands import operand_of
 from wsdsl import Schedule, parse
 from wsdsl.ir.memory_ops import LoadGlobal
@@ -51,16 +53,40 @@ def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N], V: bf16[R, K], Y: f32[M, N]):
 """
 
 
+OUTSIDE = """
+%c0: i32 = constant(value=0)
+%c4: i32 = constant(value=4)
+%r: frag<i32[64x1]> = iota(start=%c0)
+%c: frag<i32[1x32]> = iota(start=%c0)
+%kept: frag<bool[64x1]> = map(fn="ge", args=(%r, %c4))
+%held: frag<DTYPE[64x32]> = load_global(tensor=%T, index=(%r, %c), vector=2, only=%kept)
+%x: frag<DTYPE[64x32]> = load_global(tensor=%X, index=(%r, %c), vector=2)
+%chosen: frag<DTYPE[64x32]> = map(fn="where", args=(%kept, %held, %x))
+store_global(tensor=%Y, index=(%r, %c), value=%chosen, vector=2)
+"""
+PARAMS = "%T: tensor<DTYPE[R, 32]>, %X: tensor<DTYPE[N, 32]>, %Y: tensor<DTYPE[N, 32]>"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "u8"])
+def test_rows_outside_are_0_if_they_are_asked_for(dtype: str) -> None:
+    kind = np.dtype(np.uint8 if dtype == "u8" else np.uint16)
+    t, x = np.random.default_rng(0).integers(1, 256, (2, 16, 32)).astype(kind)
+    kernel = kernel_of(OUTSIDE.replace("DTYPE", dtype), PARAMS.replace("DTYPE", dtype))
+    given, size = dict(T=t[:9], X=x), x.nbytes
+    found = run_warp(kernel, dict(R=9, N=16), given, "Y", size)
+    t[9:], t[:4] = 0, x[:4]
+    assert bytes(found) == t.tobytes()
+
+
 def test_each_row_has_a_predicate() -> None:
-    """Of its pairs of columns, in front of the loop and in it; nothing else is set for other rows,
-    and no warp goes another way.
-    """
+    """Of its pairs of columns, in front of the loop and in it, and no warp goes another way."""
     text = TEXT.replace("R, K]", "R, 64]").replace("V[at[n], k]", "V[at[n], index(k) % 64]")
     (own,) = vars(parse(text)).values()
     schedule = Schedule(consumers=1, tile=dict(m=16, n=64, k=64))
     ptx = own.compile(schedule, M=16, N=128, K=256).ptx
-    loads = re.findall(r"(.*)\n\s*@%p\d+ ld\.global(?:\.nc)?\.b32", ptx)
-    assert sum("mov" not in before for before in loads) == 2 * 16
+    of_pairs, of_places = 2 * 16, 2
+    loads = re.findall(r"@%p\d+ ld\.global(?:\.nc)?\.b32", ptx)
+    assert len(loads) == of_pairs + of_places
     assert "vote" not in ptx
 
 

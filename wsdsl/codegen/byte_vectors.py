@@ -45,7 +45,6 @@ def load_byte_words(
         conditions = {addresses.condition(e) for e in order[at : at + wide]}
         if len(conditions) > 1:
             return None
-        (whole,), zeros = conditions, addresses.only is None
-        place = addresses.at(order[at])
-        words += inline_ptx.load_global_words(c.w, place, wide // WORD, whole, constant, zeros)
+        (whole,), place = conditions, addresses.at(order[at])
+        words += inline_ptx.load_global_words(c.w, place, wide // WORD, whole, constant)
     return of_words(c.w, dtype, words, shape)

@@ -72,8 +72,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
             if bits == 16 or is_packed(dtype, shape[1]):
-                zeros = op.only is None
-                own = inline_ptx.load_global_packed(w, at, bits, both, first, constant, zeros)
+                own = inline_ptx.load_global_packed(w, at, bits, both, first, constant)
                 packed.append(own)
             else:
                 pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)

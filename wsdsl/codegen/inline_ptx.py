@@ -296,13 +296,12 @@ def load_global_words(
     count: int,
     pred: str | None,
     constant: bool = False,
-    zeros: bool = True,
 ) -> tuple[str, ...]:
-    """1, 2 or 4 aligned words at once; where `pred` does not hold 0, without `zeros` anything."""
+    """1, 2 or 4 aligned words at once, 0 where `pred` does not hold."""
     shown, kind = ", ".join(f"${i}" for i in range(count)), ".nc" if constant else ""
     vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
     ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b32 {held}, {at.ptx(count)};"
-    if pred is not None and zeros:
+    if pred is not None:
         ptx = "".join(f"mov.b32 ${i}, 0;\n" for i in range(count)) + ptx
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
     constraints = _constraints(*["=&r"] * count, "l", pred=pred)
@@ -327,15 +326,11 @@ def load_global_packed(
     both: str | None,
     first: str | None,
     constant: bool,
-    zeros: bool,
 ) -> str:
-    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`; but for `zeros`
-    anything where neither exists.
-    """
+    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`."""
     kind = ".nc" if constant else ""
     letter, type = LETTERS[2 * bits]
-    zeros = zeros or first is not None
-    lines = [] if both is None or not zeros else [f"mov.b{2 * bits} $0, 0;"]
+    lines = [] if both is None else [f"mov.b{2 * bits} $0, 0;"]
     lines.append(f"{_when(both, 2)}ld.global{kind}.b{2 * bits} $0, {at.ptx(1)};")
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(both)]
     constraints = _constraints(f"=&{letter}", "l", pred=both)
