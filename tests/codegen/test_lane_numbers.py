@@ -9,6 +9,7 @@ import pytest
 
 from tests.codegen.run_warp import run_warps
 from tests.codegen.support import kernel_of, ptx_of
+from wsdsl.codegen.accesses import access_of
 from wsdsl.codegen.lane_numbers import Lanewise, columns_of_lanes, divided, rows_of_lanes
 from wsdsl.ir.op import Kernel
 
@@ -79,6 +80,7 @@ def test_one_vector_for_all_of_a_thread() -> None:
     ptx = ptx_of(kernel())
     loads = re.findall(r"ld\.global\S*", ptx)
     assert loads == 2 * ["ld.global.nc.v4.b32"]
+    assert access_of(kernel()).alignment["X"] == 16
     # Neighbours in another order, or rows of their own, come one by one.
     other = ptx_of(kernel(TEXT.replace("args=(%own, %word)", "args=(%own, %odd)")))
     assert len(re.findall(r"ld\.global\S*", other)) > 2

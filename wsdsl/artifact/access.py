@@ -11,7 +11,7 @@ NO_ALIGNMENT: Mapping[str, int] = {}
 @dataclass(frozen=True, slots=True)
 class Access:
     """Names of tensor parameters. `alignment`: bytes of which address and row strides must be
-    multiples, where pairs of elements are accessed together.
+    multiples, where several elements are accessed together.
     """
 
     reads: frozenset[str] = frozenset()

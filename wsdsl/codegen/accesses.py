@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.artifact.access import Access
+from wsdsl.codegen.byte_vectors import MOST, may_be_words
 from wsdsl.ir.complete_writes import written_whole
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel
@@ -18,6 +19,8 @@ def access_of(kernel: Kernel) -> Access:
         if isinstance(op, LoadGlobal | StoreGlobal):
             assert isinstance(op.tensor.type, Tensor)
             needed = op.tensor.type.dtype.size(op.vector)
+            if isinstance(op, LoadGlobal) and may_be_words(op):
+                needed = 1 if touch.tensor in kernel.unaligned else MOST
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
     return Access(
         reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),

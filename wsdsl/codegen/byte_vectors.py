@@ -14,20 +14,34 @@ from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.byte_maps import of_words
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import num_elements
-from wsdsl.codegen.held import Registers, Shape
-from wsdsl.ir.types import ACCUMULATOR, DType
+from wsdsl.codegen.elementwise import dtype_and_shape
+from wsdsl.codegen.held import Registers
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.types import ACCUMULATOR, Fragment
 
-WORD = 4
-"""Elements."""
+WORD, MOST = 4, 16
+"""Elements of a word, and of the longest vector."""
+
+
+def may_be_words(op: LoadGlobal) -> bool:
+    """Whether it is of bytes, and each has a place of its own along the last dimension: lines of
+    the tensor then begin at multiples of MOST bytes, unless it is one of the `unaligned`.
+    """
+    kind, place = op.result.type, op.index[-1].type
+    if not isinstance(kind, Fragment) or not isinstance(place, Fragment) or op.vector > 1:
+        return False
+    in_words = kind.dtype.bits == 8 and kind.lanes == ACCUMULATOR
+    return in_words and kind.columns % 8 == 0 and place.rows == kind.rows > 1 < place.columns
 
 
 def load_byte_words(
-    c: Context, addresses: Addresses, dtype: DType, shape: Shape, constant: bool
+    c: Context, op: LoadGlobal, addresses: Addresses, constant: bool
 ) -> Registers | None:
     """None where they lie otherwise, or not all of a vector exist at once."""
-    count = num_elements(*shape)
-    if dtype.bits != 8 or shape.lanes != ACCUMULATOR or shape.rows == 1 or count % WORD:
+    if not may_be_words(op):
         return None
+    dtype, shape = dtype_and_shape(op.result.type)
+    count = num_elements(*shape)
     last = addresses.last
     if last is None or last.lanes is None:
         return None
@@ -36,7 +50,7 @@ def load_byte_words(
     first = places[0]
     if [places[e] - first for e in order] != list(range(count)):
         return None
-    wide = math.gcd(16, count, last.lanes.unit, first)
+    wide = math.gcd(MOST, count, last.lanes.unit, first)
     alone = [e for e in range(count) if not addresses.is_same_line(e)]
     if wide < WORD or alone or not addresses.is_aligned:
         return None

@@ -63,7 +63,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         made = load_vectors(c, addresses, dtype, shape, op.vector, constant)
         define(c, op.result, made)
         return
-    if (words := load_byte_words(c, addresses, dtype, shape, constant)) is not None:
+    if (words := load_byte_words(c, op, addresses, constant)) is not None:
         c.held[op.result] = words
         return
     if _paired(op, c, shape):
