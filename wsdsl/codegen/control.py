@@ -83,7 +83,7 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     init, args = _known(c, op.init), _known(c, op.args)
     types = [t for v in init for t in llvm_types(v.type)]
     first = _flat(c, init)
-    alike = _alike(c, init, [arg not in apart for arg in args])
+    alike = _alike(init, first, [arg not in apart for arg in args])
     body, end = w.name("loop"), w.name("loop_end")
     before = w.block
     w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
@@ -110,18 +110,18 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     return set()
 
 
-def _alike(c: Context, values: Sequence[Value], may: Sequence[bool]) -> list[int]:
-    """For each of their registers the first one that is the same, if that is an integer of the same
-    value, and is computed: what begins as a constant mostly differs later.
+def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -> list[int]:
+    """For each register of the values the first one that is the same, if that is an integer of the
+    same value, and is computed: what begins as a constant mostly differs later.
     """
     found: list[int] = []
     for value, ask in zip(values, may, strict=True):
-        texts, at = registers_of(c, value), len(found)
-        kind = value.type
+        kind, at = value.type, len(found)
+        own = texts[at : at + len(llvm_types(kind))]
         whole = ask and isinstance(kind, Fragment) and kind.dtype.name in ("i32", "u32", "bool")
         found += [
-            at + (texts.index(text) if whole and text.startswith("%") else i)
-            for i, text in enumerate(texts)
+            at + (own.index(text) if whole and text.startswith("%") else i)
+            for i, text in enumerate(own)
         ]
     return found
 

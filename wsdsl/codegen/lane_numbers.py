@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-THREADS = range(128)
-"""Of a warpgroup."""
+from wsdsl.ir.types import THREADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,11 @@ class Lanewise:
 
 def rows_of_lanes(apart: int) -> Lanewise:
     """First rows of threads in an accumulator, whose warps' are so far apart."""
-    return Lanewise(tuple(t // 32 * apart + t % 32 // 4 for t in THREADS), 0)
+    return Lanewise(tuple(t // 32 * apart + t % 32 // 4 for t in range(THREADS)), 0)
 
 
 def columns_of_lanes() -> Lanewise:
-    return Lanewise(tuple(t % 4 * 2 for t in THREADS), 0)
+    return Lanewise(tuple(t % 4 * 2 for t in range(THREADS)), 0)
 
 
 def divided(

@@ -81,12 +81,12 @@ def argument_bytes(
 
 
 def _stride(argument: StrideArgument, view: ArrayView) -> int:
-    """LaunchError for rows that lie otherwise than the kernel takes them to."""
+    """LaunchError for rows that lie otherwise than the kernel has it in its code."""
     stride = view.strides[argument.dim]
     if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
         return stride
     message = f"{argument.tensor} has rows {stride} elements apart, expected {argument.known}"
-    raise LaunchError(Finding(message, hint="those that are seldom taken are contiguous: copy it"))
+    raise LaunchError(Finding(message, hint="copy it: rows that `where` takes are contiguous"))
 
 
 def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:
