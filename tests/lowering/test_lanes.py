@@ -11,7 +11,7 @@ from tests.lowering.row_kernels import KERNELS
 from tests.pattern_kernels import PATTERNS
 from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
-from wsdsl.diagnostics import VerifyError
+from wsdsl.diagnostics import ScheduleError, VerifyError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
@@ -170,6 +170,19 @@ def test_warps_have_rows_that_are_walked(name: str, sizes: dict[str, int], heigh
     """Of what is stored beside them all lanes of a row have a pair."""
     kernel = vars(parse(WORD_KERNELS[name].text))[name]
     assert kernel.schedule(**sizes).tile == dict(m=height, n=4096 // height)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (WORD_KERNELS["largest"].text, "all of `K`: make tiles 16 rows high"),
+        ("\n@kernel" + PATTERNS["sums of all"].text, "names `m`, whose indices are not tiles"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_told_what_would(text: str, told: str) -> None:
+    (kernel,) = vars(parse(text)).values()
+    with pytest.raises(ScheduleError, match=told):
+        kernel.compile(Schedule(tile=dict(m=4)), **dict.fromkeys(kernel.dims, 16))
 
 
 def test_tiles_are_as_high_as_threads_hold_what_is_loaded() -> None:

@@ -13,7 +13,7 @@ from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import THREADS, Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
@@ -162,7 +162,11 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         least = max(COLUMN_STEP, THREADS // height * 2)
         if size % least:
             told = f"{THREADS} threads share tiles of {height} rows"
-            yield Finding(f"{what} (columns): {told}", hint=f"make it a multiple of {least}")
+            hint = f"make it a multiple of {least}"
+            if name in whole_axes(kernel):
+                fitting = 2 * THREADS // math.gcd(size, 2 * THREADS)
+                hint = f"it has all of `{axis.dim}`: make tiles {fitting} rows high"
+            yield Finding(f"{what} (columns): {told}", hint=hint)
         elif size * tall > THREADS * MOST_HELD:
             most = THREADS * MOST_HELD // tall
             yield Finding(f"{what} is more than {most} (columns of {tall} rows)")

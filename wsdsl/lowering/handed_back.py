@@ -1,5 +1,5 @@
-"""Operands that who computes makes in SMEM for the thread that multiplies, where sums lie in tensor
-memory: of other products' sums.
+"""Operands that are computed from sums in tensor memory: the threads that read these write them to
+SMEM, for the thread that multiplies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wsdsl.lowering.product_operands import computed_operands
 
 @once
 def handed_back(kernel: Kernel) -> Mapping[Value, Tile]:
-    """As they lie there: lines along the axis that is summed over."""
+    """As they lie in SMEM: in lines along the axis that is summed over."""
     found = dict[Value, Tile]()
     for op in kernel.of(Contract):
         for value in computed_operands(kernel, op):

@@ -21,7 +21,7 @@ from itertools import islice
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.target import Target
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.tile_ops import Contract, ForEach
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
@@ -167,10 +167,12 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
 def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     axes, whole = axes_of(kernel), whole_axes(kernel)
     known = {v for name in axes if name not in whole for v in (name, loop_variable(name))}
+    one_by_one = {op.index.name for op in kernel.of(ForEach)}
     for name in given.tile or {}:
         if name not in known:
+            told = "whose indices are not tiles" if name in one_by_one else "which no loop walks"
             yield Finding(
-                f"Schedule.tile names `{name}`, which no loop walks",
+                f"Schedule.tile names `{name}`, {told}",
                 hint=f"the loop variables are {', '.join(sorted(known))}",
             )
 
