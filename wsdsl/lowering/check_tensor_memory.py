@@ -12,10 +12,10 @@ from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
-from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.pairs import PAIR, in_pairs
+from wsdsl.lowering.pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.lowering.unpaired import unpaired
@@ -66,13 +66,12 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """What is no pair of CTAs, each with its rows of the products, or not lowered for one yet."""
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
     told = "Schedule.cta_group is 2"
-    rows = [name for name, axis in axes.items() if axis.role == "rows"]
-    walked = {loop_variable(name) for name in rows if name not in whole_axes(kernel)}
-    along = {name: num for name, num in (chosen.cluster or {}).items() if num > 1}
-    if along not in [{name: PAIR} for name in walked]:
-        named = " or ".join(f"cluster=dict({name}=2)" for name in sorted(walked))
+    clusters = pair_clusters(kernel)
+    if {name: num for name, num in (chosen.cluster or {}).items() if num > 1} not in clusters:
+        named = [f"cluster=dict({name}={PAIR})" for pair in clusters for name in pair]
         what = f"{told}: the pair is a cluster of two along the products' rows"
-        yield Finding(what, hint=named or "have another axis lie there: Schedule.mma")
+        instead = "leave it out, or have another axis lie there: Schedule.mma"
+        yield Finding(what, hint=" or ".join(sorted(named)) or instead)
     for name, axis in axes.items():
         what = f"{told}, and tile {loop_variable(name)}={sizes[name]}"
         if axis.role == "rows" and sizes[name] != PAIR_ROWS:

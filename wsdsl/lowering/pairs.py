@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from itertools import islice
 
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule, changed
 
 PAIR = 2
@@ -33,13 +32,23 @@ def in_pairs(schedule: Schedule | None) -> bool:
     return schedule is not None and schedule.cta_group == PAIR
 
 
+def row_indices(kernel: Kernel) -> list[Value]:
+    """Of the loops over the output that walk rows: a pair lies along one of them."""
+    axes, indices = axes_of(kernel), (loop.index for loop in output_nest(kernel)[0])
+    kinds = [(v, v.type) for v in indices]
+    return [v for v, kind in kinds if isinstance(kind, Axis) and axes[kind.name].role == "rows"]
+
+
+def pair_clusters(kernel: Kernel) -> list[dict[str, int]]:
+    """Clusters that are a pair, as `Schedule.cluster` has them."""
+    return [{loop_variable(index.as_axis.name): PAIR} for index in row_indices(kernel)]
+
+
 def with_pair(kernel: Kernel, given: Schedule) -> Schedule:
-    """With the cluster that is a pair, where one is asked for, and no other: along rows."""
+    """With the cluster that is a pair, where one is asked for, and no other."""
     if not in_pairs(given) or given.cluster is not None:
         return given
-    walked = (loop.index.type for loop in output_nest(kernel)[0])
-    rows = (a.name for a in walked if isinstance(a, Axis) and a.role == "rows")
-    return changed(given, cluster={loop_variable(name): PAIR for name in islice(rows, 1)})
+    return changed(given, cluster=next(iter(pair_clusters(kernel)), {}))
 
 
 def group_of(kernel: Kernel) -> int:

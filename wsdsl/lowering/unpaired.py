@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.dependence import depending, loops_depend
+from wsdsl.lowering.pairs import row_indices
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.tensor_sums import summed_parts
@@ -28,7 +29,7 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
     if any(e.producer not in ("load", "scale") for group in groups for e in group.edges):
         yield "an operand is computed, which is not lowered yet"
     body = output_nest(kernel)[1]
-    for index in _row_indices(kernel):
+    for index in row_indices(kernel):
         varies = depending(body, index)
         if loops_depend(body, varies):
             yield f"what a loop or a condition does depends on `{index.name}`"
@@ -36,13 +37,6 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
             if own and varies & {*op.index} and _is_multiplied(kernel, op.result):
                 yield f"the two CTAs want other tiles of `{op.tensor.name}`"
-
-
-def _row_indices(kernel: Kernel) -> list[Value]:
-    """Of the loops over the output that walk rows."""
-    axes, indices = axes_of(kernel), (loop.index for loop in output_nest(kernel)[0])
-    kinds = [(v, v.type) for v in indices]
-    return [v for v, kind in kinds if isinstance(kind, Axis) and axes[kind.name].role == "rows"]
 
 
 def _is_multiplied(kernel: Kernel, value: Value) -> bool:
