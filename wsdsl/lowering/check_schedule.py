@@ -310,7 +310,8 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     beside = promoted_registers(kernel, chosen)
     loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
     most = kernel.target.max_registers
-    if kernel.target.has_tensor_memory and kernel.of(Contract):
+    in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
+    if in_tensors:
         others = loads + decoders + multiplying_warps(kernel) // 4
         most = min(most, kernel.target.entry_registers(consumers + others))
     own = (chosen.registers or {}).get("compute", most)
@@ -329,7 +330,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
-        more = consumers < 4 and chosen.mode != "pingpong"
+        more = consumers < 4 and chosen.mode != "pingpong" and not in_tensors
         yield Finding(
             f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
             f"needs {OTHER_REGISTERS}",
