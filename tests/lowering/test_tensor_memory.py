@@ -255,6 +255,25 @@ def three(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
         lower(dataclasses.replace(three.tile, schedule=asked))
 
 
+def test_products_need_no_registers_at_launch() -> None:
+    """Beside a load warpgroup, one that decodes and one that clears."""
+    parts = parse(
+        """
+@kernel
+def parts(A: bf16[R, M], B: i8[R, N], start: i32[G1], C: f32[G, M, N]):
+    for g in each(G):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for r in tiles(start[g], start[g + 1], of=R):
+                acc += A[r, m] @ cast(B[r, n], bf16)
+            C[g, m, n] = acc
+"""
+    ).parts
+    asked = Schedule(arch="sm_100a", tile=dict(m=128, n=256))
+    kernel = lower(dataclasses.replace(parts.tile, schedule=asked))
+    assert sum(p.num_warps for p in kernel.of(Partition)) == 16
+
+
 def test_scattered_rows_of_which_warps_have_other_rows_between() -> None:
     text, sizes = TEXTS["scattered"]
     asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64))

@@ -321,7 +321,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     )
     widest //= num_shares(kernel, chosen)["columns"]
     entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
-    if widest // 2 + WGMMA_REGISTERS > entry:
+    if not in_tensors and widest // 2 + WGMMA_REGISTERS > entry:
         beside = _beside(" beside", loads, decoders)
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
