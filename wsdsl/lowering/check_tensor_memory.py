@@ -14,11 +14,11 @@ from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_splits
+from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
+from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
-from wsdsl.lowering.unpaired import unpaired
 from wsdsl.schedule import Schedule
 
 
@@ -82,7 +82,7 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"{told}: each CTA loads its half, and multicasts nothing", hint="leave it out"
         )
-    for why in unpaired(kernel):
+    for why in why_not_in_pairs(kernel):
         yield Finding(f"{told}, and {why}", hint="leave it out")
 
 

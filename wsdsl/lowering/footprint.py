@@ -16,6 +16,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
+from wsdsl.lowering.cta_pairs import PAIR, in_pairs
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
@@ -28,7 +29,6 @@ from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held
 from wsdsl.lowering.held_sums import held_by_threads
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.pairs import PAIR, in_pairs
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes

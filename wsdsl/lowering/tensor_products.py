@@ -39,7 +39,7 @@ from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import free_values, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
-from wsdsl.lowering.pairs import group_of, halved_axes
+from wsdsl.lowering.cta_pairs import group_of, halved_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.slot_writes import clear_beyond, clears

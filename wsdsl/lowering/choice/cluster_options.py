@@ -18,14 +18,14 @@ from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
+from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import SHARING, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Loop, Work
-from wsdsl.lowering.pairs import PAIR
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
-from wsdsl.lowering.unpaired import unpaired
 from wsdsl.schedule import Schedule, changed
 
 AT_ONCE = ((2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4))
@@ -83,7 +83,7 @@ def _pairs(
     widths = [tile[name] for name, role in roles.items() if role == "columns"]
     if heights != {PAIR_ROWS} or any(width % PAIR_STEP for width in widths):
         return
-    if predicted.memory_bound or unpaired(kernel):
+    if predicted.memory_bound or why_not_in_pairs(kernel):
         return
     for loop in work.nest:
         axis = loop.index.type

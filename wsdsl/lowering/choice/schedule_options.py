@@ -18,12 +18,12 @@ from wsdsl.lowering.choice.plain_tiles import plain_tile
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
+from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
-from wsdsl.lowering.pairs import in_pairs
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Mode, Schedule, changed
 

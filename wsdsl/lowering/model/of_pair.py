@@ -8,10 +8,10 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 
+from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.lowering.model.terms import elements
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.pairs import PAIR
 
 
 def of_pair(work: Work, asked: Workload, tile: Mapping[str, int]) -> Workload:

@@ -29,6 +29,7 @@ from wsdsl.lowering.cooperation import (
     num_cooperating,
     num_pingpong_consumers,
 )
+from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.model.loading import (
     NARROW,
     best_gain,
@@ -59,7 +60,6 @@ from wsdsl.lowering.model.split_k_cost import (
 )
 from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.pairs import in_pairs
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule, changed
 

@@ -41,9 +41,9 @@ from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.walk import rewrite, walk
+from wsdsl.lowering.cta_pairs import in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.multicast_groups import Group
-from wsdsl.lowering.pairs import in_pairs, joint_rings
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:

@@ -32,6 +32,7 @@ from wsdsl.lowering.choice.register_room import wants_registers
 from wsdsl.lowering.choice.ring_depth import ring_depth
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
+from wsdsl.lowering.cta_pairs import with_pair
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
@@ -42,7 +43,6 @@ from wsdsl.lowering.held_rows import ctas_per_sm
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.pairs import with_pair
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule

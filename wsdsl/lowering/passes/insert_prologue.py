@@ -98,7 +98,7 @@ from wsdsl.ir.tensor_ops import (
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import Namer, walk
 from wsdsl.lowering.builder import FLAG, INT, Builder
-from wsdsl.lowering.pairs import LEADER, group_of, in_pairs
+from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:

@@ -57,10 +57,10 @@ from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
-from wsdsl.lowering.pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.placed_ring import (
     THREADS,
     PlacedRing,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.unfit_sums import unfit_sums
+from wsdsl.lowering.unfit_products import unfit_products
 
 
 def verify_sums(kernel: Kernel) -> Kernel:
-    if findings := [*unfit_sums(kernel)]:
+    if findings := [*unfit_products(kernel)]:
         raise CompileError(tuple(dict.fromkeys(findings)))
     return kernel

@@ -13,7 +13,7 @@ from wsdsl.lowering.scale_loads import kept_out
 from wsdsl.lowering.tensor_sums import summed_parts
 
 
-def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
+def unfit_products(kernel: Kernel) -> Iterator[Finding]:
     """Of a TILE kernel, at its lines."""
     target = kernel.target
     if not target.has_tensor_memory or not kernel.of(Contract):

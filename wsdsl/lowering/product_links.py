@@ -1,4 +1,6 @@
-"""How many products of a block come before each of its ops, made one of the other's results."""
+"""How long the chain of products is that stands in front of each op of a block: each is made of the
+results of the one before it.
+"""
 
 from __future__ import annotations
 

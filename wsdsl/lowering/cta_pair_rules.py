@@ -8,15 +8,15 @@ from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.cta_pairs import row_indices
 from wsdsl.lowering.dependence import depending, loops_depend
-from wsdsl.lowering.pairs import row_indices
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.tensor_sums import summed_parts
 
 
 @once
-def unpaired(kernel: Kernel) -> Sequence[str]:
+def why_not_in_pairs(kernel: Kernel) -> Sequence[str]:
     return [*_reasons(kernel)]
 
 
@@ -36,7 +36,7 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
         for op in kernel.of(Load):
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
             if own and varies & {*op.index} and _is_multiplied(kernel, op.result):
-                yield f"the two CTAs want other tiles of `{op.tensor.name}`"
+                yield f"each holds half of a tile of `{op.tensor.name}`, and they want others"
 
 
 def _is_multiplied(kernel: Kernel, value: Value) -> bool:
