@@ -54,6 +54,7 @@ WORDS: dict[str, Schedule] = {
     "decode_shared": Schedule(decode="shared"),
     "two_beside": Schedule(ctas_per_sm=2),
     "blackwell": Schedule(arch="sm_100a"),
+    "blackwell_pair": Schedule(arch="sm_100a", cta_group=2),
 }
 WORDED = ("gemm", "epilogue", "block_scaled", "scale")
 CHAINED: dict[str, Schedule] = {
