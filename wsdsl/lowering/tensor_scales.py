@@ -13,15 +13,14 @@ other's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from wsdsl.ir.block_scales import WORD, Kind, kind_of, scale_columns
-from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.block_scales import WORD, scale_columns
 from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, in_atoms
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Axis, SharedTile, Tile
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.scale_loads import ScaleLoad
@@ -58,19 +57,6 @@ def block_scales(load: Load) -> BlockScales | AtomScales:
     across = [(v, every) if isinstance(v.type, Axis) else None for v in others]
     kind = AtomScales if in_atoms(load) else BlockScales
     return kind(load, (*across, (last, block)))
-
-
-def scaled_kind(op: Contract) -> Kind:
-    """Of a product with scales."""
-    (a, b), scale = op.tiles, op.scales[0].as_tile.dtype
-    kind = kind_of(a.dtype.name, b.dtype.name, scale.name, op.block)
-    assert kind is not None
-    return kind
-
-
-@once
-def scaled_products(kernel: Kernel) -> Sequence[Contract]:
-    return [op for op in kernel.of(Contract) if op.scales]
 
 
 def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Mapping[str, int]) -> int:
