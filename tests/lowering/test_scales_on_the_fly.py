@@ -108,7 +108,9 @@ def test_every_mutant_is_caught() -> None:
 
 
 def test_what_fits_no_instruction_is_refused() -> None:
-    for text, arch in ((TEXT.replace("per=32", "per=16"), "sm_100a"), (TEXT, "sm_90a")):
+    loaded = TEXT.replace("B: f8e4m3", "B: i8").replace("B[n, k]", "cast(B[n, k], f8e4m3)")
+    finer = TEXT.replace("per=32", "per=16")
+    for text, arch in ((finer, "sm_100a"), (loaded, "sm_100a"), (TEXT, "sm_90a")):
         with pytest.raises(CompileError, match="`@` of f32"):
             parse(text).quantised.compile(arch=arch, M=128, N=128, K=512, KB=16)
 

@@ -117,11 +117,11 @@ def _before_widening(value: Value, made: Mapping[Value, Op]) -> Value:
 def _computed(
     side: Factored, k: str, block: int, dtype: str, made: Mapping[Value, Op]
 ) -> Value | None:
-    """The scale of a computed operand, alike in each block."""
+    """The scale of a computed operand, computed, too, and alike in each block."""
     tile, factors = side
     scale = factors[0].as_tile
     fits = len(factors) == 1 and scale.dtype.name == dtype and scale.axes == tile.as_tile.axes
-    fits = fits and scale.axes[-1] == k
+    fits = fits and scale.axes[-1] == k and not isinstance(made.get(factors[0]), Load)
     return factors[0] if fits and is_even(factors[0], k, block, made) else None
 
 
