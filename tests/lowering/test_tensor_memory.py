@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs, right_and_proved
@@ -143,6 +144,30 @@ def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
     assert boxes["A"] == boxes["B"] == (128, 64)
     (product,) = kernel.of(t.TensorProduct)
     assert (product.rows, product.columns, product.cta_group) == (128, 256, 2)
+
+
+@pytest.mark.parametrize(
+    "asked", [dict(arch="sm_100a"), dict(arch="sm_90a", mode="pingpong", decode="shared")], ids=repr
+)
+def test_operands_that_no_thread_loads_into_slots(asked: dict) -> None:
+    """Of rows that TMA does not take both are decoded: there is no load warpgroup, of which another
+    warp could multiply, or bring what an epilogue reads.
+    """
+    made = parse(
+        """
+@kernel
+def made(X: i8[M, K], W: i8[N, K], r: f32[M, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += cast(X[m, k], bf16) @ cast(W[n, k], bf16)
+        Y[m, n] = acc + r[m, n]
+"""
+    ).made
+    x, w = (np.arange(rows * 40, dtype=np.int32).reshape(rows, 40) % 7 - 3 for rows in (70, 72))
+    r, y = np.ones((70, 72), np.float32), np.zeros((70, 72), np.float32)
+    made.simulate(x.astype(np.int8), w.astype(np.int8), r, y, schedule=Schedule(**asked))
+    np.testing.assert_array_equal(y, x @ w.T + 1)
 
 
 def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:

@@ -35,7 +35,7 @@ from wsdsl.lowering.order_barriers import ring_barrier
 from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.register_tiles import RegisterTile, panel_widths
-from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.schedule import Schedule
 
 MIN_DEPTH, MAX_DEPTH = 2, 4
@@ -45,13 +45,16 @@ MIN_DEPTH, MAX_DEPTH = 2, 4
 def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     """One group, of what the epilogue of an output tile reads; or none. Of the pieces of a tile
     that is cut only one has an epilogue, or each a part of it; where consumers share columns each
-    part is one consumer's, and all would wait for it; and threads that copy operands are busy.
+    part is one consumer's, and all would wait for it; and threads that copy operands are busy, or
+    there are none that load.
     Beside sums in tensor memory it is not lowered yet: threads load what they read.
     """
     if kernel.target.has_tensor_memory:
         return ()
     in_pieces = schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1
     if in_pieces or shared_role(kernel, schedule) == "columns" or copied_operands(kernel):
+        return ()
+    if not loads_by_warpgroups(kernel):
         return ()
     return _epilogue(kernel)
 

@@ -142,6 +142,13 @@ def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
     return operand_slots_in(kernel, output_nest(kernel)[1])
 
 
+def loads_by_warpgroups(kernel: Kernel) -> bool:
+    """Whether anything fills slots that takes a warpgroup, whose further warps have threads of
+    their own: of scales another thread takes care.
+    """
+    return any(group.loads for group in operand_slots(kernel) if group.consumer != "scale")
+
+
 def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
     """Those of a part of the kernel."""
     finder = _Finder(kernel, body)

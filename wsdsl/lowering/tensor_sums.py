@@ -25,7 +25,7 @@ from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_links import links_of
 from wsdsl.lowering.product_operands import copied_operands
-from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.tensor_chains import Chains, chains, hands_on_inside, is_read
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import columns_of_scales
@@ -136,9 +136,11 @@ def _follows(sums: SlotGroup, group: SlotGroup) -> bool:
 
 def multiplying_warps(kernel: Kernel) -> int:
     """Of the partition of the thread that multiplies: the next warp of a load warpgroup, unless all
-    of that copy; or a warpgroup that clears in slots what lies beside a part of a dimension.
+    of that copy, or there is none; or a warpgroup that clears in slots what lies beside a part of a
+    dimension.
     """
-    return 4 if copied_operands(kernel) or summed_parts(kernel) else 1
+    own = copied_operands(kernel) or summed_parts(kernel) or not loads_by_warpgroups(kernel)
+    return 4 if own else 1
 
 
 @once
