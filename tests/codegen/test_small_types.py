@@ -86,7 +86,7 @@ PANELS = """
 %st: state = initial_state(parity=0)
 %r: frag<i32[64x1]> = iota(start=%zero)
 %c: frag<i32[1x{columns}]> = iota(start=%zero)
-%x: frag<i4[64x{columns}]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
+%x: frag<{dtype}[64x{columns}]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
   swizzle="{swizzle}")
 %y: frag<i32[64x{columns}]> = cast(x=%x)
 store_global(tensor=%Y, index=(%r, %c), value=%y, vector=2)
@@ -100,17 +100,27 @@ store_global(tensor=%Y, index=(%r, %c), value=%y, vector=2)
 def test_nibbles_of_panels(columns: int, swizzle: str) -> None:
     """Lines of any width, of one panel or several."""
     raw = np.random.default_rng(columns).integers(0, 256, (64, columns // 2)).astype(np.uint8)
+    wanted = elements_of(raw[:ROWS], DTYPES["i4"])
+    assert np.array_equal(of_panels(raw, "i4", columns, swizzle), wanted)
+
+
+def test_bools_of_panels() -> None:
+    raw = np.random.default_rng(0).integers(0, 2, (64, 64)).astype(np.uint8)
+    assert np.array_equal(of_panels(raw, "bool", 64, "64B"), raw[:ROWS])
+
+
+def of_panels(raw: Any, dtype: str, columns: int, swizzle: str) -> Any:
+    """What a warp has of its 16 rows, as integers."""
     shared = bytearray(raw.size)
     for row, byte in np.ndindex(raw.shape):
         shared[panel_address(row, byte, 64, swizzle)] = raw[row, byte]
     setup = '%smem: shared<8192 x 1> = allocate_shared(label="smem", offset=0)'
-    body = PANELS.format(columns=columns, swizzle=swizzle)
+    body = PANELS.format(dtype=dtype, columns=columns, swizzle=swizzle)
     kernel = kernel_of(body, "%Y: tensor<i32[M, N]>", setup)
     memory = Memory(1 << 20, bytearray(4 * 16 * columns), shared)
     Program(ptx_of(kernel)).run_warps((1 << 20, columns, ROWS, columns), memory)
     made = np.array([memory.written[i] for i in range(len(memory.held))], np.uint8)
-    wanted = elements_of(raw[:ROWS], DTYPES["i4"])
-    assert np.array_equal(made.view(np.int32).reshape(ROWS, -1), wanted)
+    return made.view(np.int32).reshape(ROWS, -1)
 
 
 @pytest.mark.parametrize("target", NIBBLES)

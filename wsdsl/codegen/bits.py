@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wsdsl.codegen.convert_type import scalar_type
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
@@ -24,6 +26,16 @@ def from_bits(w: Writer, text: str, dtype: DType) -> str:
             return w.value(f"trunc i16 {text} to i8")
         case _:
             return text
+
+
+def bools_of(w: Writer, pairs: Iterable[str], dtype: DType) -> list[str]:
+    """Elements of bytes, of which an i16 has two."""
+    bytes = [
+        byte
+        for pair in pairs
+        for byte in (w.binary("and", "i16", pair, 255), w.binary("lshr", "i16", pair, 8))
+    ]
+    return [from_bits(w, byte, dtype) for byte in bytes]
 
 
 def to_bits(w: Writer, text: str, dtype: DType) -> str:

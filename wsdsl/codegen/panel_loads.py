@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx, nvvm
-from wsdsl.codegen.bits import from_bits
+from wsdsl.codegen.bits import bools_of, from_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.elementwise import dtype_and_shape
@@ -51,6 +51,9 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
             texts = [from_bits(w, text, dtype) for text in texts]
         held = Registers(dtype, *shape, tuple(texts), None, tuple(apart), tuple(words))
         c.held[op.result] = held
+        return
+    if dtype.bits == 8:
+        c.held[op.result] = from_elements(w, dtype, shape, bools_of(w, texts, dtype))
         return
     elements: list[str] = []
     for text in texts:

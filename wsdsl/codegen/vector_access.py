@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
-from wsdsl.codegen.bits import from_bits
+from wsdsl.codegen.bits import bools_of, from_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.held import Registers, Shape
@@ -129,13 +129,8 @@ def from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Regis
         for half in (word, w.binary("lshr", "i32", word, 16))
     ]
     if dtype.name == "bool":
-        bytes = [x for half in halves for x in (w.binary("and", "i16", half, 255), _upper(w, half))]
-        return Registers(dtype, *shape, tuple(from_bits(w, byte, dtype) for byte in bytes))
+        return Registers(dtype, *shape, tuple(bools_of(w, halves, dtype)))
     return Registers(dtype, *shape, tuple(halves))
-
-
-def _upper(w: Writer, half: str) -> str:
-    return w.binary("lshr", "i16", half, 8)
 
 
 def pairs_in_word(w: Writer, low: str, high: str) -> str:
