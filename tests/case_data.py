@@ -23,6 +23,8 @@ DTYPES = {
     "f8e4m3": ml_dtypes.float8_e4m3fn,
     "f8e5m2": ml_dtypes.float8_e5m2,
     "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f6e2m3": ml_dtypes.float6_e2m3fn,
+    "f6e3m2": ml_dtypes.float6_e3m2fn,
     "f4e2m1": np.uint8,
     "i32": np.int32,
     "i8": np.int8,

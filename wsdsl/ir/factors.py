@@ -11,50 +11,70 @@ from typing import Any
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
-from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
 from wsdsl.ir.wgmma import sum_of
 
 Makers = Mapping[Value, Op]
 Factored = tuple[Value, list[Value]]
-"""What is loaded, and what it is multiplied by: values in which the axis that is summed over may
-occur as `index(k) // c`, if tiles begin at multiples of their size."""
+"""What the tensor cores multiply, and what it is multiplied by: values in which the axis that is
+summed over may occur as `index(k) // c`, if tiles begin at multiples of their size."""
+SMALL = ("f6e2m3", "f6e3m2", "f4e2m1")
+"""Of these every value is one of f8e4m3, and of all wider types."""
 
 
 def factored(
     op: Contract, made: Makers, sum_of: Callable[[DType, DType], DType | None] = sum_of
 ) -> tuple[Factored, Factored] | None:
-    """Both operands as loads and factors, where the tensor cores multiply what is loaded (`sum_of`
-    says in what they sum it), and one of the operands is more than that.
+    """Both operands with their factors, where the tensor cores multiply what is without them, or
+    what `taken_as` says (`sum_of`: in what they sum it), and one of the operands is more than that.
     """
     assert isinstance(op.result.type, Tile)
     shared = [x for x in _axes(op.a) if x in _axes(op.b)]
     sides = [split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
     match sides:
         case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
-            found = sum_of(_dtype(a), _dtype(b)) == op.result.type.dtype
+            found = sum_of(*taken_as(_dtype(a), _dtype(b))) == op.result.type.dtype
             return (left, right) if found else None
         case _:
             return None
 
 
 def split(value: Value, k: str, made: Makers) -> Factored | None:
-    """A load under multiplications, and the factors, each the same for all of a tile of the axis
-    `k`; None where the value is made in another way.
+    """A load under multiplications, or under those of f32 any tile of a type that is multiplied, or
+    of `SMALL`; and the factors, each the same for all of a tile of the axis `k`. None where the
+    value is made in another way.
     """
+
+    def fits(found: Factored | None) -> bool:
+        if found is None or _dtype(value) == F32:
+            return found is not None
+        return isinstance(made.get(found[0]), Load) and _dtype(found[0]).name not in SMALL
+
     match made.get(value):
         case Load():
             return value, []
-        case Cast(x=x) if widens(_dtype(x), _dtype(value)):
-            return split(x, k, made)
+        case Cast(x=x) if widens(_dtype(x), _dtype(value)) and fits(found := split(x, k, made)):
+            return found
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
                 if k in _axes(tile) and _is_same_over(factor, k, made):
                     found = split(tile, k, made)
-                    if found is not None:
+                    if found is not None and fits(found):
                         return found[0], [*found[1], factor]
         case _:
             pass
-    return None
+    return (value, []) if sum_of(_dtype(value), _dtype(value)) else None
+
+
+def taken_as(a: DType, b: DType) -> tuple[DType, DType]:
+    """What two operands are multiplied as: one of `SMALL` as the other one's type, or f8e4m3."""
+
+    def wide(own: DType, other: DType) -> DType:
+        if own.name not in SMALL:
+            return own
+        return other if other.name in ("f16", "bf16", "tf32") else DTYPES["f8e4m3"]
+
+    return wide(a, b), wide(b, a)
 
 
 def _is_same_over(value: Value, k: str, made: Makers) -> bool:
@@ -83,6 +103,25 @@ def _axes(value: Value) -> tuple[str, ...]:
 def _dtype(value: Value) -> DType:
     assert isinstance(value.type, Tile)
     return value.type.dtype
+
+
+def significant_bits(value: Value, made: Makers) -> int:
+    """The most that an element of a float has, by what it is a product of."""
+    value = unwidened(value, made)
+    match made.get(value):
+        case Map(fn="mul", args=args) if _dtype(value) == F32:
+            return sum(significant_bits(v, made) for v in args)
+        case _:
+            return _dtype(value).significant_bits if _dtype(value).is_float else F32.bits
+
+
+def unwidened(value: Value, made: Makers) -> Value:
+    """What a value was before it had more bits."""
+    op = made.get(value)
+    while isinstance(op, Cast) and widens(_dtype(op.x), _dtype(op.result)):
+        value = op.x
+        op = made.get(value)
+    return value
 
 
 def widens(source: DType, target: DType) -> bool:

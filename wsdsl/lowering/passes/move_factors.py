@@ -17,7 +17,9 @@ After:
 
 A factor may depend on the contracted axis through `index(k) // c` alone, with c a multiple of the
 tile (`choose_schedule` sees to that), or not at all. What is left must be tiles that the tensor
-cores take; else the product stays as it is, for `verify_lowerable` to refuse.
+cores take, or of floats of 4 and 6 bits, which are cast to such; else the product stays as it is,
+for `verify_lowerable` to refuse. If c is less than an instruction takes, or a factor varies
+otherwise, and bf16 has all bits of the operands with their factors, these are what is multiplied.
 
 Why here: first, so that all others see products of loads.
 """
@@ -26,13 +28,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.factors import factored
+from wsdsl.ir.factors import Factored, factored, significant_bits, taken_as
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
-from wsdsl.ir.types import F32, Axis, DType, Tile
-from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
+from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
+from wsdsl.ir.walk import Namer, made_of, replace_operands, uses, with_regions
+from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.scale_loads import blocks_of
 
 
 def move_factors(kernel: Kernel) -> Kernel:
@@ -72,12 +76,19 @@ class _Mover:
 
     def product(self, op: Contract, region: Region) -> None:
         sides = factored(op, self.made)
+        if (sides is None or self.are_finer(sides)) and self.are_bf16(op):
+            a, b = (self.cast(v, BF16) for v in (op.a, op.b))
+            self.ops.append(dataclasses.replace(op, a=a, b=b))
+            self.any = True
+            return
         if sides is None:
             self.ops.append(op)
             return
-        tiles = [tile for tile, _ in sides]
+        (a, _), (b, _) = sides
         (k,) = op.summed
-        factors = [self.wide(self.without(f, k)) for _, held in sides for f in held]
+        types = taken_as(_dtype(a), _dtype(b))
+        tiles = [self.cast(tile, dtype) for tile, dtype in zip((a, b), types, strict=True)]
+        factors = [self.cast(self.without(f, k), F32) for _, held in sides for f in held]
         self.any = True
         if not factors:
             self.ops.append(dataclasses.replace(op, a=tiles[0], b=tiles[1]))
@@ -96,6 +107,19 @@ class _Mover:
         else:
             self.ops.append(Map(result=op.result, fn="mul", args=(bare, factor), loc=op.loc))
 
+    def are_finer(self, sides: tuple[Factored, Factored]) -> bool:
+        """Whether factors are those of fewer elements than an instruction takes."""
+        (a, own), (b, others) = sides
+        least = k_step(taken_as(_dtype(a), _dtype(b))[0])
+        values = made_of((*own, *others), self.made, lambda _: True)
+        return any((found := blocks_of(v, self.made)) and found[1] < least for v, _ in values)
+
+    def are_bf16(self, op: Contract) -> bool:
+        """Whether bf16 has all bits of both operands, which no instruction takes as they are."""
+        wide = (v for v in (op.a, op.b) if significant_bits(v, self.made) > BF16.significant_bits)
+        taken = op.scales or sum_of(_dtype(op.a), _dtype(op.b))
+        return not taken and not any(wide)
+
     def is_added(self, value: Value, region: Region) -> bool:
         """Whether it is used once, to be added here to what is no such product itself."""
         sums = [op for op in region if isinstance(op, Map) and op.fn == "add" and value in op.args]
@@ -105,11 +129,11 @@ class _Mover:
     def value(self, wish: str, dtype: DType, axes: tuple[str, ...]) -> Value:
         return Value(self.namer.again(wish), Tile(dtype, axes))
 
-    def wide(self, factor: Value) -> Value:
-        if _dtype(factor) == F32:
-            return factor
-        made = self.value(factor.name, F32, tile_axes(factor))
-        self.ops.append(Cast(result=made, x=factor))
+    def cast(self, tile: Value, dtype: DType) -> Value:
+        if _dtype(tile) == dtype:
+            return tile
+        made = self.value(tile.name, dtype, tile_axes(tile))
+        self.ops.append(Cast(result=made, x=tile))
         return made
 
     def without(self, value: Value, k: str) -> Value:

@@ -13,8 +13,10 @@ After:
 
 Or, where scales lie in atoms (`ir/scale_atoms.py`): the same of a tensor [.., .., 2, 256]. Both
 operands have one scale each, of types and blocks that an instruction takes, and the kernel
-does not write what they are loaded from; other products stay as they are. An operand of fp8 that
-is computed may have a scale that is computed, too, and alike in each block:
+does not write what they are loaded from; other products stay as they are. Of operands of fewer
+than 8 bits, the tensor cores take f4e2m1 beside f4e2m1 as it lies in a tensor; others are cast to
+f8e4m3, which has all of their values. An operand of fp8 that is computed may have a scale that is
+computed, too, and alike in each block:
 
     %s: f8e8m0[m, k] = cast(x=%largest)
     %q: f8e4m3[m, k] = cast(x=%divided)
@@ -26,16 +28,16 @@ Why here: in front of `move_factors`, which makes factors of a sum of what is le
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
-from wsdsl.ir.factors import Factored, split, widens
+from wsdsl.ir.factors import Factored, split, taken_as, unwidened
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Store
-from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import Namer, rewrite
+from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.axis_blocks import is_even
 from wsdsl.lowering.passes.drop_unused import without_unused
@@ -49,6 +51,7 @@ def scale_products(kernel: Kernel) -> Kernel:
     if not kernel.target.has_tensor_memory:
         return kernel
     made, namer = kernel.definers, Namer.of(kernel)
+    axes = {v.as_axis.name: v for v in definitions(kernel) if isinstance(v.type, Axis)}
     stored = {op.tensor for op in kernel.of(Store)}
 
     def scaled(op: Op) -> tuple[Op, ...]:
@@ -56,26 +59,30 @@ def scale_products(kernel: Kernel) -> Kernel:
         if not isinstance(op, Contract) or sides is None:
             return (op,)
         k, (a, b) = op.summed[0], (tile for tile, _ in sides)
-        found = [_scale(side, k, made) for side in sides]
+        found = [_scale(side, k, axes, made) for side in sides]
         loads = [load for load in found if load is not None]
         # A scale that is computed has the blocks of the other's; two of them those of fp8.
         alike = {(load.dtype.name, load.block, in_atoms(load)) for load in loads}
         dtype, block, atoms = next(iter(alike), (sides[0][1][0].as_tile.dtype.name, OF_FP8, False))
-        if len(alike) > 1 or stored & {load.tensor for load in loads}:
+        types = _types(a, b, lambda a, b: kind_of(a.name, b.name, dtype, block))
+        if len(alike) > 1 or stored & {load.tensor for load in loads} or types is None:
             return (op,)
-        if kind_of(a.as_tile.dtype.name, b.as_tile.dtype.name, dtype, block) is None:
-            return (op,)
-        own, scales = list[Load](), list[Value]()
+        own, scales, tiles = list[Op](), list[Value](), list[Value]()
         for side, load in zip(sides, found, strict=True):
             scale = None if load or atoms else _computed(side, k, block, dtype, made)
             if load is not None:
-                own.append(_named(load, namer))
-                scale = own[-1].result
+                scale = Value(namer.again(load.result.name), load.result.type)
+                own.append(dataclasses.replace(load, result=scale))
             if scale is None:
                 return (op,)
             scales.append(scale)
+        for tile, taken in zip((a, b), types, strict=True):
+            tiles.append(tile)
+            if taken != tile.as_tile.dtype:
+                tiles[-1] = Value(namer.again(tile.name), Tile(taken, tile.as_tile.axes))
+                own.append(Cast(result=tiles[-1], x=tile, loc=op.loc))
         where = dict[str, Any](a_scale=scales[0], b_scale=scales[1], block=block)
-        return (*own, dataclasses.replace(op, a=a, b=b, **where))
+        return (*own, dataclasses.replace(op, a=tiles[0], b=tiles[1], **where))
 
     body = rewrite(kernel.body, scaled)
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=without_unused(body))
@@ -89,8 +96,14 @@ def _sides(op: Contract, made: Mapping[Value, Op]) -> tuple[Factored, Factored] 
     a, b = (split(v, k, made) or _made(v, k, made) for v in (op.a, op.b))
     if a is None or b is None or not (a[1] and b[1]):
         return None
-    total = are_scaled(a[0].as_tile.dtype, b[0].as_tile.dtype)
+    total = are_scaled(*(_types(a[0], b[0], are_scaled) or (op.result.as_tile.dtype,) * 2))
     return (a, b) if total == op.result.as_tile.dtype else None
+
+
+def _types(a: Value, b: Value, fit: Callable[[DType, DType], Any]) -> tuple[DType, DType] | None:
+    """Those that two tiles are multiplied as: their own, if they fit, or what they are taken as."""
+    own = a.as_tile.dtype, b.as_tile.dtype
+    return next((types for types in (own, taken_as(*own)) if fit(*types)), None)
 
 
 def _made(value: Value, k: str, made: Mapping[Value, Op]) -> Factored | None:
@@ -98,20 +111,12 @@ def _made(value: Value, k: str, made: Mapping[Value, Op]) -> Factored | None:
     op = made.get(value)
     if not isinstance(op, Map) or op.fn != "mul":
         return None
-    sides = [_before_widening(v, made) for v in op.args]
+    sides = [unwidened(v, made) for v in op.args]
     for tile, factor in (sides, sides[::-1]):
         whole = {*tile.as_tile.axes} == {*value.as_tile.axes} and len(value.as_tile.axes) == 2
         if whole and k in factor.as_tile.axes and not isinstance(made.get(tile), Load):
             return tile, [factor]
     return None
-
-
-def _before_widening(value: Value, made: Mapping[Value, Op]) -> Value:
-    op = made.get(value)
-    while isinstance(op, Cast) and widens(op.x.as_tile.dtype, op.result.as_tile.dtype):
-        value = op.x
-        op = made.get(value)
-    return value
 
 
 def _computed(
@@ -125,25 +130,19 @@ def _computed(
     return factors[0] if fits and is_even(factors[0], k, block, made) else None
 
 
-def _named(load: Load, namer: Namer) -> Load:
-    return dataclasses.replace(load, result=Value(namer.again(load.result.name), load.result.type))
-
-
-def _scale(side: Factored, k: str, made: Mapping[Value, Op]) -> Load | None:
+def _scale(
+    side: Factored, k: str, axes: Mapping[str, Value], made: Mapping[Value, Op]
+) -> Load | None:
     """What loads the only factor of an operand: a scale for each block of a row, which lies behind
     the last one of that row, or in an atom.
     """
     tile, factors = side
-    op = made.get(factors[0]) if len(factors) == 1 else None
-    while isinstance(op, Cast) and widens(op.x.as_tile.dtype, op.result.as_tile.dtype):
-        op = made.get(op.x)
-    loaded = made.get(tile)
-    if not isinstance(op, Load) or not isinstance(loaded, Load):
+    op = made.get(unwidened(factors[0], made)) if len(factors) == 1 else None
+    if not isinstance(op, Load) or len(tile.as_tile.axes) != 2:
         return None
-    axes = {v.as_axis.name: v for v in loaded.index if isinstance(v.type, Axis)}
-    if len(axes) != 2 or {*op.result.as_tile.axes} != {*axes}:
+    if {*op.result.as_tile.axes} != {*tile.as_tile.axes}:
         return None
-    (across,) = (v for name, v in axes.items() if name != k)
+    (across,) = (axes[name] for name in tile.as_tile.axes if name != k)
     summed = axes[k]
     *others, last = op.index
     if blocks_of(last, made) is not None:

@@ -34,7 +34,6 @@ from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.held_rows import MOST_CTAS, room_for_rows
 from wsdsl.lowering.packed_operands import unfit_packing
-from wsdsl.lowering.padded_operands import ALL_OF_ITS_VALUES, padded_operands
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
@@ -212,9 +211,6 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
         if sum_of(a.dtype, b.dtype) is None and not op.scales:
-            if kernel.target.has_tensor_memory and (told := padded_operands(op, made)):
-                yield Finding(told, op.loc, ALL_OF_ITS_VALUES)
-                continue
             yield Finding(
                 f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
                 op.loc,
