@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, Finding, TypeCheckError, counted
+from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
+from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss, Serving
@@ -21,7 +22,6 @@ from wsdsl.serving import OnMiss, Serving
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wsdsl.artifact.artifact import StandIns
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
@@ -125,29 +125,30 @@ class Kernel(Serving):
 
         Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
         """
-        schedule, sizes = self._checked(schedule, sizes)
+        kernel, schedule, sizes = self._asked(schedule, sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        return self._assembled(schedule, sizes, *self._alignment_of(schedule, sizes))
+        made = kernel._assembled(schedule, sizes, *kernel._alignment_of(schedule, sizes))
+        return made if kernel is self else OfForm.of(made, self)
 
     def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
         few registers for it, `compile` finds out and takes a narrower one, told from then on.
         """
-        schedule, sizes = self._checked(schedule, sizes)
-        return self._compiled_for(schedule, sizes).schedule
+        kernel, schedule, sizes = self._asked(schedule, sizes)
+        return kernel._compiled_for(schedule, sizes).schedule
 
     def schedule_of_calls(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """That which calls of these sizes run, likewise: of a kernel for their class."""
-        schedule, sizes = self._checked(schedule, sizes)
-        asked = self._asked_for(schedule, sizes, exact=self.exact)
-        return self._variants.lowered_as(asked).schedule
+        kernel, schedule, sizes = self._asked(schedule, sizes)
+        asked = kernel._asked_for(schedule, sizes, exact=self.exact)
+        return kernel._variants.lowered_as(asked).schedule
 
     def plan(self, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
-        schedule, sizes = self._checked(schedule, sizes)
-        compiled = self._compiled_for(schedule, sizes)
-        chosen_by = "; ".join(self._told_of_record(schedule, sizes, compiled))
+        kernel, schedule, sizes = self._asked(schedule, sizes)
+        compiled = kernel._compiled_for(schedule, sizes)
+        chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
@@ -158,53 +159,11 @@ class Kernel(Serving):
         """
         from wsdsl.report.choice import explain_choice
 
-        schedule, sizes = self._checked(schedule, sizes)
-        compiled = self._compiled_for(schedule, sizes)
+        kernel, schedule, sizes = self._asked(schedule, sizes)
+        compiled = kernel._compiled_for(schedule, sizes)
         told = explain_choice(compiled.source, schedule, sizes), *compiled.notes
-        told = *told, *self._told_of_record(schedule, sizes, compiled)
-        return "\n".join((*told, *self._told_of_calls(schedule, sizes, compiled)))
-
-    def _told_of_record(
-        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
-    ) -> Iterator[str]:
-        from wsdsl.records.row import agrees
-
-        alignment = self._alignment_of(schedule, sizes)
-        if record := self._variants.asked(schedule, sizes, *alignment).record:
-            taken = agrees(record.whole, compiled.schedule)
-            told = "chosen by a record" if taken else "a record's schedule is refused today"
-            yield f"{told}: {record}"
-
-    def _told_of_calls(
-        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
-    ) -> Iterator[str]:
-        """What calls of these sizes run, if all are known."""
-        if len(sizes) < len(self.dims) or self.exact:
-            return
-        asked = self._asked_for(schedule, sizes, exact=False)
-        held = (
-            self._variants.stand_ins(asked.schedule, sizes, asked.unaligned, asked.padded)
-            if asked.shared
-            else None
-        )
-        own = self._variants.lowered_as(asked).schedule
-        yield f"calls are of the class {self.size_class(**sizes)}"
-        if own != compiled.schedule:
-            yield f"  and run {own!r}"
-        if held is not None:
-            yield from self._told_of_range(held, sizes)
-
-    def _told_of_range(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
-        """Which classes share their kernel."""
-        dim = self.declaration.rows
-        low, high = held.low + 1, held.ends[-1]
-        spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
-        num = counted(len(held.schedules), "kernel")
-        yield f"  which serves {dim} {spans}"
-        yield (
-            f"  {num} for {dim} {low} to {high}, predicted to take {held.longer} longer in the "
-            "mean than the best of those that were looked at"
-        )
+        told = *told, *kernel._told_of_record(schedule, sizes, compiled)
+        return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
 
     def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """What every SM does when, under the schedule that `schedule()` gives, as the model has it
@@ -216,13 +175,24 @@ class Kernel(Serving):
         from wsdsl.lowering.pipeline import scheduled_tile
         from wsdsl.report.timeline import timeline
 
-        schedule, sizes = self._checked(schedule, sizes)
-        if missing := [name for name in self.dims if name not in sizes]:
+        kernel, schedule, sizes = self._asked(schedule, sizes)
+        if missing := [name for name in kernel.dims if name not in sizes]:
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
-        compiled = self._compiled_for(schedule, sizes)
+        compiled = kernel._compiled_for(schedule, sizes)
         return timeline(scheduled_tile(compiled.source, sizes), sizes, compiled.scheduled)
+
+    def _asked(
+        self, schedule: Schedule | None, sizes: Mapping[str, int]
+    ) -> tuple[Kernel, Schedule | None, dict[str, int]]:
+        """Which kernel serves contiguous arrays of these sizes, and the sizes of its dimensions."""
+        from wsdsl.runtime.alignment import contiguous
+
+        schedule, sizes = self._checked(schedule, sizes)
+        call = contiguous(self.params, self.access, sizes)
+        kernel, call = serving_form(self, call, schedule)
+        return kernel, schedule, dict(call.dims)
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
         return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))
@@ -284,6 +254,10 @@ class Kernel(Serving):
         from wsdsl.tune.tuning import Question, tune
 
         schedule = as_schedule(schedule)
+        kernel, call = serving_form(self, call, schedule)
+        if kernel is not self:
+            self.__dict__.pop("_recent", None)
+            return kernel._tuned(call, schedule, **how)
         alignment = self._alignment(call, schedule, exact=self.exact)
         asked = self._variants.asked if self.exact else self._variants.serving
         today = self._variants.made_as(asked(schedule, call.dims, *alignment))
@@ -326,8 +300,9 @@ class Kernel(Serving):
             return done[0]
         if (kernel := self._taking(args)) is not self:
             return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
-        call = self.resolve(args)
-        compiled, settled = self.serving(call, schedule, exact=exact, on_miss=on_miss)
+        kernel, call = serving_form(self, self.resolve(args), as_schedule(schedule))
+        on_miss = self.on_miss if on_miss is None else on_miss
+        compiled, settled = kernel.serving(call, schedule, exact=exact, on_miss=on_miss)
         start = partial(recent.first, look) if look and settled else None
         return compiled.run(call, stream, start)
 
@@ -343,8 +318,9 @@ class Kernel(Serving):
         args = self.in_order(args, named)
         if (kernel := self._taking(args)) is not self:
             return kernel.prepare(*args, schedule=schedule, stream=stream, exact=exact)
-        call = self.resolve(args)
-        return self.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
+        exact = self.exact if exact is None else exact
+        kernel, call = serving_form(self, self.resolve(args), as_schedule(schedule))
+        return kernel.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
 
     def simulate(
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
@@ -353,9 +329,10 @@ class Kernel(Serving):
         args = self.in_order(args, named)
         if (kernel := self._taking(args)) is not self:
             return kernel.simulate(*args, schedule=schedule, seed=seed)
-        call, schedule = self.resolve(args), as_schedule(schedule)
-        unaligned, padded = self._alignment(call, schedule)
-        return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
+        schedule = as_schedule(schedule)
+        kernel, call = serving_form(self, self.resolve(args), schedule)
+        alignment = kernel._alignment(call, schedule)
+        return kernel._compile(schedule, call.dims, *alignment).simulate_call(call, seed)
 
     def reference(self, *args: Any, **named: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule.

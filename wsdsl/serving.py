@@ -5,12 +5,12 @@ what is to become of calls for which nothing is compiled.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding, LaunchError
+from wsdsl.diagnostics import CompileError, Finding, LaunchError, counted
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
@@ -18,7 +18,7 @@ from wsdsl.schedule import Schedule, as_schedule
 if TYPE_CHECKING:
     from wsdsl.ahead.misses import Misses
     from wsdsl.artifact.access import Access
-    from wsdsl.artifact.artifact import Declaration
+    from wsdsl.artifact.artifact import Declaration, StandIns
     from wsdsl.artifact.size_class import SizeClass
     from wsdsl.ir import op as ir
     from wsdsl.records.asked import Asked
@@ -96,6 +96,48 @@ class Serving(Callee):
             raise CompileError(Finding(message, self.tile.loc))
         return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
+    def _told_of_record(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
+    ) -> Iterator[str]:
+        from wsdsl.records.row import agrees
+
+        alignment = self._alignment_of(schedule, sizes)
+        if record := self._variants.asked(schedule, sizes, *alignment).record:
+            taken = agrees(record.whole, compiled.schedule)
+            told = "chosen by a record" if taken else "a record's schedule is refused today"
+            yield f"{told}: {record}"
+
+    def _told_of_calls(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
+    ) -> Iterator[str]:
+        """What calls of these sizes run, if all are known."""
+        if len(sizes) < len(self.dims) or self.exact:
+            return
+        asked = self._asked_for(schedule, sizes, exact=False)
+        held = (
+            self._variants.stand_ins(asked.schedule, sizes, asked.unaligned, asked.padded)
+            if asked.shared
+            else None
+        )
+        own = self._variants.lowered_as(asked).schedule
+        yield f"calls are of the class {self.size_class(**sizes)}"
+        if own != compiled.schedule:
+            yield f"  and run {own!r}"
+        if held is not None:
+            yield from self._told_of_range(held, sizes)
+
+    def _told_of_range(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Which classes share their kernel."""
+        dim = self.declaration.rows
+        low, high = held.low + 1, held.ends[-1]
+        spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
+        num = counted(len(held.schedules), "kernel")
+        yield f"  which serves {dim} {spans}"
+        yield (
+            f"  {num} for {dim} {low} to {high}, predicted to take {held.longer} longer in the "
+            "mean than the best of those that were looked at"
+        )
+
     def _compile(
         self,
         schedule: Schedule | None,
@@ -128,12 +170,23 @@ class Serving(Callee):
         """
         from wsdsl.ahead.warm import combinations, compile_all
 
-        schedule, asked = as_schedule(schedule), dict["Asked", None]()
+        asked = dict[Serving, dict["Asked", None]]()
         for given in combinations(self.name, self.dims, sizes):
-            asked[self._asked_for(schedule, self._checked(None, given)[1], exact=self.exact)] = None
-        compile_all(self.name, self._variants, str(self.tile), list(asked), processes)
-        made = (self._variants.at_hand(each) for each in asked)
-        return tuple(dict.fromkeys(compiled for compiled in made if compiled is not None))
+            kernel, whole, own = self._asked(schedule, given)
+            each = kernel._asked_for(whole, own, exact=self.exact)
+            asked.setdefault(kernel, {})[each] = None
+        found = dict[Compiled, None]()
+        for kernel, some in asked.items():
+            compile_all(self.name, kernel._variants, str(kernel.tile), list(some), processes)
+            made = (kernel._variants.at_hand(each) for each in some)
+            found |= {compiled: None for compiled in made if compiled is not None}
+        return tuple(found)
+
+    def _asked(
+        self, schedule: Schedule | None, sizes: Mapping[str, int]
+    ) -> tuple[Serving, Schedule | None, dict[str, int]]:
+        """Which kernel serves contiguous arrays of these sizes, and the sizes of its dimensions."""
+        raise NotImplementedError
 
     def serving(
         self,

@@ -64,19 +64,19 @@ class Variants:
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
+        from wsdsl.lowering.forms import forms_of
         from wsdsl.lowering.held_rows import held_dims, moved_dims
 
         tile = self._tile()
-        found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
-        found += [op.index.type for op in tile.ops if isinstance(op, ForTiles) and op.whole]
-        whole = tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
-        loops = (op for op in tile.ops if isinstance(op, ForTiles) and not op.whole)
-        walked = (op.index.type.dim for op in loops if isinstance(op.index.type, Axis))
+        found = [o.result for o in tile.of(Whole)] + [o.index for o in tile.of(ForTiles) if o.whole]
+        whole = tuple(sorted({index.as_axis.dim for index in found}))
+        walked = (op.dim for op in tile.of(ForTiles) if not op.whole)
         rows = next((dim for dim in walked if dim not in whole), "")
         nest = (op.dim if isinstance(op, ForEach) else op.index.type for op in output_nest(tile)[0])
         outer = tuple(kind.dim if isinstance(kind, Axis) else str(kind) for kind in nest)
         held = tuple(sorted(held_dims(tile) | moved_dims(tile)))
-        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile), outer, held)
+        told = whole, rows, digest_of(tile), outer, held, forms_of(tile)
+        return Declaration(tile.params, access_of(tile), *told)
 
     def asked(
         self,

@@ -67,6 +67,10 @@ def deflated(ptx: str) -> bytes:
     return zlib.compress(ptx.encode(), 6)
 
 
+IN_WORDS, ON_ONE_AXIS = "in words", "on one axis"
+"""Forms of a kernel."""
+
+
 @dataclass(frozen=True)
 class Declaration:
     """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
@@ -74,6 +78,7 @@ class Declaration:
     over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
     `outer`: the dimensions of the output's loops. `held_dims`: those along rows that threads may
     hold, or by which accesses are moved, for whose sizes kernels are compiled where they are known.
+    `forms`: the other forms that the text has (`wsdsl/forms.py`).
     """
 
     params: tuple[Value, ...]
@@ -83,6 +88,7 @@ class Declaration:
     digest: str = ""
     outer: tuple[str, ...] = ()
     held_dims: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
 
     @cached_property
     def exact_dims(self) -> tuple[str, ...]:

@@ -50,12 +50,18 @@ class Call:
         return found[0] if len(found) == 1 else found
 
     def on_host(self) -> dict[str, Any]:
-        """Its arrays, which are the host's, as NumPy's of the same memory: torch gives none of its
-        own of bf16 and fp8, and JAX none that can be written. What is packed is unpacked.
+        """Its arrays, which are the host's, as NumPy's of the same memory. What is packed is
+        unpacked.
         """
-        views = dict(self.views)
-        views |= {x: replace(views[x], readonly=False) for x in self.outputs}
-        return {name: _as_numpy(held, views[name]) for name, held in self.arrays.items()}
+        return {name: self.host(name) for name in self.arrays}
+
+    def host(self, name: str) -> Any:
+        """One of them. torch gives none of its own of bf16 and fp8, and JAX none that can be
+        written.
+        """
+        view = self.views[name]
+        view = replace(view, readonly=False) if name in self.outputs else view
+        return _as_numpy(self.arrays[name], view)
 
     def tma_blocked(self) -> dict[str, list[str]]:
         """Tensors that no tensor map can describe, and why."""
@@ -73,6 +79,9 @@ def _as_numpy(held: Any, view: ArrayView) -> Any:
         held = held.unpack()
         # A copy, since nobody else keeps what was unpacked.
         return host_array(replace(describe(held), dtype=dtype)).copy()
+    if dtype == view.dtype and tuple(held.shape) != view.shape:
+        # It stands for a tensor of another type.
+        return host_array(view)
     if view.framework not in ("torch", "jax"):
         return held
     if dtype == view.dtype:

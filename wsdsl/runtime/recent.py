@@ -17,11 +17,11 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id
-from wsdsl.runtime.interop import allocator, look_of
+from wsdsl.runtime.interop import allocator, describe, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.streams import given_stream
-from wsdsl.runtime.views import byte_range
+from wsdsl.runtime.views import adapt, byte_range
 
 MAX_KNOWN = 256
 MAX_PLACES = 64
@@ -143,7 +143,9 @@ class Recent:
         like = next(view for name, view in views.items() if name in sources)
         missing = [name for name in views if name not in sources]
         if makers is None:
-            makers = {n: allocator(like, views[n].shape, views[n].dtype) for n in missing}
+            # As they were made: the kernel may take them as tensors of another type.
+            kinds = {n: adapt(describe(call.arrays[n]), views[n].dtype) for n in missing}
+            makers = {n: allocator(like, kind.shape, kind.dtype) for n, kind in kinds.items()}
         index = {**sources, **{name: len(look.given) + i for i, name in enumerate(missing)}}
         tensors: list[Used] = []
         for name, view in views.items():

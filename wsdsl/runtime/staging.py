@@ -32,11 +32,11 @@ def run_staged(launcher: Launcher, call: Call, stream: Any = None) -> None:
             if isinstance(array, Packed):
                 views[name] = _send_packed(array, view, stack)
             else:
-                hosts[name], views[name] = _send(array, view, stack)
+                hosts[name], views[name] = _send(call.host(name), view, stack)
         launcher.prepare(views, call.scalars, call.dims, handle)()
         driver.call("cuStreamSynchronize", handle)
         for name in call.outputs:
-            _fetch(hosts[name], views[name], call.arrays[name])
+            _fetch(hosts[name], views[name], call.host(name))
 
 
 def _send(array: Any, view: ArrayView, stack: ExitStack) -> tuple[Any, ArrayView]:

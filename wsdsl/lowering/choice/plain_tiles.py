@@ -69,10 +69,10 @@ def _flat_columns(kernel: Kernel, work: Work) -> int:
     """Of the pieces of an axis that has rows and columns for itself, likewise."""
     name = flat_axis(kernel)
     assert name is not None
-    for columns in (MOST_COLUMNS, MOST_COLUMNS // 2):
-        if _are_enough(work, {name: ROWS * columns}):
-            return columns
-    return LEAST_COLUMNS
+    columns = min(MOST_COLUMNS, _elements(kernel, USUAL_HELD, HELD_BYTES) * THREADS // ROWS)
+    while columns > LEAST_COLUMNS and not _are_enough(work, {name: ROWS * columns}):
+        columns //= 2
+    return max(LEAST_COLUMNS, columns)
 
 
 def _sides(kernel: Kernel) -> dict[str, Role]:

@@ -1,0 +1,92 @@
+"""Kernels that serve calls of another one, whose arrays they take as tensors of other types: words
+of neighbours, or one axis where arrays are contiguous.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.artifact.artifact import ON_ONE_AXIS
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.global_memory import L2_LINE
+from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+    from wsdsl.ir import op as ir
+    from wsdsl.runtime.arguments import Call
+
+
+def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple[Kernel, Call]:
+    """Which kernel serves a call, and the call as it takes it."""
+    from wsdsl.runtime.retyped import retyped
+
+    for name in kernel.declaration.forms:
+        if name == ON_ONE_AXIS and not _pays(kernel, call, schedule):
+            continue
+        form = _form(kernel, name)
+        if (own := retyped(call, form.params)) is not None:
+            return serving_form(form, own, schedule)
+    return kernel, call
+
+
+def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
+    """Whether rows are no whole lines of L2, which make the best tiles, and a schedule says nothing
+    of the axes that would be one.
+    """
+    rows = (v.shape[-1] * v.dtype.bytes for v in call.views.values() if len(v.shape) > 1)
+    given = schedule or Schedule()
+    told = given.tile or given.cluster or given.share or given.mma
+    known = all(dim in call.dims for dim in kernel.dims)
+    return known and not told and any(row % L2_LINE for row in rows)
+
+
+def _form(kernel: Kernel, name: str) -> Kernel:
+    """Made when it is first asked for."""
+    from wsdsl.compiler import Kernel
+
+    def make() -> ir.Kernel:
+        from wsdsl.lowering.forms import FORMS
+
+        made = FORMS[name](kernel.tile)
+        assert made is not None
+        return made
+
+    def key() -> str | None:
+        own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
+        return None if own is None else f"{own} {name}"
+
+    known: dict[str, Kernel] = kernel.__dict__.setdefault("_forms", {})
+    if name not in known:
+        known[name] = Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+    return known[name]
+
+
+class OfForm(Compiled):
+    """What is compiled of a form, for calls of the kernel whose form it is."""
+
+    outer: Kernel
+
+    @classmethod
+    def of(cls, made: Compiled, outer: Kernel) -> OfForm:
+        found = cls.__new__(cls)
+        found.__dict__.update(made.__dict__)
+        found.outer = outer
+        return found
+
+    def in_order(self, args: tuple[Any, ...], named: Any) -> tuple[Any, ...]:
+        return self.outer.in_order(args, named)
+
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        from wsdsl.runtime.bind import bind
+        from wsdsl.runtime.retyped import retyped
+
+        call = retyped(self.outer.resolve(args), self.params)
+        if call is None:
+            message = f"{self.name} was compiled for contiguous arrays"
+            hint = "call the kernel itself, which is compiled for what it is given"
+            raise LaunchError(Finding(message, hint=hint))
+        made = frozenset(call.views.keys() - call.sources.keys())
+        bind(self.params, call.views, self.fixed_sizes, access=self.access, allocated=made)
+        return call

@@ -1,0 +1,106 @@
+"""Walk contiguous tensors as one axis, where a kernel has no other use for theirs.
+
+Before:
+    for_tiles(index=%m: axis<m of M>) {
+      for_tiles(index=%n: axis<n of N>) {
+        %x: bf16[m, n] = load(tensor=%X, index=(%m, %n))
+        ...
+        store(tensor=%Y, index=(%m, %n), value=%y)
+After:
+    for_tiles(index=%n: axis<n of M_N>) {
+      %x: bf16[n] = load(tensor=%X, index=(%n,))
+      ...
+      store(tensor=%Y, index=(%n,), value=%y)
+
+Vectors then are aligned whatever the rows' length, and rows that are short fill a tile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    ForEach,
+    ForTiles,
+    Full,
+    Load,
+    Map,
+    Store,
+    Yield,
+)
+from wsdsl.ir.types import Tensor, Tile
+from wsdsl.ir.walk import retype
+from wsdsl.lowering.axes import output_nest
+
+ELEMENT_BY_ELEMENT = (Load, Store, Map, Cast, Bitcast, Constant, Full)
+
+
+def with_one_axis(kernel: Kernel) -> Kernel | None:
+    """None where there is one axis already, or rows and columns are told apart."""
+    nest, body = output_nest(kernel)
+    plain = all(_is_plain(loop) for loop in nest)
+    if len(nest) < 2 or not plain or not all(isinstance(op, ELEMENT_BY_ELEMENT) for op in body):
+        return None
+    names = {loop.index.as_axis.name for loop in nest if isinstance(loop, ForTiles)}
+    axes = [v.type.axes for v in kernel.defined if isinstance(v.type, Tile)]
+    if not names or any(own and {*own} != names for own in axes):
+        return None
+    accesses = [op for op in body if isinstance(op, Load | Store)]
+    whole, walked = {op.tensor for op in accesses if op.axes}, [loop.index for loop in nest]
+    # Numbers that are the same for all elements may come from elsewhere.
+    apart = [op for op in accesses if op.tensor not in whole and not {*op.index} & {*walked}]
+    orders = {op.index for op in accesses if op not in apart}
+    if len(orders) != 1:
+        return None
+    (order,) = orders
+    dims = tuple(loop.dim for index in order for loop in nest if loop.index == index)
+    if len(order) != len(nest) or not all(_has_dims(tensor, dims) for tensor in whole):
+        return None
+    return _walked(kernel, body, order, whole)
+
+
+def _has_dims(tensor: Value, dims: tuple[str, ...]) -> bool:
+    kind = tensor.type
+    if not isinstance(kind, Tensor) or kind.packed:
+        return False
+    return kind.dtype.bits >= 8 and kind.dims == dims
+
+
+def _is_plain(loop: ForTiles | ForEach) -> bool:
+    if isinstance(loop, ForEach):
+        return not loop.init
+    part = loop.start or loop.stop or loop.first or loop.offset or loop.every or loop.within
+    return not (part or loop.whole or loop.index.as_axis.size)
+
+
+def _walked(kernel: Kernel, body: Region, order: tuple[Value, ...], whole: set[Value]) -> Kernel:
+    """`body` is what the loops run, `order` that of the tensors' dimensions."""
+    nest = [op for op in kernel.ops if isinstance(op, ForTiles | ForEach)]
+    dims = [next(loop.dim for loop in nest if loop.index == i) for i in order]
+    tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
+    dim, taken = "_".join(dims), {d for t in tensors for d in t.dims}
+    while dim in taken:
+        dim += "_"
+    own = next(i for i in reversed(order) if not isinstance(i.type, Tile))
+    index = Value(own.name, dataclasses.replace(own.as_axis, dim=dim))
+    swap = dict[Value, Value]()
+    for value in kernel.defined:
+        if isinstance(value.type, Tile) and value.type.axes:
+            swap[value] = Value(value.name, Tile(value.type.dtype, (own.as_axis.name,)))
+        elif value in whole and isinstance(value.type, Tensor):
+            swap[value] = Value(value.name, Tensor(value.type.dtype, (dim,)))
+
+    def indexed(op: Op) -> Op:
+        if isinstance(op, Load | Store) and op.tensor in whole:
+            return dataclasses.replace(op, index=(index,))
+        return op
+
+    inner = retype(tuple(indexed(op) for op in body), swap)
+    loop = ForTiles(index=index, body=(*inner, Yield()), loc=nest[-1].loc)
+    params = tuple(swap.get(p, p) for p in kernel.params)
+    assert not any(regions(op) for op in body)
+    return dataclasses.replace(kernel, params=params, body=(loop,))
