@@ -106,6 +106,7 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "line", dataclasses.replace(op, line=2 * op.line)
             yield "offset", dataclasses.replace(op, offset=op.offset + 16)
             yield "state", dataclasses.replace(op, shared_state=op.state)
+            yield "atoms", dataclasses.replace(op, atoms=not op.atoms)
         case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
             yield "alone", dataclasses.replace(op, multicast=None)
         case m.TmaLoad() | b.ArriveExpectTx() if op.cta is not None:

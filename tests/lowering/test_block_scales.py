@@ -11,7 +11,7 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
-from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl import CompileError, Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.types import Columns
@@ -21,9 +21,11 @@ from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.effects import EFFECTS
 from wsdsl.report.timeline import timeline
 from wsdsl.runtime.packed_scales import pack_scales
-from wsdsl.schedule import Arch
+from wsdsl.schedule import Arch, ScalePath
 from wsdsl.simulator import block_scales, tensor_memory_ops
 from wsdsl.simulator.tensor_memory import TensorMemory
+
+BLACKWELL = Schedule(arch="sm_100a")
 
 
 @pytest.mark.parametrize("name", SCALED)
@@ -56,6 +58,16 @@ def test_products_of_few_rows_are_swapped() -> None:
     chosen = scheduled_tile(asked, dict(M=8, N=4096, K=4096)).schedule
     assert chosen is not None and chosen.mma == "n" and chosen.tile is not None
     assert chosen.tile["n"] == 128 and chosen.tile["m"] <= 16
+
+
+@pytest.mark.parametrize(
+    ("rows", "path"), [(8, "store"), (64, "store"), (65, "copy"), (192, "copy")]
+)
+def test_atoms_are_copied_if_most_of_their_rows_are_of_use(rows: int, path: str) -> None:
+    asked = dataclasses.replace(SCALED["mx_atoms"].kernel.tile, schedule=BLACKWELL)
+    chosen = scheduled_tile(asked, dict(M=rows, N=4096, K=4096)).schedule
+    assert chosen is not None and chosen.scale_path == path
+    assert rows > 8 or (chosen.mma == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +171,12 @@ def test_copies_and_stores_bring_the_same_bytes(
     arrays = inputs(case, **sizes, KB=-(-sizes["K"] // block))
     scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
     packed = case.kernel.pack(**scales)
-    for kernel, own, path in (
+    ways: list[tuple[Kernel, Any, ScalePath]] = [
         (case.kernel, tuple(scales.values()), "store"),
         (case.kernel.packed(*scales), packed, "copy"),
-    ):
+        (case.kernel.packed(*scales), packed, "store"),
+    ]
+    for kernel, own, path in ways:
         made = list[bytes]()
 
         def kept(*given: Any, made: list[bytes] = made) -> Any:
@@ -175,7 +189,7 @@ def test_copies_and_stores_bring_the_same_bytes(
         kernel.simulate(arrays["A"], arrays["B"], *own, arrays["C"], schedule=asked)
         check(case, arrays, expected(case, arrays))
         found.append(sorted(made))
-    assert found[0] == found[1] and len(found[0]) >= 2
+    assert found[0] == found[1] == found[2] and len(found[0]) >= 2
 
 
 def test_atoms_are_as_others_store_them() -> None:
@@ -221,6 +235,7 @@ def test_a_partition_stores_scales_while_products_run() -> None:
         ("mx", dict(n=128), "a_scale: of 2048 bytes that come to SMEM for a k-tile 512 are useful"),
         ("mx", dict(n=8), "b_scale: of 128 bytes that come to SMEM for a k-tile 32 are useful"),
         ("mx_atoms", dict(n=256), "b_scale: 1024 bytes of atoms for a k-tile"),
+        ("mx_atoms", dict(n=8), "b_scale: of 512 bytes that come to SMEM for a k-tile 32 are usef"),
     ],
 )
 def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int], told: str) -> None:
@@ -282,11 +297,43 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: dict, words: str) -> 
         lowered(SCALED["mx"], **schedule)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "asked", "path"),
+    [
+        (dict(M=24, MA=1), dict(mma="n", tile=dict(m=24, n=128)), "store"),
+        (dict(M=140), dict(tile=dict(m=128, n=80)), "store"),
+        (dict(K=256), dict(scale_path="store", cta_group=2, tile=dict(m=128, n=64)), "store"),
+        (dict(M=140), dict(cta_group=1), "copy"),
+    ],
+    ids=str,
+)
+def test_threads_store_scales_of_atoms_that_tiles_begin_within(
+    sizes: dict[str, int], asked: dict[str, Any], path: str
+) -> None:
+    case = SCALED["mx_atoms"]
+    arrays = inputs(case, **sizes)
+    call = case.kernel.resolve(tuple(arrays.values()))
+    compiled = case.kernel.compiled_for(call, Schedule(arch="sm_100a", **asked))
+    compiled.simulate_call(call)
+    check(case, arrays, expected(case, arrays))
+    assert compiled.certificate is not None and compiled.schedule.scale_path == path
+
+
+@pytest.mark.parametrize("rows", [24, 140])
+def test_rows_of_experts_are_padded_to_atoms_or_not(rows: int) -> None:
+    """Each expert's begin an atom, of which as many rows as it has are of use."""
+    case = SCALED["mx_experts"]
+    arrays = inputs(case, M=rows, N=72, K=160)
+    scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
+    packed = case.kernel.pack(**scales)
+    kernel = case.kernel.packed(*scales)
+    kernel.simulate(arrays["A"], arrays["B"], *packed, arrays["C"], schedule=BLACKWELL)
+    check(case, arrays, expected(case, arrays))
+
+
 def test_atoms_are_copied_whole() -> None:
     with pytest.raises(ScheduleError, match="`b_scale` has scales of 128 rows together"):
-        lowered(SCALED["mx_atoms"], tile=dict(n=64))
-    with pytest.raises(ScheduleError, match="`a_scale` lies in atoms"):
-        lowered(SCALED["mx_atoms"], scale_path="store")
+        lowered(SCALED["mx_atoms"], scale_path="copy", tile=dict(n=64))
     with pytest.raises(ScheduleError, match="scale_path is for cards"):
         lowered(SCALED["mx"], "sm_90a", scale_path="store")
 

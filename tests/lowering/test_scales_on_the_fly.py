@@ -12,6 +12,7 @@ import pytest
 from tests.case_data import expected, inputs
 from tests.case_table import Case
 from tests.prover.test_tensor_memory import name_of, objection
+from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered, mutants
 from wsdsl import CompileError, Schedule, parse
 from wsdsl.ir import tensor_ops as t
@@ -103,9 +104,17 @@ def test_scales_go_through_shared_memory_to_two_slots() -> None:
 WATCHED = ("store_scale_bytes", "store_scales", "tensor_store_wait", "arrive_barrier")
 
 
-def test_every_mutant_is_caught() -> None:
+@pytest.mark.parametrize(
+    ("case", "asked"),
+    [
+        (CASES["quantised"], dict(tile=dict(n=64), stages=3)),
+        (SCALED["mx_atoms"], dict(tile=dict(m=128, n=48), stages=3)),
+    ],
+    ids=["computed", "atoms"],
+)
+def test_every_mutant_is_caught(case: Case, asked: dict[str, Any]) -> None:
     """Of who writes scales, and who stores them."""
-    kernel = lowered(CASES["quantised"], tile=dict(n=64), stages=3)
+    kernel = lowered(case, **asked)
     left = dict[str, int]()
     for what, made in mutants(kernel):
         change = name_of(what)

@@ -216,19 +216,28 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
     address = _address(c, op.scales, op.state, op.column)
     address = w.add(address, w.binary("shl", "i32", c.threads.warp, WARP_LANES))
     item = c.item(shared, c.state(op.shared_state).stage)
-    item = w.add(item, c.scalar(op.first).text)
+    first = c.scalar(op.first).text
+    item = item if op.atoms else w.add(item, first)
     rest = op.rows % WARP_ROWS
     lanes = {0: c.threads.lane}
     if rest:
         within = w.compare("slt", c.threads.lane, rest)
         lanes[rest] = w.select(within, "i32", c.threads.lane, str(rest - 1))
-    lines = {n: w.add(item, w.multiply(lane, op.line)) for n, lane in lanes.items()}
+    bases = dict[int, At]()
+    plain = {} if op.atoms else lanes
+    lines = {n: w.add(item, w.multiply(lane, op.line)) for n, lane in plain.items()}
+    for row in range(0, op.rows, WARP_ROWS):
+        own = rest if row + rest == op.rows else 0
+        if op.atoms:
+            bases[row] = At(_in_atoms(c, op, item, w.add(lanes[own], first), row), 0)
+        else:
+            bases[row] = At(lines[own], row * op.line)
     for word, columns in enumerate(word_columns(op.rows, op.words)):
         texts = list[str]()
         mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
-        for row in range(0, op.rows, WARP_ROWS):
-            base = lines[rest if row + rest == op.rows else 0]
-            at = At(base, shared.offset + op.offset + row * op.line + WORD * word)
+        for base in bases.values():
+            within = base.offset + word * (BYTES if op.atoms else WORD)
+            at = At(base.base, shared.offset + op.offset + within)
             text = inline_ptx.load_shared(w, at)
             texts.append(text if mask is None else w.binary("and", "i32", text, mask))
         column = columns.start
@@ -239,6 +248,16 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
             args: list[Operand] = [("i32", x) for x in (w.add(address, column), *own)]
             w.asm(ptx, "void", ",".join(["r"] * len(args)), args)
             column += count
+
+
+def _in_atoms(c: Context, op: t.StoreScales, item: str, first: str, row: int) -> str:
+    """Where the first word of a row lies, `row` behind the one that is the `first`."""
+    w = c.w
+    place = w.add(first, row)
+    atom = w.multiply(w.binary("lshr", "i32", place, 7), op.line)
+    quarter = w.binary("and", "i32", w.binary("lshr", "i32", place, 5), 3)
+    line = w.multiply(w.binary("and", "i32", place, WARP_ROWS - 1), WORD * TILE_COLUMNS)
+    return w.add(w.add(item, atom), w.add(line, w.multiply(quarter, WORD)))
 
 
 def convert_store_scale_bytes(c: Context, op: t.StoreScaleBytes) -> None:

@@ -245,7 +245,7 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             fits = kind.rows == 64 and kind.dtype.bits == 8 and not kind.columns % (4 * op.block)
             return op.rows * op.line, "" if fits else f"{kind} has no words of scales"
         case tm.StoreScales():
-            return op.rows * op.line, ""
+            return op.bytes, ""
         case tm.TensorCopy():
             return BYTES * (op.rows // ROWS) * op.words, ""
         case f.MatrixOperand():

@@ -35,6 +35,11 @@ def place_of(row: Any, block: Any) -> tuple[Any, Any, Any, Any]:
     return row // ROWS, block // BLOCKS, byte // SHAPE[1], byte % SHAPE[1]
 
 
+def atoms_of(rows: int) -> int:
+    """Atoms that a tile of so many rows reaches, which begins at a multiple of them."""
+    return (ROWS - math.gcd(rows, ROWS) + rows - 1) // ROWS + 1
+
+
 def in_atoms(load: Load) -> bool:
     """Whether a load of scales is of a tensor of atoms, indexed by rows and what is summed over."""
     assert isinstance(load.tensor.type, Tensor)

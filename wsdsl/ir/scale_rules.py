@@ -20,8 +20,7 @@ from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem
-from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.scale_atoms import SHAPE
+from wsdsl.ir.scale_atoms import BYTES, SHAPE, atoms_of
 from wsdsl.ir.tcgen05 import pair_fault
 from wsdsl.ir.types import Columns, Tensor
 from wsdsl.ir.walk import walk
@@ -123,8 +122,12 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
     for own in kernel.of(tm.StoreScaleBytes):
         by_threads.setdefault((own.shared, own.offset), []).append(own)
     for op in _writers(kernel):
-        if isinstance(op, tm.StoreScales) and WORD * op.words > op.line:
-            yield op, f"{op.words} words of lines of {op.line} bytes"
+        if isinstance(op, tm.StoreScales):
+            told = f"{op.words} words of lines of {op.line} bytes"
+            if op.atoms and op.line != BYTES * op.words:
+                yield op, f"{told}, which are {BYTES * op.words} in atoms"
+            elif WORD * op.words > op.line:
+                yield op, told
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
         written = by_threads.get((op.shared, op.offset), [])
         if isinstance(op, tm.StoreScales) and written and product is not None:
@@ -138,8 +141,8 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             yield op, "nothing copies these scales, or no product takes them"
             continue
         made, tensor = found
-        if isinstance(op, tm.TensorCopy):
-            if made.box[-4:] != (op.rows // ATOM_ROWS, op.words, *SHAPE):
+        if isinstance(op, tm.TensorCopy) or op.atoms:
+            if made.box[-4:] != (atoms_of(op.rows), op.words, *SHAPE):
                 yield op, f"atoms of {op.rows} rows and {op.words} words, of a box of {made.box}"
         elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
             yield op, f"{op.rows} lines of {op.line} bytes, of a box of {made.box}"

@@ -293,7 +293,7 @@ class ConsumerRelease(Op):
 class ScalesToSlot(Op):
     """Threads write the scales in the tile `value`, a slot that was waited for, to `field` of a
     slot in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
-    beyond its dimension.
+    beyond its dimension. Of scales in atoms the rows are those of the axis `across`.
     """
 
     levels: ClassVar = PARTITIONED
@@ -302,6 +302,7 @@ class ScalesToSlot(Op):
     value: Value
     summed: Value
     block: int
+    across: Value | None = None
 
 
 @op_class

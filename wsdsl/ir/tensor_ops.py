@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
+from wsdsl.ir.scale_atoms import atoms_of
 
 
 @op_class
@@ -134,7 +135,8 @@ class StoreScales(Op):
     column i / 32 + w times those of all rows, in whole tiles of 128. All four warps write their
     quarters. They read them in item `shared_state.stage` of `shared`, `offset` bytes in: lines of
     `line` bytes, the scales from byte `first` (a multiple of 4) of each on. Of the first `valid`
-    bytes of a row, where it is given; others are written as 0.
+    bytes of a row, where it is given; others are written as 0. Or, with `atoms`, in atoms as
+    `tensor_copy` does, `line` bytes those of the same rows, from row `first` of the first one on.
     """
 
     levels: ClassVar = SCHEDULED
@@ -149,6 +151,12 @@ class StoreScales(Op):
     valid: Value | None = None
     rows: int
     words: int = 1
+    atoms: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of SMEM, in which they lie."""
+        return self.line * (atoms_of(self.rows) if self.atoms else self.rows)
 
 
 @op_class

@@ -49,11 +49,11 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
     yield from _scale_path(kernel, chosen.scale_path)
-    for op in kernel.of(Load):
+    for op in kernel.of(Load) if chosen.scale_path != "store" else ():
         for axis in op.axes[:-1] if op.result in operand_scales(kernel) and in_atoms(op) else ():
             if sizes[axis.name] % ATOM_ROWS:
                 told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
-                hint = f"make it a multiple of {ATOM_ROWS}, or give scales a row at a time"
+                hint = f'make it a multiple of {ATOM_ROWS}, or scale_path="store"'
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
     used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
     if used > COLUMNS:
@@ -91,14 +91,11 @@ def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
     told = f'Schedule.scale_path is "{asked}", and'
     if asked and not loads:
         yield Finding(f"{told} no product has scales of blocks", hint="leave it out")
-    for op in loads if asked else ():
-        if in_atoms(op) != (asked == "copy"):
+    for op in loads if asked == "copy" else ():
+        if not in_atoms(op):
             name = op.tensor.name
-            lies = "lies in atoms" if in_atoms(op) else "does not lie in atoms"
             hint = f'kernel.packed("{name}") takes it so, from kernel.pack({name}=…)'
-            yield Finding(
-                f"{told} `{name}` {lies}", op.loc, "leave it out" if in_atoms(op) else hint
-            )
+            yield Finding(f"{told} `{name}` does not lie in atoms", op.loc, hint)
 
 
 def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.slot_ops import (
     BlocksToSlot,
     ConsumerRelease,
@@ -126,7 +127,9 @@ class ScaleSlice(DecodeSlice):
         return [SlotTile(result=self.tile(edge), **where)]
 
     def _made(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
-        summed = self.axes[edge.layout.axes[-1]]
+        rows, summed = (self.axes[name] for name in edge.layout.axes)
+        atoms = isinstance(edge.made, Load) and in_atoms(edge.made)
+        where |= dict(across=rows if atoms else None)
         return [ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
 
     def tile(self, edge: Edge) -> Value:

@@ -15,6 +15,8 @@ from typing import Any
 from wsdsl.ir.barrier_ops import ArriveBarrier, InitialState
 from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Value
+from wsdsl.ir.scale_atoms import BYTES
+from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.slot_ops import CopyScales, ScalesInTensor, ScalesToSlot
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
 from wsdsl.ir.types import Axis, SharedTile, State
@@ -32,15 +34,22 @@ def store_scales(
     read: Place,
     box: Sequence[int],
     written: Place,
-    start: Value,
+    starts: Mapping[Value, Value],
     static: Mapping[str, int],
 ) -> None:
-    """Those of a k-tile that begins at `start`; a `box` of them lies in SMEM."""
-    axis, size = op.summed.as_axis, static.get(op.summed.as_axis.dim)
-    first, valid = b.remainder(b.quotient(start, op.block), box[-1]), None
-    if size is None or size % axis.size:
-        left = b.map("sub", b.size(axis.dim, size), start, wish="left")
-        valid = b.quotient_up(left, op.block, "valid")
+    """Those of a k-tile; a `box` of them lies in SMEM, and axes have `starts`."""
+    axis, valid = op.summed.as_axis, None
+    if op.across is not None:
+        line, rows = BYTES * box[-3], op.across.as_axis.size
+        whole = rows % ATOM_ROWS == 0
+        first = b.integer(0) if whole else b.remainder(starts[op.across], ATOM_ROWS)
+    else:
+        line, rows = box[-1], max(box[:-1])
+        start, size = starts[op.summed], static.get(axis.dim)
+        first = b.remainder(b.quotient(start, op.block), line)
+        if size is None or size % axis.size:
+            left = b.map("sub", b.size(axis.dim, size), start, wish="left")
+            valid = b.quotient_up(left, op.block, "valid")
     made = StoreScales(
         scales=written[0].shared,
         state=written[1],
@@ -48,11 +57,12 @@ def store_scales(
         shared=read[0].shared,
         shared_state=read[1],
         offset=read[2],
-        line=box[-1],
+        line=line,
         first=first,
         valid=valid,
-        rows=max(box[:-1]),
+        rows=rows,
         words=axis.size // (WORD * op.block),
+        atoms=op.across is not None,
         loc=op.loc,
     )
     b.add(made)

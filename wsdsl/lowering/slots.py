@@ -181,6 +181,7 @@ class _Finder:
         self.by_thread = kernel.target.has_tensor_memory
         """Whether who multiplies reads nothing but operands."""
         self.handed_back = handed_back(kernel) if self.by_thread else {}
+        self.copies_scales = kernel.schedule is None or kernel.schedule.scale_path != "store"
         self.out = kept_out(kernel)
         self.made, self.axes = definers(body), axes_of(kernel)
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
@@ -262,7 +263,7 @@ class _Finder:
                 where |= dict(consumed_in=self.around[block[at[0]]])
                 if isinstance(op, Load):
                     by, box = "load", block_scales(op)
-                    first = "mma" if in_atoms(op) else "scale"
+                    first = "mma" if self.copies_scales and in_atoms(op) else "scale"
                 else:
                     by, box = "decode", ScaleBlocks(value.as_tile, self.scales[value])
                     first = "scale"

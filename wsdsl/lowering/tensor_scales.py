@@ -3,27 +3,33 @@
     %a_scale: load -> scale; SMEM f8e8m0[m, k]; k, ring 0 (stages)
     %a_scale: scale -> mma; TMEM f8e8m0[m, k]; k, ring 2 (scales)
 
-They lie in global memory as the text says, a row's one behind the other. TMA brings a box of them,
-which begins at a multiple of 16 bytes of a row. The threads of the partition `scale` write to a
-slot of tensor memory what a k-tile needs, and zeros for blocks beyond the end of K, which are
-multiplied by zeros. There are two slots: those of one k-tile are written while products take the
-other's.
+They lie in global memory as the text says: a row's one behind the other, of which TMA brings a box
+that begins at a multiple of 16 bytes of a row; or in atoms. The threads of the partition `scale`
+write to a slot of tensor memory what a k-tile needs, and zeros for blocks beyond the end of K,
+which are multiplied by zeros. There are two slots: those of one k-tile are written while products
+take the other's. Atoms are copied by the tensor cores instead, unless most of an operand's are
+filled up with rows that nobody needs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.ir.block_scales import WORD, scale_columns
-from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, in_atoms
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, atoms_of, in_atoms
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Axis, SharedTile, Tile
+from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.edge import Edge
+from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.scale_loads import ScaleLoad
+from wsdsl.schedule import Schedule
 
 BUFFERED = 2
 """Slots of scales."""
@@ -47,8 +53,10 @@ class AtomScales(ScaleLoad):
     """The same of atoms (`ir/scale_atoms.py`), which tensor memory takes as they are."""
 
     def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        atoms = [1 if at is None else sizes[at[0].as_axis.name] // at[1] for at in self.places]
-        return *atoms, *SHAPE
+        *outer, last = self.places
+        rows = [1 if at is None else atoms_of(sizes[at[0].as_axis.name]) for at in outer]
+        assert last is not None
+        return *rows, sizes[last[0].as_axis.name] // last[1], *SHAPE
 
 
 def block_scales(load: Load) -> BlockScales | AtomScales:
@@ -57,6 +65,25 @@ def block_scales(load: Load) -> BlockScales | AtomScales:
     across = [(v, every) if isinstance(v.type, Axis) else None for v in others]
     kind = AtomScales if in_atoms(load) else BlockScales
     return kind(load, (*across, (last, block)))
+
+
+def with_scale_path(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Schedule:
+    """How scales come to tensor memory: by bytes that are copied, and those of them that are of
+    use."""
+    loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
+    if given.scale_path or not loads:
+        return given
+    copied = all(in_atoms(op) and _fill_atoms(op, given, sizes) for op in loads)
+    return dataclasses.replace(given, scale_path="copy" if copied else "store")
+
+
+def _fill_atoms(load: Load, given: Schedule, sizes: Mapping[str, int]) -> bool:
+    """Whether tiles are whole atoms, and more than half of all rows are of the tensor."""
+    rows = next(v.as_axis for v in load.index if isinstance(v.type, Axis))
+    asked = given.tile or {}
+    tile = asked.get(rows.name, asked.get(loop_variable(rows.name), ATOM_ROWS))
+    size = sizes.get(rows.dim, ATOM_ROWS)
+    return tile % ATOM_ROWS == 0 and 2 * size > ATOM_ROWS * -(-size // ATOM_ROWS)
 
 
 def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Mapping[str, int]) -> int:

@@ -111,7 +111,7 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, t.StoreScales)
     _fenced(m, a, i)
     held: StageParity = a.slots[i.extra[op.shared_state.name]]
-    lines = [(op.offset, op.offset + op.rows * op.line)]
+    lines = [(op.offset, op.offset + op.bytes)]
     for c in ALL:
         read_by_threads(m, a, op, m.model.arrays[op.shared.name], held.stage, lines, c)
     array, event = m.model.arrays[op.scales.name], m.event()

@@ -24,10 +24,13 @@ def scale_moves(kernel: Kernel) -> Iterator[str]:
             continue
         useful, atoms = WORD * op.words * op.rows, BYTES * -(-op.rows // ROWS) * op.words
         columns = op.words * -(-op.rows // WARP_ROWS)
+        copied = f"copied to {scale_columns(op.rows, op.words)} columns"
+        other = f"the tensor cores would have them {copied}"
+        other = other if op.atoms else f"in atoms: {atoms} bytes, {copied}"
         yield (
-            f"{names[op.shared, op.offset]}: of {op.rows * op.line} bytes that come to SMEM for a "
-            f"k-tile {useful} are useful; threads store them to {columns} columns of tensor memory "
-            f"(in atoms: {atoms} bytes, copied to {scale_columns(op.rows, op.words)} columns)"
+            f"{names[op.shared, op.offset]}: of {op.bytes} bytes that come to SMEM for a k-tile "
+            f"{useful} are useful; threads store them to {columns} columns of tensor memory "
+            f"({other})"
         )
     for op in kernel.of(TensorCopy):
         copied = BYTES * (op.rows // ROWS) * op.words

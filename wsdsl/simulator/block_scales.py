@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir.block_scales import WARP_ROWS, WORD, kind_of, word_columns
+from wsdsl.ir.scale_atoms import BYTES, ROWS, SHAPE, place_of
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tensor_ops import StoreScales, TensorProduct
 from wsdsl.ir.types import DTYPES, F32
@@ -24,7 +25,7 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
     """By row and word, as each of the warps reads them in SMEM."""
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.shared_state.name]
-    size = op.rows * op.line
+    size = op.bytes
     start = wg.item(op, shared, state.stage, op.offset, size)
     for i in range(4):
         warp = wg.warp(i)
@@ -32,6 +33,13 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
         conflict = wg.cta.accesses.read(start, start + size, access, warp, (wg.index, 4, i), False)
         wg.settle(op, f"it reads item {state.stage} of `{shared.label}` (warp {i})", conflict)
     first, own = int(wg.get(op.first, op)), WORD * op.words
+    if op.atoms:
+        if not 0 <= first < ROWS or first + op.rows > ROWS * (size // op.line):
+            wg.fail(op, f"rows {first} to {first + op.rows} of {size // op.line * ROWS} in atoms")
+        row, blocks = first + np.arange(op.rows)[:, None], np.arange(own)[None, :]
+        rows, atom, half, byte = place_of(row, blocks)
+        at = start + rows * op.line + atom * BYTES + half * SHAPE[1] + byte
+        return wg.cta.memory.bytes[at].view(np.uint32)
     if first % WORD or first < 0 or first + own > op.line:
         wg.fail(op, f"bytes {first} to {first + own} of lines of {op.line}")
     lines = wg.cta.memory.bytes[start : start + size].reshape(op.rows, op.line)

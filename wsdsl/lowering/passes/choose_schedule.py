@@ -45,6 +45,7 @@ from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
+from wsdsl.lowering.tensor_scales import with_scale_path
 from wsdsl.schedule import Schedule
 
 
@@ -122,13 +123,20 @@ def _with_roles(kernel: Kernel) -> Kernel:
     return assign_roles(kernel)
 
 
+def _with_scale_path(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+    """Which slots there are depends on it."""
+    given = kernel.schedule or Schedule()
+    made = with_scale_path(kernel, given, sizes)
+    return kernel if made == given else dataclasses.replace(kernel, schedule=made)
+
+
 def _choices(
     kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf
 ) -> Iterator[tuple[Schedule, float]]:
     """Whole schedules that leave the orientation as it is, and their cycles, the best first; an
     error where none can take fewer than `limit`.
     """
-    kernel = _with_roles(kernel)
+    kernel = _with_scale_path(_with_roles(kernel), sizes)
     given, findings = with_fixed_tiles(kernel, with_pair(kernel, kernel.schedule or Schedule()))
     findings += _unknown_variables(kernel, given)
     findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]

@@ -275,7 +275,7 @@ class _Rings(RingUses):
             case ScalesToSlot():
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
-                store_scales(b, op, *where, self.starts[op.summed], dict(self.kernel.sizes))
+                store_scales(b, op, *where, self.starts, dict(self.kernel.sizes))
             case _ if isinstance(op, Located):
                 b.add(self.locate(op))
             case ProducerCommit() if self.stores_scales:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wsdsl.ir import tensor_ops as tm
-from wsdsl.ir.block_scales import WORD
+from wsdsl.ir.block_scales import TILE_COLUMNS, WORD
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import k_step
@@ -43,9 +43,9 @@ def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
 
 
 def store_scales(agent: Agent, op: tm.StoreScales) -> None:
-    """Each warp reads all of them in SMEM, of lines that share banks."""
+    """Each warp reads all of them in SMEM, of lines that share banks, or of those of atoms."""
     sm, moved = agent.sm, 4 * WORD * op.words * op.rows
-    cycles = moved * sm.speeds.shared * min(32, op.line // WORD)
+    cycles = moved * sm.speeds.shared * (TILE_COLUMNS if op.atoms else min(32, op.line // WORD))
     agent.until(sm.shared.take(agent.now, cycles)[1], "SMEM")
 
 
