@@ -17,6 +17,7 @@ from wsdsl.ir.registry import OPS
 from wsdsl.prover.explore import explore
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.prove import digest, prove
+from wsdsl.schedule import Arch
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -132,6 +133,24 @@ def test_a_copy_of_what_flags_guard() -> None:
     )  # fmt: skip
     with pytest.raises(ProofError, match="exchange by flags"):
         prove(parse_kernel(text))
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_of_two_loops_alike_a_partition_runs_the_second_alone(arch: Arch) -> None:
+    """It is met there by those who run both: they run equally often."""
+    text = """
+@kernel
+def two(X: f16[M, K], Y: f16[N, K], Z: f16[M, K], W: u8[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ Y[n, k]
+        for k in tiles(K):
+            acc += Z[m, k] @ cast(W[n, k], f16)
+        C[m, n] = acc
+"""
+    asked = Schedule(arch=arch, decode="shared", stages=2, tile=dict(m=128, n=64, k=64))
+    assert wsdsl.parse(text).two.compile(schedule=asked).certificate is not None
 
 
 def test_a_fragment_that_may_be_overwritten() -> None:

@@ -16,6 +16,7 @@ from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.carried import Formulas
+from wsdsl.prover.loop_places import loop_places
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS
@@ -28,14 +29,26 @@ OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
     """The kernel made ready, with the code of each of its partitions."""
+    made, places = _flattened(kernel, sizes, {})
+    if places:
+        made, _ = _flattened(kernel, sizes, places)
+    return made
+
+
+def _flattened(
+    kernel: Kernel, sizes: Mapping[str, int] | None, places: Mapping[int, int]
+) -> tuple[Model, dict[int, int]]:
+    """With loops that are told apart by `places`; and what these should be."""
     model = Model(kernel, sizes)
     signatures, formulas = dict[Any, int](), Formulas(model)
+    loops = list[Mapping[Any, list[tuple[b.ForRange, Region]]]]()
     for number, partition in enumerate(model.partitions or (None,)):
-        flattener = Flattener(partition, model, signatures, formulas, number)
+        flattener = Flattener(partition, model, signatures, formulas, number, places)
         model.codes.append(flattener.flatten(kernel.body))
+        loops.append(flattener.loops)
         if flattener.work:
             model.work[number] = flattener.work
-    return model
+    return model, loop_places(loops)
 
 
 class Flattener:
@@ -48,9 +61,12 @@ class Flattener:
         signatures: dict[Any, int],
         formulas: Formulas,
         number: int,
+        places: Mapping[int, int],
     ) -> None:
         self.partition, self.signatures, self.formulas = partition, signatures, formulas
-        self.number = number
+        self.number, self.places = number, places
+        self.loops: dict[Any, list[tuple[b.ForRange, Region]]] = {}
+        self.block: Region = ()
         self.meets_others = _named_barriers(
             x for p in model.partitions if p is not partition for x in p.body
         )
@@ -86,8 +102,11 @@ class Flattener:
         return tuple((self.code.slot(to[i]), self.code.slot(of[i])) for i in self._needed(to))
 
     def _region(self, region: Region, elected: bool, inside: bool) -> None:
+        outer = self.block
         for op in region:
+            self.block = region
             self._op(op, elected, inside)
+        self.block = outer
 
     def _op(self, op: Op, elected: bool, inside: bool) -> None:
         if misplaced(op, elected)[0] and self.effects.within((op,)):
@@ -152,7 +171,10 @@ class Flattener:
         if told:
             counts = carries and not all(isinstance(v.type, Accumulator) for v in op.args)
             kin = () if counts or self._concerns_other_partitions(op.body) else (self.number,)
-        signature = self.signatures.setdefault((shape, kin), len(self.signatures))
+        if not kin:
+            self.loops.setdefault(shape, []).append((op, self.block))
+        place = self.places.get(id(op))
+        signature = self.signatures.setdefault((shape, kin, place), len(self.signatures))
         if kin:
             self.code.own.add(signature)
         self.shapes[op.index.name] = ("index", signature)
@@ -169,7 +191,7 @@ class Flattener:
                 moves=self._moves(op.args, op.init),
                 exit_moves=self._moves(op.result, op.init),
                 signature=signature,
-                extra=kin,
+                extra=(*kin, place),
             )
         )
         first = self._here()
