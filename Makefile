@@ -11,8 +11,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 
 help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
-	@echo "make test   run every test (those that need a GPU are skipped without one)"
-	@echo "make soak   what takes hours: generated programs, schedules and mutants; ARGS=2000 for fewer"
+	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
+	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
 	@echo "make lint   ruff, pyright, import-linter"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
@@ -30,7 +30,8 @@ test: $(VENV)/dev
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0
 soak: $(VENV)/dev
-	@status=0; for run in "generated $(or $(ARGS),20000)" "lowering.indexed_operands 2000" \
+	@status=0; $(BIN)/python -m pytest --all -n 2 --dist worksteal --timeout 600 || status=1; \
+		for run in "generated $(or $(ARGS),20000)" "lowering.indexed_operands 2000" \
 			"prover.random_schedules 1000" "prover.test_mutants 100" "prover.test_generated" \
 			"prover.skeletons" "prover.test_skeleton" \
 			"prover.ptx_mutants 20000" "prover.hostile 1000"; do \

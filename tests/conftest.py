@@ -6,6 +6,10 @@ fails; `pytest --update-golden` writes it, to be looked at and committed.
 `with refusals():` skips a parametrised test whose schedule is refused, if the golden file <test
 name>.refused.txt lists it, and fails one that it lists wrongly or not. `--update-golden` sets the
 lines of the tests that run; to be rid of those of tests that are no more, delete the file first.
+
+A test marked `sampled(n)` has many parameters that cost much: one in n of them is run, always the
+same ones (3 if it does not say). All are run by `pytest --all`, which `make soak` does, where -k or
+a test's own name asks for them, and with `--update-golden`.
 """
 
 import difflib
@@ -13,6 +17,8 @@ import fcntl
 import gc
 import os
 import re
+import zlib
+from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +26,6 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 os.environ["WSDSL_CACHE_DIR"] = "off"  # no test, and no process of one, touches the user's
-os.environ["WSDSL_VERIFY"] = "1"
 os.environ["WSDSL_RECORDS"] = "off"  # choices that tests are about are the model's
 # BLAS' own threads wait by spinning, which takes the cores from the other processes of pytest: a
 # product of 72 x 272 x 88 took 50 ms instead of one half. Before NumPy is imported.
@@ -33,9 +38,32 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--all", action="store_true", help="all parameters of sampled tests, too")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    skip_what_needs_a_gpu(items)
+    named = config.option.keyword or any("::" in arg for arg in config.args)
+    if named or config.getoption("--all") or config.getoption("--update-golden"):
+        return
+    left_out = set(not_sampled(items))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def not_sampled(items):
+    """Of each test that is marked so all but one in n of its items, by what its parameters are."""
+    of_tests = defaultdict(list)
+    for item in items:
+        if (mark := item.get_closest_marker("sampled")) is not None:
+            key = item.nodeid.partition("[")[0], mark.args[0] if mark.args else 3
+            of_tests[key].append(item)
+    for (_, every), found in of_tests.items():
+        found.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from found[-(-len(found) // every) :]
+
+
+def skip_what_needs_a_gpu(items):
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -117,6 +145,14 @@ def refusals(request):
             pytest.skip(str(error).splitlines()[0])
 
     return trying
+
+
+@pytest.fixture(autouse=True)
+def passes_verified(request, monkeypatch):
+    """What each pass gives is looked at where lowering is what is tested, and in long runs."""
+    lowering = "lowering" in request.node.path.parts
+    if lowering or request.config.getoption("--all"):
+        monkeypatch.setenv("WSDSL_VERIFY", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -113,6 +113,7 @@ def test_all_but_a_few_are_lowered() -> None:
         assert known[0] in told if known else not told, f"{name}: {told or 'is lowered now'}"
 
 
+@pytest.mark.sampled
 @needs_ptxas
 @pytest.mark.parametrize(
     ("part", "arch"),

@@ -50,6 +50,7 @@ def test_compile_says_schedule_and_resources(wsdsl):
     assert "smem_bytes" in out
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("level", "mark"),
     [

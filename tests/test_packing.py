@@ -96,6 +96,7 @@ def test_blocks_follow_each_other_along_the_last_axis() -> None:
         assert np.array_equal(data[e, n, k], pack(block, DTYPES["i8"]).data)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("sizes", "schedule"), POINTS, ids=repr)
 def test_right_and_proved(sizes: tuple[int, int, int], schedule: Schedule | None) -> None:
     (m, n, k), own = sizes, kernel()
@@ -197,6 +198,7 @@ def test_what_is_cut_elsewhere_is_found() -> None:
         simulate(parse_kernel(moved), arrays)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_a_warp_meets_before_it_gives_a_slot_back(decode: Any) -> None:
     """One arrival stands for its 32 threads: they have read by then, and passed the wait."""

@@ -38,6 +38,7 @@ def compare(pattern: Pattern, kernel: Kernel, run: Callable[..., Any], rng: Any)
             assert ((abs(wide(got) - exact) <= allowed) | (wide(got) == exact)).all()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PATTERNS | ODD_PATTERNS)
 def test_right_and_proved(name: str) -> None:
     pattern = (PATTERNS | ODD_PATTERNS)[name]

@@ -19,24 +19,28 @@ def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **siz
     check(case, arrays, wanted)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_sizes(name: str, seed: int) -> None:
     simulate(name, seed)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", ORDERS, ids=repr)
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "batched"])
 def test_orders(name: str, schedule: wsdsl.Schedule) -> None:
     simulate(name, 1, schedule, **({"M": 200, "N": 136, "K": 72} if name == "gemm" else {}))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes_of_one(name: str) -> None:
     """Rows of one element are no multiple of 16 bytes: threads copy them."""
     simulate(name, 0, **{d: ONES[d] for d in CASES[name].sizes})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     ["gemm", "mn_major", "two_products", "nested", "batched", "bytes_out", "bytes_in", "quantised"],
@@ -45,6 +49,7 @@ def test_strides_that_tma_cannot_take(name: str) -> None:
     simulate(name, 0, **{d: s | 1 for d, s in CASES[name].sizes.items()})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [
@@ -66,6 +71,7 @@ def test_reference(name: str) -> None:
     check(case, arrays, wanted)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -86,6 +92,7 @@ def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     simulate(name, 1, schedule)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
@@ -114,6 +121,7 @@ def test_schedules_of_types(name: str, schedule: wsdsl.Schedule) -> None:
     simulate(name, 2, schedule)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "schedule"), WIDTHS, ids=repr)
 def test_widths(name: str, schedule: wsdsl.Schedule) -> None:
     scaled = name in ("block_scaled", "scaled_rows")
@@ -143,6 +151,7 @@ CUT = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", CUT, ids=repr)
 @pytest.mark.parametrize("name", CASES)
 def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule, refusals) -> None:

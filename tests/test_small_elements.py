@@ -54,6 +54,7 @@ def right_and_proved(own: wsdsl.Kernel, given: list[Any], **sizes: int) -> None:
     assert own.compile(**sizes).certificate is not None
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sizes", SIZES, ids=repr)
 @pytest.mark.parametrize("target", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("source", SMALL)
@@ -62,6 +63,7 @@ def test_widened(source: str, target: str, sizes: tuple[int, int]) -> None:
     right_and_proved(own, [codes(source, *sizes)], M=sizes[0], N=sizes[1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sizes", SIZES, ids=repr)
 @pytest.mark.parametrize("target", SMALL)
 def test_narrowed(target: str, sizes: tuple[int, int]) -> None:
@@ -69,6 +71,7 @@ def test_narrowed(target: str, sizes: tuple[int, int]) -> None:
     right_and_proved(own, [floats(*sizes)], M=sizes[0], N=sizes[1])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("source", "target", "value"),
     [

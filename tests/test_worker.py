@@ -34,6 +34,7 @@ def worker(name: str, schedule: Schedule | None = None, **sizes: int) -> Worker:
     return CASES[name].kernel.timeline(schedule, **sizes).worker
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(CASES.keys() - REFUSED.keys()))
 def test_it_takes_about_what_is_predicted(name: str) -> None:
     usual = USUAL | SMALLER.get(name, {})
@@ -42,6 +43,7 @@ def test_it_takes_about_what_is_predicted(name: str) -> None:
     assert found.cycles == pytest.approx(found.predicted, rel=FURTHER.get(name, CLOSE))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_so_does_every_way_to_share_out_the_work(name: str) -> None:
     sizes = SMALL if name in ("parallel", "serial") else LARGE

@@ -47,6 +47,7 @@ def test_each_kernel_has_a_name_of_its_own():
     assert len({id(kernel) for kernel in named}) == len(KERNELS)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("name", KERNELS)
 def test_ptxas_takes_it_without_a_spill_or_a_serialised_product(name):

@@ -32,6 +32,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("lanes", "size", "dtype", "fn"), CASES)
 def test_as_the_simulator_has_it(lanes: tuple[int, int], size: int, dtype: str, fn: str) -> None:
     columns = 2 * lanes[0] * lanes[1]
@@ -61,6 +62,7 @@ store_global(tensor=%Y, index=(%r, %c), value=%y)
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["f32", "u32"])
 @pytest.mark.parametrize("lanes", LANES)
 def test_sums_up_to_each_column(lanes: tuple[int, int], dtype: str) -> None:

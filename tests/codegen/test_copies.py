@@ -14,6 +14,7 @@ ALL = ("A", "B", "C")
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
 
 
+@pytest.mark.sampled
 @needs_ptxas
 @pytest.mark.parametrize("dtype", ["f16", "f32", "u8"])
 @pytest.mark.parametrize("swizzle", ["128B", "64B", "32B", "none"])
@@ -130,6 +131,7 @@ def test_defaults_do_not_spill(name: str, sizes: tuple[int, int, int]) -> None:
     assert made.resources.spill_store_bytes == 0
 
 
+@pytest.mark.sampled
 @needs_ptxas
 @pytest.mark.parametrize(
     ("name", "schedule"),
@@ -149,6 +151,7 @@ def test_given_tiles_do_not_spill(name: str, schedule: Schedule) -> None:
     assert made.resources.spill_store_bytes == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "mn_major", "column_major_b"])
 @pytest.mark.parametrize("sizes", [(1024, 50257, 768), (4095, 4095, 4095)])
 def test_who_copies_keeps_registers(name: str, sizes: tuple[int, int, int]) -> None:

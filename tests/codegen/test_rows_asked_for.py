@@ -26,6 +26,7 @@ ROWS = """
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kept", [0, 1, 11, 64])
 @pytest.mark.parametrize("only", ["", ", only=%kept"])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])

@@ -31,6 +31,7 @@ def test_round_trip(name: str) -> None:
     assert again == kernel
 
 
+@pytest.mark.sampled
 @needs_ptxas
 @pytest.mark.parametrize("name", NAMES)
 def test_ptxas_has_no_remark(name: str) -> None:

@@ -52,6 +52,7 @@ def turns(memory: Memory) -> Iterator[tuple[int, int]]:
             yield int(taken), 32 // together
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "held", "turned", "step", "free"),
     [

@@ -7,6 +7,7 @@ from tests.word_kernels import WORD_KERNELS
 from wsdsl import parse
 
 
+@pytest.mark.sampled
 @needs_ptxas
 @pytest.mark.parametrize("name", WORD_KERNELS)
 def test_compiles_without_spills(name: str) -> None:

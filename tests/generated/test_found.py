@@ -253,6 +253,7 @@ def made(perm: i32[M], Y: f32[T, N, L]):
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("seed", [0, 1, 8])
 def test_right(name: str, seed: int) -> None:
@@ -260,6 +261,7 @@ def test_right(name: str, seed: int) -> None:
     assert outcomes[0].kind == "ok" and not outcomes[-1].failed, outcomes
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", UNDER)
 def test_under_a_schedule(name: str) -> None:
     text, schedule = UNDER[name]

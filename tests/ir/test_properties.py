@@ -113,7 +113,7 @@ def kernels(draw) -> Kernel:
     )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(kernels())
 def test_text_parses_back(kernel):
     text = print_kernel(kernel)

@@ -47,6 +47,7 @@ def test_the_sample_holds() -> None:
     verify(parse_kernel(TEXT.replace("each=2, zeroed=True)", twice)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name: str) -> None:
     before, after, words = BROKEN[name]

@@ -38,6 +38,7 @@ def simulated(x: Any, weights: lossless.Weights, schedule: Schedule | None = Non
     return kernel.simulate(*given, schedule=schedule).reshape(shape)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_right(palette: Any, schedule: Schedule | None) -> None:
@@ -53,6 +54,7 @@ def test_right(palette: Any, schedule: Schedule | None) -> None:
     assert np.allclose(got[:, others], wanted[:, others], atol=2**-16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_one_hot_gives_exact_weights_of_every_pattern(palette: Any, decode: Any) -> None:
@@ -107,6 +109,7 @@ def test_outputs() -> None:
     assert np.array_equal(out, exact.astype(np.float16))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("palette", "decode"), zip(PALETTES, ["registers", "shared"], strict=True))
 def test_proved(palette: Any, decode: Any) -> None:
     kernel, sizes = kernel_of(palette, "bf16"), sizes_of(16, 512, 1024)

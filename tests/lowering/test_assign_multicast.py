@@ -10,6 +10,7 @@ from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.prover.prove import prove
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("cluster", "depth", "shared"),
     [

@@ -28,6 +28,7 @@ from wsdsl.simulator.tensor_memory import TensorMemory
 BLACKWELL = Schedule(arch="sm_100a")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCALED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(SCALED[name], Schedule(arch="sm_100a"))
@@ -88,6 +89,7 @@ def test_tails(sizes: dict[str, int], tile: dict[str, int]) -> None:
     check(case, arrays, expected(case, arrays))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "n"), [("mx", 64), ("mx_atoms", 128)])
 def test_pairs_of_ctas_have_all_scales_of_their_columns(name: str, n: int) -> None:
     right_and_proved(SCALED[name], Schedule(arch="sm_100a", cta_group=2, tile=dict(n=n)))
@@ -151,6 +153,7 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
             assert not cells[i % 32 :: 32, at, 2:].any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
@@ -367,6 +370,7 @@ def test_scales_that_no_instruction_takes_multiply_sums(old: str, new: str) -> N
     np.testing.assert_allclose(*wide, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "a", "b", "arch"),
     [

@@ -34,6 +34,7 @@ def loaded(text: str) -> list[str]:
     return sorted({*re.findall(r"load(?:_to_slot)?\(.*?tensor=%(\w+)", text)})
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_lowers(name: str, schedule: wsdsl.Schedule | None) -> None:
@@ -47,6 +48,7 @@ def test_lowers(name: str, schedule: wsdsl.Schedule | None) -> None:
         assert str(parse_kernel(text)) == text
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_same_input_same_output(name: str) -> None:
     case = CASES[name]

@@ -103,6 +103,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", KEPT)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
@@ -160,6 +161,7 @@ def test_whole_rows_are_computed() -> None:
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [ATTENTION, CAUSAL], ids=["attention", "causal"])
 def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
     """Of a loop's copies of the first stage: of whole tiles in front of the diagonal, and others,

@@ -126,6 +126,7 @@ def is_right(kernel: Any, schedule: Schedule | None, beyond: int = 0, **sizes: i
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "x", "M", "N"),
     [
@@ -163,6 +164,7 @@ TEAMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("team", TEAMS)
 def test_threads_share_rows_in_every_way(team: str) -> None:
     is_right(kernel_of("weights"), TEAMS[team], M=333, N=264)
@@ -232,6 +234,7 @@ def test_who_does_not_wait_for_other_warps_is_found() -> None:
         simulate(wrong, given)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "nth", "change"),
     [

@@ -44,6 +44,7 @@ def inputs(name: str, M: int, N: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "M", "N"), [(n, *s) for n, each in SHAPES.items() for s in each])
 def test_results_are_those_of_the_reference(name: str, M: int, N: int) -> None:
     kernel, given = vars(KERNELS)[name], inputs(name, M, N)

@@ -28,6 +28,7 @@ def run(name: str, dtype: str, schedule: Schedule | None, unaligned: tuple[str, 
         agree(found, wanted)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("name", BODIES)
 def test_the_text_is_the_order(name: str, dtype: str) -> None:
@@ -132,6 +133,7 @@ def f(X: f32[E, M, N], A: f32[M, N]):
     assert (x[0] == 2.0).all() and (x[1] == 1.0).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BODIES)
 def test_the_ptx_does_the_same(name: str) -> None:
     """Where a loop stands in another one with its bounds, too: LLVM knows that it is run."""

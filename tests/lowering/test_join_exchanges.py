@@ -66,6 +66,7 @@ def rows(N: int) -> Any:
     return x
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", JOINED | APART)
 def test_exchanges_give_what_rows_do(name: str) -> None:
     kernel, made = compiled((JOINED | APART)[name])

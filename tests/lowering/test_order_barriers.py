@@ -36,6 +36,7 @@ def compiled(consumers: int, **more: Any) -> Any:
     return CASE.kernel.compile(schedule(consumers, **more), D=64)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "made",
     [schedule(2), schedule(2, stages=1, scheduler="grid"), schedule(3, stages=3)],
@@ -88,6 +89,7 @@ def objection(mutant: Kernel) -> str:
     return ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("consumers", [2, 3])
 def test_each_of_them_is_needed(consumers: int) -> None:
     """Without one (the arrival that is there before all others, the meeting behind all, each in the

@@ -73,6 +73,7 @@ def test_a_panel_is_read_once() -> None:
     assert loads(kernel(dtype="f8e4m3")) == {"load_panels": 1}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("body", [BEHIND, IN_FRONT])
 def test_right_and_proved(body: str, schedule: str) -> None:

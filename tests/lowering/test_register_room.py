@@ -27,6 +27,7 @@ def chosen(what: str, **sizes: int) -> int:
     return made.tile["n"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("what", "most"),
     [
@@ -49,6 +50,7 @@ def test_a_row_of_numbers_is_no_more_than_is_left() -> None:
     assert chosen("acc + u[n]", **SQUARE) == 192
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("what", ["gelu(acc * r[m] + u[n])", "silu(acc + u[n]) * v[n]"])
 def test_the_first_choice_does_not_spill(what: str) -> None:

@@ -64,6 +64,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "arch", "asked"),
     [

@@ -43,6 +43,7 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
     assert taken <= reckoned <= taken + 4096
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 @pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
 def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:

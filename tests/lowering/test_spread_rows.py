@@ -77,6 +77,7 @@ def inputs(name: str, M: int, N: int, K: int) -> dict[str, Any]:
     return {key: held.astype(ml_dtypes.bfloat16) for key, held in found.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
@@ -112,6 +113,7 @@ def test_what_goes_together_has_room(schedule: str) -> None:
     assert 0 <= compiled.plan.smem_bytes - compiled.signature.smem_bytes < SMEM_ALIGN
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
 def test_proved(mode: Any) -> None:
     schedule = Schedule(mode=mode, consumers=2)

@@ -43,6 +43,7 @@ def arguments(dtype: str = "f32") -> list[np.ndarray]:
     return [a, b, np.array([1.0, 3.0, 2.0], np.float32), c, np.zeros(70, np.float32)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("stores", STORES)
@@ -112,6 +113,7 @@ def f(A: bf16[M, K], B: bf16[N, K], w: f32[E], t: i32[E], C: f32[L, M, N]):
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("place", PLACES)
 def test_iterations_that_may_meet_wait(place: str) -> None:
     made = parse(IN_A_LOOP.format(place=place)).f
@@ -150,6 +152,7 @@ BY_ROWS = dict(places="M, N", first="m, n", second="l, n")
 BY_COLUMNS = dict(places="N, M", first="n, m", second="n, l")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [(256, 32), (256, 33), (250, 40)])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS], ids=["rows", "columns"])

@@ -132,6 +132,7 @@ def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
     return arrays
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [*OWN, "block_scaled", "each_inside", "nested", "whole", "held_operand", "attention"]
 )

@@ -31,6 +31,7 @@ LOWERED = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LOWERED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a"))
@@ -100,6 +101,7 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
         assert chosen is not None and chosen.cluster is None and chosen.cta_group != 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])
 def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> None:
     right_and_proved(DECODED[name], Schedule(arch="sm_100a"))
@@ -127,6 +129,7 @@ PAIRED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PAIRED)
 def test_pairs_of_ctas_that_multiply_together(name: str) -> None:
     asked = Schedule(arch="sm_100a", cta_group=2, tile=PAIRED[name])

@@ -81,6 +81,7 @@ def test_values(name: str, x: str, y: str, m: int, n: int, padded: str) -> None:
     assert np.array_equal(arrays[-1], wanted.astype(arrays[-1].dtype))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "x", "schedule"),
     [

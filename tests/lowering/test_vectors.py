@@ -50,6 +50,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "out", "vector"),
     [

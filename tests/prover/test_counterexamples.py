@@ -37,6 +37,7 @@ def replay(name: str, kernel: Kernel, found: Counterexample) -> str:
     return ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", ["gemm", "held_operand"])
 def test_the_simulator_goes_the_same_way(name: str, threads: bool) -> None:

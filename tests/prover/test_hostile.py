@@ -11,6 +11,7 @@ from wsdsl import Schedule
 SMALL = Schedule(tile=dict(m=64, n=32), stages=2, consumers=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gemm", "if_summed"])
 def test_whatever_does_harm_is_refused(name: str) -> None:
     outcome = attack([scheduled(name, SMALL, (), Random(1))], 10, seed=1)

@@ -70,6 +70,7 @@ def with_empty_loops(trips: int) -> str:
     return "".join(made)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trips", [0, 3, 4, 7])
 def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     text = with_empty_loops(trips)

@@ -118,6 +118,7 @@ def missed_in_case(name: str, kernel: Kernel, each: int = 1) -> list[str]:
         return missed(kernel, lambda mutant: objection(case, mutant, sizes), each)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", SMALL)
 def test_cases(name: str, threads: bool) -> None:
@@ -125,6 +126,7 @@ def test_cases(name: str, threads: bool) -> None:
     assert missed_in_case(name, scheduled(CASES[name], schedule, sizes, threads)) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [(), ("B",)], ids=str)
 def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
     schedule = dataclasses.replace(SMALL["gemm"][0], constant=("B",))
@@ -132,6 +134,7 @@ def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
     assert missed_in_case("gemm", kernel) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "constant"),
     [("block_scaled", ("B", "b_scale")), ("block_scaled", ("a_scale",)), ("epilogue", ("B",))],
@@ -154,6 +157,7 @@ def simulated(mutant: Kernel) -> str:
     return ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gemm_registers", "stream_k"])
 def test_hand_written(name: str) -> None:
     """Those that are like what lowering makes are broken as such (`test_generated.py`)."""

@@ -67,6 +67,7 @@ def test_slots_of_a_ring_that_differ_in_who_could_share_them(
     prove(CASES["two_loops"].kernel._compile(schedule, {}, unaligned).scheduled)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_proofs_are_quick(name: str) -> None:
     """The limit is 150 ms on two cores that do nothing else; here others may run beside."""
@@ -114,6 +115,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_in_one_place(what: str) -> None:
     name, change, kind = WRONG[what]

@@ -54,6 +54,7 @@ MOST = 5
 """Mutants of a kind that one kernel is tried with."""
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "schedule", "threads"), ASKED)
 def test_no_false_alarm(name: str, schedule: str, threads: bool, refusals) -> None:
     with refusals():
@@ -211,6 +212,7 @@ def unlooped(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 KINDS = (deleted, doubled, recounted, swapped, moved_out, unpredicated, unlooped)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
 def test_mutants_of_the_ptx_are_reported(name: str, schedule: str, kind, threads: bool) -> None:
@@ -269,6 +271,7 @@ def without(kernel: Kernel, victim: Op) -> Kernel:
     return dataclasses.replace(kernel, body=drop(kernel.body))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
 def test_every_op_is_asked_for(name: str, schedule: str, threads: bool) -> None:
     made = compiled(name, schedule, threads)
@@ -290,6 +293,7 @@ def missed_changes(made: Compiled, each: int = 1) -> list[str]:
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
 def test_every_change_of_an_op_is_reported(name: str, schedule: str, threads: bool) -> None:
     """Every fifth one; `python -m tests.prover.test_skeleton` takes all."""

@@ -61,6 +61,7 @@ def objection(kernel: Kernel) -> str:
     return ""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_proved(name: str) -> None:
     explore(scheduled(name))
@@ -132,6 +133,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong(name: str) -> None:
     old, new, told = WRONG[name]

@@ -174,6 +174,7 @@ def test_every_mutant_of_who_clears_and_multiplies_is_caught() -> None:
     assert left == {"delete tensor_fence": 2, "other tensor_fence": 2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HARMLESS)
 def test_every_mutant_of_scales_is_caught(name: str) -> None:
     kernel = lowered(SCALED[name], tile=dict(n=64 if name == "mx" else 256), stages=3)

@@ -34,6 +34,7 @@ def test_right(shape: tuple[int, int], dtype: str) -> None:
     assert not n or np.allclose(rstd, deviation[:, 0], rtol=2e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_gradients(shape: tuple[int, int], dtype: str) -> None:
     m, n = shape

@@ -19,6 +19,7 @@ CODES: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("codes", CODES)
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_right(shape: tuple[int, int], dtype: str, codes: str) -> None:

@@ -47,6 +47,7 @@ def test_infinities_and_nan(kernel: Callable[..., Any], which: int) -> None:
     assert np.allclose(got, wanted, rtol=1e-4, equal_nan=True)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_gradients(shape: tuple[int, int], dtype: str) -> None:
     """Of results as they were rounded."""
