@@ -13,7 +13,7 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
-from wsdsl.ir.barrier_ops import ArriveFlag, NamedBarrierSync, WaitFlag
+from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
 from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StoreGlobal, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.types import Tensor
@@ -80,6 +80,18 @@ def batches(X: {x}[B, M, N], S: f32[B, N]):
             for m in tiles(M):
                 total += sum(cast(X[b, m, n], f32), over=m)
             S[b, n] = total
+""",
+    "normed": """
+@kernel
+def normed(X: {x}[M, N], T: f32[M, N], S: f32[N]):
+    for n in tiles(N):
+        total = zeros(f32[n])
+        for m in tiles(M):
+            total += sum(cast(X[m, n], f32), over=m)
+        mean = total / cast(M, f32)
+        S[n] += mean
+        for m in tiles(M):
+            T[m, n] = X[m, n] - mean
 """,
     "places": """
 @kernel
@@ -174,6 +186,22 @@ def test_pieces_have_the_greatest_and_the_least() -> None:
     kernel = kernel_of("several")
     is_right(kernel, Schedule(splits=3), M=300, N=136)
     assert kernel.compile(M=20000, N=128).schedule.splits > 1
+
+
+def test_pieces_go_over_their_part_again() -> None:
+    """With the whole sums; the first one alone stores these."""
+    kernel = kernel_of("normed")
+    x, asked = inputs(kernel, M=700, N=136)["X"], Schedule(splits=3)
+    got, want = np.zeros(136, np.float32), np.zeros(136, np.float32)
+    made = kernel.compile(asked, M=700, N=136)
+    held, wanted = made.simulate(x, None, got), kernel.reference(x, None, want)
+    for one, other in zip(held, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4)
+    assert kernel.schedule(M=20000, N=128).splits > 1
+    number = sum(isinstance(op, ForRange) for op in made.scheduled.ops) - 1
+    wrong = changed(made.scheduled, ForRange, lambda op: (replace(op, start=op.stop),), number)
+    with pytest.raises(ProofError, match="all pieces of a tile may store these elements"):
+        prove(wrong)
 
 
 def test_pieces_are_of_one_batch() -> None:

@@ -40,6 +40,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,13 +147,19 @@ class ParallelReduction:
         partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def finish_columns(self, places: list[Place]) -> None:
-        """By the CTA of the first piece."""
+        """By the CTA of the first piece; by all where each goes over its part again, but for what
+        is stored beside that.
+        """
         b, op = self.builder, self.op
         of = SumsOfLines(self.partials, self.height, self.first, self.parts, self.splits)
-        with b.when(b.map("lt", self.part, b.integer(1), wish="first")):
+        again = any(isinstance(o, ForRange) for o in op.body)
+        first = b.map("lt", self.part, b.integer(1), wish="first")
+        with nullcontext() if again else b.when(first):
             fns = op.fns or ("add",) * len(op.sums)
             whole = map(of.joined, op.args, places, fns)
-            b.ops += retype(op.body, dict(zip(op.args, whole, strict=True)))
+            for o in retype(op.body, dict(zip(op.args, whole, strict=True))):
+                with b.when(first) if again and isinstance(o, Store) else nullcontext():
+                    b.add(o)
 
     def finish_slices(self, places: list[Place], starts: Mapping[str, Value]) -> None:
         b, partials = self.builder, self.partials

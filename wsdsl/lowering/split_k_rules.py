@@ -3,7 +3,8 @@
 It stands in the output loops, beside no other loop and behind no store, carries nothing but sums
 that begin as zeros (`fuse_accumulators` sees to it), each of which only ever grows by what is added
 to it, and writes nothing. What comes after it then is done once, with the whole sums. Where rows
-are reduced, and pieces leave lines (`leaves_lines`), the greatest and the least may be carried too.
+are reduced, and pieces leave lines (`leaves_lines`), the greatest and the least may be carried too,
+and each piece may go over its part again behind it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
@@ -48,6 +49,8 @@ def leaves_lines(kernel: Kernel, reduction: str | None) -> bool:
 def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
     """What keeps the kernel's contraction from being cut; into pieces that leave `lines`."""
     loops = [op for op in body if regions(op)]
+    if lines:
+        loops = [op for op in loops if op is loops[0] or not goes_again(loops[0], op)]
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
         others = [op for op in loops if not (isinstance(op, ForTiles) and op.init)]
         found = next(iter([*others, *loops[1:]]), None)
@@ -76,6 +79,16 @@ def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
             yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
         elif init not in zeros or not grows(loop.body, arg, last):
             yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
+
+
+def goes_again(cut: Op, loop: Op) -> bool:
+    """Whether a loop behind the one that is cut goes over the same dimension, and carries nothing:
+    each piece then has its own part of it, with the whole sums.
+    """
+    if not isinstance(cut, ForTiles) or not isinstance(loop, ForTiles) or loop.init:
+        return False
+    part = loop.start or loop.stop or loop.whole
+    return not part and loop.dim == cut.dim
 
 
 def joined_by(body: Region, arg: Value, last: Value) -> str:

@@ -53,13 +53,16 @@ class GlobalPlaces:
                 values = {v for o in ops for v in (*results_of(o), *bound(o))}
                 self.inside[op.index] = frozenset(values | {op.index, *op.args})
                 self.items[op.index] = frozenset(_computed_from(op))
-                step = self.sums.of(op.step)
-                least = step.number if not step.terms else int(self._is_positive(step))
-                self.steps[op.index] = max(0, least)
+                self.steps[op.index] = max(0, self._least(self.sums.of(op.step)))
+
+    def _least(self, found: Linear) -> int:
+        """That it is, if that is known to be positive; else 0."""
+        if not all(times > 0 and self._counts(term) for term, times in found.terms):
+            return 0
+        return found.number + sum(times for _, times in found.terms)
 
     def _is_positive(self, sum: Linear) -> bool:
-        more = all(times > 0 and self._counts(term) for term, times in sum.terms)
-        return more and sum.number >= 0 and bool(sum.terms or sum.number)
+        return self._least(sum) > 0
 
     def _counts(self, term: Any) -> bool:
         """Is it 1 at the least?"""

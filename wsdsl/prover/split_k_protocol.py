@@ -16,6 +16,7 @@ from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.linear import Sums
 from wsdsl.prover.parallel_reduction import ParallelReduction
 from wsdsl.prover.periodic_values import iterations_of
+from wsdsl.prover.pieces_apart import check_pieces_apart
 from wsdsl.prover.serial_reduction import SerialReduction
 from wsdsl.prover.work_iteration import SPLIT_K, Findings, WorkIteration
 from wsdsl.prover.workspace_slots import WorkspaceSlots
@@ -39,6 +40,8 @@ def check_split_k_protocol(kernel: Kernel) -> None:
                 kind = ParallelReduction if sliced else SerialReduction
                 walked.append(kind(op, sums, slots, grid, found, agent))
                 walked[-1].check(used)
+                if sliced:
+                    check_pieces_apart(kernel, walked[-1].work, agent)
             agent += op.num_warpgroups
         elif used:
             raise _fail(0, used[0], "outside of the partitions this is not understood")

@@ -309,8 +309,8 @@ class _Lowering:
         self.context.tiles = tiles
 
     def loop(self, op: ForRange) -> None:
-        b, lasts = self.builder, yielded(op.body)
-        op = dataclasses.replace(op, start=self.scalar(op.start), stop=self.scalar(op.stop))
+        b, lasts, of = self.builder, yielded(op.body), self.scalar
+        op = dataclasses.replace(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
         carries = zip(op.args, lasts, strict=True)
         summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
         # By the state of a slot that is carried, that of the one that the next iteration has.

@@ -89,7 +89,7 @@ class _Cut:
             apart["every"] = which[1]
 
         def change(op: Op) -> tuple[Op]:
-            cut = isinstance(op, ForTiles) and op.index.as_axis.name == self.axis.name
+            cut = isinstance(op, ForTiles) and op.dim == self.axis.dim
             return (dataclasses.replace(op, stop=end, **apart) if cut else op,)
 
         return rewrite(region, change)
