@@ -70,7 +70,8 @@ def drawn(*shape: int, dtype: Any = BF16, seed: int = 0) -> np.ndarray:
 
 def widest(kernel: Kernel, **sizes: Any) -> set[int]:
     """Elements of a thread's accesses."""
-    found = kernel.compile(**sizes).scheduled
+    kernel, schedule, own = kernel._asked(None, sizes)
+    found = kernel._compiled_for(schedule, own).scheduled
     return {op.vector for op in (*found.of(LoadGlobal), *found.of(StoreGlobal)) if op.vector > 1}
 
 

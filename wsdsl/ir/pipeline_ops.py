@@ -20,7 +20,7 @@ from wsdsl.ir.op import (
     result,
     results,
 )
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Axis, Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
@@ -117,7 +117,8 @@ class ForWork(Op):
     one's ranks first; together they take that many neighbouring tiles. With `num_pingpong`
     compute partitions, this one does every `num_pingpong`-th tile of its CTA, beginning with
     `pingpong_index`, and passes over the slots of the others in `skip`; order barriers make their
-    mainloops follow one another. `within` is that of `for_tiles`, for each index.
+    mainloops follow one another. `within` is that of `for_tiles`, for each index. Of the i32 named
+    `turn` a work item has `turns`, one after the other.
 
     "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
     pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
@@ -136,6 +137,8 @@ class ForWork(Op):
     raster: str = ""
     cluster: tuple[int, ...] = ()
     within: tuple[int, ...] = ()
+    turn: str = ""
+    turns: int = 1
     pingpong_index: int = 0
     num_pingpong: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
@@ -145,6 +148,11 @@ class ForWork(Op):
     piece: tuple[Value, ...] = bound_arguments()
     body: Region = ()
     skip: Region = ()
+
+    def step(self, index: Value) -> int:
+        """Elements of a dimension that a work item takes."""
+        own = self.turns if index.name == self.turn else 1
+        return index.type.size if isinstance(index.type, Axis) else own
 
 
 @op_class

@@ -110,3 +110,16 @@ class Builder:
         if a in self.known:
             return self.integer(-(-int(self.known[a]) // b))
         return self.map("floordiv", self.plus(a, b - 1), self.integer(b), wish=wish)
+
+
+class Scalars:
+    """The tile scheduler's arithmetic, as ops."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def number(self, x: int, /) -> Value:
+        return self.builder.integer(x)
+
+    def apply(self, fn: str, /, *args: Value) -> Value:
+        return self.builder.map(fn, *args, type=args[-1].type if fn == "where" else None)

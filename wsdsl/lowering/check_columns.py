@@ -53,7 +53,7 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
     among = f" x {consumers} consumers" if consumers > 1 else ""
     for name, size in axis_sizes(kernel, chosen).items():
-        if axes_of(kernel)[name].role != "columns" or holds_vectors(kernel):
+        if holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
             continue
         what, own = f"tile {loop_variable(name)}={size}", size // consumers
         if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:

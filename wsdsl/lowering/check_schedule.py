@@ -272,6 +272,8 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
     products = bool(kernel.of(Contract))
     for name, size in axis_sizes(kernel, chosen).items():
+        if name not in axes_of(kernel):
+            continue  # Indices that are taken one after the other.
         axis = axes_of(kernel)[name]
         what = f"tile {loop_variable(name)}={size}"
         if axis.role == "rows":

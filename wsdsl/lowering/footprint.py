@@ -32,6 +32,7 @@ from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
+from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule
 
 PRECISE_EVERY = 128
@@ -87,6 +88,8 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """
     tile = schedule.tile or {}
     sizes = {name: tile.get(name, tile.get(variable, 0)) for name, variable in _variables(kernel)}
+    if loop := taken_in_turns(kernel):
+        sizes[loop.index.name] = tile.get(loop.index.name, 1)
     for name in whole_axes(kernel):
         axis, step = axes_of(kernel)[name], depth_steps(kernel).get(name, (1, 1))[0]
         if size := held_axes(kernel).get(name):

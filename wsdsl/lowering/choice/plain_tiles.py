@@ -7,6 +7,8 @@ that, their tiles are smaller. Consumers that share rows have 64 of them each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import THREADS, Role
@@ -26,11 +28,14 @@ from wsdsl.lowering.lanes import (
     turned_width,
 )
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule
 
 PLAIN_WIDTH = 64
 """Columns of what is not held in vectors, which gains nothing by more."""
 WIDTHS = (16, 32, 64, MOST_COLUMNS, 2 * MOST_COLUMNS)
+MOST_TURNS = 8
+"""More save little beside what each moves for itself."""
 LEAST_COLUMNS, LEAST_ROWS, LEAST_HELD, CTAS = 32, 16, 8, 4
 """Of a tile; elements of a thread, at the least; and CTAs on an SM, if there is enough to do."""
 
@@ -48,6 +53,17 @@ def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
     if sharing > 1:
         return ROWS * sharing, min(width, MOST_COLUMNS)
     return ROWS if reduces_rows(kernel) else height, width
+
+
+def turns(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> dict[str, int]:
+    """Indices that a CTA takes one after the other, by the loop's variable, if there are any."""
+    loop = taken_in_turns(kernel)
+    found = MOST_TURNS if loop and work.sized else 1
+    while loop and found > min(1, work.size(loop.dim)):
+        if found <= work.size(loop.dim) and _are_enough(work, {**tile, loop.index.name: found}):
+            break
+        found //= 2
+    return {loop.index.name: max(1, found)} if loop else {}
 
 
 def _vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:
@@ -117,5 +133,5 @@ def _elements(kernel: Kernel, most: int, bytes: int) -> int:
     return 1 << max(1, held).bit_length() - 1
 
 
-def _are_enough(work: Work, tile: dict[str, int]) -> bool:
+def _are_enough(work: Work, tile: Mapping[str, int]) -> bool:
     return not work.sized or work.num_tiles(tile) >= CTAS * work.target.num_sms

@@ -14,7 +14,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.held_row_options import held_row_option
-from wsdsl.lowering.choice.plain_tiles import plain_tile
+from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
@@ -101,6 +101,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
         sums = [tile, *([tile | narrower] if narrower else [])]
         for deep, height, width in itertools.product(sums, heights, widths):
             own = deep | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+            own = turns(kernel, work, own) | own
             option = changed(team, tile=own)
             sizes = axis_sizes(kernel, option)
             if width % step and not _comes_out(sizes, work, step // 2):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wsdsl.ir.op import Kernel, Value, operands, results_of
-from wsdsl.ir.tile_ops import Cast, ForEach, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import axes_of
@@ -29,6 +29,7 @@ from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import larger
 from wsdsl.lowering.model.numbers import READY
 from wsdsl.lowering.model.steps import Workload
+from wsdsl.lowering.turns import in_front
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -116,9 +117,13 @@ class Plain:
         self.same, made = _Same(kernel), kernel.definers
         self.loads, self.stores = list[_Access](), list[_Access]()
         self.computed = list[_Computed]()
-        outer = self._walked(work.nest)
+        # Of what a tile takes one after the other there is no size: it has as many as it says.
+        outer, loop = tuple(map(work.walked, work.nest)), work.in_turns
+        alike = {*in_front(work.body, loop.index)[0]} if loop else set[Op]()
         for op, loops in work.inside:
-            around = self._walked(loops)
+            around = tuple(map(work.walked, loops))
+            if loop and op not in alike:
+                around = *around, (loop.index.name, 0)
             counted = instructions(op)
             if isinstance(op, Load | Store):
                 access = self._access(op, (*outer, *around), around)
@@ -129,10 +134,6 @@ class Plain:
                 same = op if isinstance(op, Store) else self.same.of(results_of(op)[0])
                 units = by_unit(op, counted[0])
                 self.computed.append(_Computed(*units, counted[1], around, same))
-
-    def _walked(self, loops: Iterable[ForTiles | ForEach]) -> _Loops:
-        walked = ((loop.index.type, self.work.size(loop.dim)) for loop in loops)
-        return tuple((a.name if isinstance(a, Axis) else "", size) for a, size in walked)
 
     def _access(self, op: Load | Store, every: _Loops, inner: _Loops) -> _Access:
         kind = op.result.type if isinstance(op, Load) else op.value.type
@@ -234,7 +235,9 @@ class Plain:
 
 
 def _turns(loops: _Loops, tile: Sizes) -> int:
-    return math.prod(-(-size // max(1, tile[name])) if name else size for name, size in loops)
+    """Of those with no size there are as many as a tile has, one after the other."""
+    size_of = ((size, tile[name] if name else 1) for name, size in loops)
+    return math.prod(-(-size // max(1, own)) if size else own for size, own in size_of)
 
 
 class _Same:

@@ -31,6 +31,7 @@ from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import computed_operands, multiplied, operand_scales
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
+from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.rates import rates_of
 
 FEW_COLUMNS = 64
@@ -51,8 +52,8 @@ class Work:
         """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
         self.sizes, self.target = dict(kernel.sizes) | dict(sizes), kernel.target
         self.rates = rates_of(self.target)
-        nest, self.body = output_nest(kernel)
-        self.nest: list[Loop] = list(nest)
+        (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
+        self.nest = list[Loop](nest)
         self.inside = list(with_loops(self.body))
         edges = (e for group in operand_slots(kernel) for e in group.operands)
         computed_from = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
@@ -90,15 +91,14 @@ class Work:
     def _take_apart(self, kernel: Kernel) -> None:
         found = dict.fromkeys(loops for _, loops in self.inside)
         place = {loops: i for i, loops in enumerate(found)}
-        self.around = [[*map(self._walked, loops)] for loops in found]
+        self.around = [[*map(self.walked, loops)] for loops in found]
         self.in_loop = [bool(loops) for loops in found]
         made = kernel.definers
         self.triangles = [
             [axis for loop in loops for axis in _ends_with_a_tile(loop, made)] for loops in found
         ]
-        self.outer = [*map(self._walked, self.nest)]
-        self.products = list[ProductTerm]()
-        self.stores = list[StoreTerm]()
+        self.outer = [*map(self.walked, self.nest)]
+        self.products, self.stores = list[ProductTerm](), list[StoreTerm]()
         self.computed = list[tuple[int, float, tuple[str, ...]]]()
         self.load_terms = list[LoadTerm]()
         self.direct = list[tuple[int, float, tuple[str, ...]]]()
@@ -192,7 +192,7 @@ class Work:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
 
     def trips(self, loop: Loop, tile: Mapping[str, int]) -> int:
-        return _trips(self._walked(loop), tile)
+        return _trips(self.walked(loop), tile)
 
     def num_tiles(self, tile: Mapping[str, int]) -> int:
         return math.prod([_trips(walked, tile) for walked in self.outer])
@@ -235,10 +235,10 @@ class Work:
         written = self.written_bytes / max(1.0, self.tensor_bytes)
         return self.tensor_bytes / self.rates.dram_bytes(written) * self.rates.tensor_smem_clock
 
-    def _walked(self, loop: Loop) -> tuple[str, int]:
+    def walked(self, loop: Loop) -> tuple[str, int]:
         """By which axis ("" if by none), and how much."""
-        along = loop.index.type
-        return along.name if isinstance(along, Axis) else "", self.size(loop.dim)
+        own = loop.index.type.name if isinstance(loop.index.type, Axis) else ""
+        return loop.index.name if loop == self.in_turns else own, self.size(loop.dim)
 
     def under(
         self,
@@ -318,7 +318,7 @@ class Work:
         )
 
     def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:
-        along = cluster.get(self._walked(loop)[0], 1)
+        along = cluster.get(self.walked(loop)[0], 1)
         return -(-trips // along) * along
 
     @cached_property
@@ -387,7 +387,7 @@ def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> set[str]:
 
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:
     axis, size = walked
-    return -(-size // max(1, tile[axis])) if axis else size
+    return -(-size // max(1, tile.get(axis, 1))) if axis else size
 
 
 @once

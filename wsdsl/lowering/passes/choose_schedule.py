@@ -46,6 +46,7 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.tensor_scales import with_scale_path
+from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule
 
 
@@ -176,6 +177,7 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     axes, whole = axes_of(kernel), whole_axes(kernel)
     known = {v for name in axes if name not in whole for v in (name, loop_variable(name))}
     one_by_one = {op.index.name for op in kernel.of(ForEach)}
+    known |= {loop.index.name for loop in (taken_in_turns(kernel),) if loop}
     for name in given.tile or {}:
         if name not in known:
             told = "whose indices are not tiles" if name in one_by_one else "which no loop walks"
@@ -210,6 +212,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
     """With depths and registers."""
     products = kernel.of(Contract)
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
+    order |= {loop.index.name: None for loop in (taken_in_turns(kernel),) if loop}
     sized, scheduler = option.tile or {}, option.scheduler
     chosen = dataclasses.replace(
         option,

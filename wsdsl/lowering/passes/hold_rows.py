@@ -28,13 +28,14 @@ import dataclasses
 from collections.abc import Mapping
 from functools import partial
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Reduce, ReduceBlocks, Store, Whole, Yield
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import definitions, replace_operands, retype, walk, with_regions, yielded
+from wsdsl.ir.walk import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.held_rows import are_held, held_axes
+from wsdsl.lowering.loaded_once import loaded_once
 
 
 def hold_rows(kernel: Kernel) -> Kernel:
@@ -57,7 +58,7 @@ def hold_rows(kernel: Kernel) -> Kernel:
     for index in apart:
         body = _around(body, index, nest[-1])
     body = (*(Whole(result=index, loc=kernel.loc) for index in whole), *body)
-    return dataclasses.replace(kernel, body=_loaded_once(body, {}))
+    return dataclasses.replace(kernel, body=loaded_once(body, {}))
 
 
 def _taken(op: Op) -> Value | None:
@@ -123,22 +124,3 @@ def _renamed(
         return with_regions(op, lambda inner: tuple(reduced(o) for o in inner))
 
     return tuple(reduced(op) for op in retype(body, swap))
-
-
-def _loaded_once(region: Region, swap: dict[Value, Value]) -> Region:
-    """Equal loads of a block are one, as far as nothing is stored to the tensor between them."""
-    known: dict[tuple[object, ...], Value] = {}
-    kept: list[Op] = []
-    for op in region:
-        op = replace_operands(op, swap, inside=False)
-        inner = list(walk((op,))) if regions(op) else [op]
-        stored = {o.tensor for o in inner if isinstance(o, Store)}
-        known = {key: value for key, value in known.items() if key[0] not in stored}
-        if isinstance(op, Load):
-            key = (op.tensor, op.index, op.result.type)
-            if key in known:
-                swap[op.result] = known[key]
-                continue
-            known[key] = op.result
-        kept.append(with_regions(op, partial(_loaded_once, swap=swap)))
-    return tuple(kept)

@@ -51,9 +51,10 @@ from wsdsl.ir.tile_ops import (
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import INT, Builder, Scalars
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong
+from wsdsl.lowering.turns import one_by_one
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
@@ -70,7 +71,7 @@ def lower_loops(kernel: Kernel) -> Kernel:
 def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
     cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
-        (dim, num * step_of(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
+        (dim, num * op.step(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
     )
     return LaunchGrid(
         tiles=tiles,
@@ -105,27 +106,11 @@ def _loads_of(body: Region) -> Region:
     return tuple(op for op in body if op in found)
 
 
-def step_of(index: Value) -> int:
-    """Elements of a dimension that a work item takes."""
-    return index.type.size if isinstance(index.type, Axis) else 1
-
-
-class Scalars:
-    """The tile scheduler's arithmetic, as ops."""
-
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-
-    def number(self, x: int, /) -> Value:
-        return self.builder.integer(x)
-
-    def apply(self, fn: str, /, *args: Value) -> Value:
-        return self.builder.map(fn, *args, type=args[-1].type if fn == "where" else None)
-
-
 class _Loops:
     def __init__(self, builder: Builder, static: dict[str, int], once: bool) -> None:
         self.builder, self.static, self.once = builder, static, once
+        self.first: Value | None = None
+        """Of the indices that a work item takes in turns."""
 
     def size(self, dim: str) -> Value:
         return self.builder.size(dim, self.static.get(dim))
@@ -228,7 +213,7 @@ class _Loops:
         in_cluster = math.prod(cluster) * op.sharing > 1
         counts: list[Value] = []
         for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
-            counts.append(b.quotient_up(self.size(dim), num * step_of(index), f"tiles_{dim}"))
+            counts.append(b.quotient_up(self.size(dim), num * op.step(index), f"tiles_{dim}"))
         total = counts[0] if counts else b.integer(1)
         for count in counts[1:]:
             total = b.map("mul", total, count, wish="num_work")
@@ -259,9 +244,7 @@ class _Loops:
         walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
         if self.once and op.scheduler == "grid" and not op.piece:
             self.decode(op, walk_of.piece(walk_of.start).tile, counts, ranks, lasts)
-            for inner in self.region(op.body):
-                if not isinstance(inner, Yield):
-                    b.add(inner)
+            b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, Yield)]
             return
         work = b.value("work", INT)
         pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
@@ -270,7 +253,7 @@ class _Loops:
             self.decode(op, piece.tile, counts, ranks, lasts)
             if op.piece:
                 self.bind_piece(op, piece, walk_of.splits, rank)
-            inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
+            inner = [o for o in self.region(self.body(op)) if not isinstance(o, Yield)]
             if pingpong is None:
                 body += [*inner, Yield()]
             else:
@@ -291,6 +274,13 @@ class _Loops:
         )
         if pingpong:
             pingpong.finish()
+
+    def body(self, op: ForWork) -> Region:
+        """What is done of a work item."""
+        if self.first is None:
+            return op.body
+        ((dim, index),) = (x for x in zip(op.dims, op.index, strict=True) if x[1].name == op.turn)
+        return one_by_one(self.builder, op, index, self.first, self.size(dim))
 
     def bind_piece(
         self, op: ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
@@ -364,6 +354,8 @@ class _Loops:
                 if index in lasts:
                     start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
                 b.add(AxisAt(result=index, start=start, loc=op.loc))
+            elif index.name == op.turn:
+                self.first = b.times(place, op.step(index), "first")
             else:
                 b.add(Map(result=index, fn="add", args=(place, b.integer(0))))
 

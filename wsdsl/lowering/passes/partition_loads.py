@@ -86,6 +86,7 @@ from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.tensor_scales import scale_block, stores_scales
 from wsdsl.lowering.tensor_sums import given_back_late, multiplying_warps, sum_slots
+from wsdsl.lowering.turns import taken_in_turns
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
@@ -166,6 +167,10 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
     """The output tiles, of each of which a partition does its `side`."""
     assert kernel.schedule is not None
     nest, schedule = output_nest(kernel)[0], kernel.schedule
+    loop = taken_in_turns(kernel)
+    num = (schedule.tile or {}).get(loop.index.name, 1) if loop else 1
+    # Next to each other, as they mostly lie in memory.
+    nest = sorted(nest, key=lambda each: num > 1 and each is loop)
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
     return ForWork(
         index=tuple(loop.index for loop in nest),
@@ -175,6 +180,8 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
         raster=schedule.raster or "",
         cluster=tuple(cluster_along(schedule, _name(loop)) for loop in nest),
         within=within if any(within) else (),
+        turn=loop.index.name if loop and num > 1 else "",
+        turns=num,
         body=side,
         loc=nest[0].loc if nest else kernel.loc,
     )

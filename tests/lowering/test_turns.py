@@ -1,0 +1,75 @@
+"""Indices of `each` that a CTA takes one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wsdsl import Schedule, parse
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.memory_ops import LoadGlobal
+
+TEXT = """
+@kernel
+def scaled(X: f32[B, H, M, N], S: f32[M, N], b: f32[H], Y: f32[B, H, M, N]):
+    for b_ in each(B):
+        for h in each(H):
+            for m, n in tiles(M, N):
+                Y[b_, h, m, n] = X[b_, h, m, n] * S[m, n] + S[m, n] * b[h]
+
+@kernel
+def changing(X: f32[H, M, N], S: f32[M, N]):
+    for h in each(H):
+        for m, n in tiles(M, N):
+            X[h, m, n] = X[h, m, n] * S[m, n]
+
+@kernel
+def alike(X: f32[H, M, N], Y: f32[H, M, N]):
+    for h in each(H):
+        for m, n in tiles(M, N):
+            Y[h, m, n] = X[h, m, n] * 2.0
+"""
+OWN: Any = parse(TEXT)
+SIZES = dict(B=2, H=64, M=4096, N=128)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+def test_what_is_the_same_is_loaded_once() -> None:
+    """In front of the turns, and not again where the text says it again."""
+    kernel = OWN.scaled._compile(None, SIZES, ()).scheduled
+    (loop,) = kernel.of(ForRange)
+    inside = [op.tensor.name for op in kernel.of(LoadGlobal) if op in loop.body]
+    assert "S" not in inside and "X" in inside
+    assert len({op.index for op in kernel.of(LoadGlobal) if op.tensor.name == "S"}) == sum(
+        op.tensor.name == "S" for op in kernel.of(LoadGlobal)
+    )
+
+
+def test_as_many_as_leave_enough_ctas() -> None:
+    assert (OWN.scaled.schedule(**SIZES).tile or {})["h"] == 8
+    assert (OWN.scaled.schedule(**(SIZES | dict(H=5))).tile or {})["h"] == 4
+    assert (OWN.scaled.schedule(**(SIZES | dict(M=64))).tile or {})["h"] == 1
+
+
+@pytest.mark.parametrize("turns", [1, 2, 8])
+def test_values(turns: int) -> None:
+    """Also of a last CTA that has fewer."""
+    asked = Schedule(tile=dict(h=turns))
+    x, s, b = drawn(2, 5, 9, 40), drawn(9, 40), drawn(5)
+    got = OWN.scaled.simulate(x, s, b, schedule=asked)
+    assert np.array_equal(got, OWN.scaled.reference(x, s, b))
+    got, want = x[0].copy(), x[0].copy()
+    OWN.changing.simulate(got, s, schedule=asked)
+    OWN.changing.reference(want, s)
+    assert np.array_equal(got, want)
+
+
+def test_nothing_is_the_same() -> None:
+    with pytest.raises(ScheduleError, match="names `h`, whose indices are not tiles"):
+        OWN.alike.schedule(Schedule(tile=dict(h=2)), H=4, M=64, N=128)
