@@ -187,7 +187,7 @@ def test_tiles_that_do_not_fit_are_told_what_would(text: str, told: str) -> None
 
 def test_tiles_are_as_high_as_threads_hold_what_is_loaded() -> None:
     kernel = vars(parse(PATTERNS["rope"].text.replace("def", "@kernel\ndef", 1)))["rope"]
-    assert kernel.schedule(S=8192, H=32, D=64).tile == dict(s=16, d=64, h=8)
+    assert kernel.schedule(S=8192, H=32, D=64).tile == dict(s=16, d=64, h=4)
 
 
 @pytest.mark.parametrize("consumers", [1, 2, 4])

@@ -52,8 +52,8 @@ def test_what_is_the_same_is_loaded_once() -> None:
 
 
 def test_as_many_as_leave_enough_ctas() -> None:
-    assert (OWN.scaled.schedule(**SIZES).tile or {})["h"] == 8
-    assert (OWN.scaled.schedule(**(SIZES | dict(H=5))).tile or {})["h"] == 4
+    assert (OWN.scaled.schedule(**SIZES).tile or {})["h"] == 4
+    assert (OWN.scaled.schedule(**(SIZES | dict(H=3))).tile or {})["h"] == 2
     assert (OWN.scaled.schedule(**(SIZES | dict(M=64))).tile or {})["h"] == 1
 
 

@@ -34,8 +34,8 @@ from wsdsl.schedule import Schedule
 PLAIN_WIDTH = 64
 """Columns of what is not held in vectors, which gains nothing by more."""
 WIDTHS = (16, 32, 64, MOST_COLUMNS, 2 * MOST_COLUMNS)
-MOST_TURNS = 8
-"""More save little beside what each moves for itself."""
+MOST_TURNS = 4
+"""More save little beside what each moves for itself, and CTAs that take as long end apart."""
 LEAST_COLUMNS, LEAST_ROWS, LEAST_HELD, CTAS = 32, 16, 8, 4
 """Of a tile; elements of a thread, at the least; and CTAs on an SM, if there is enough to do."""
 
