@@ -40,6 +40,11 @@ def scattered(A: bf16[M, K], rows: i32[M], C: bf16[M, K]):
         C[rows[m], k] = A[m, k]
 
 @kernel
+def doubled(X: bf16[M, N], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] = X[m, n] * 2.0
+
+@kernel
 def plain(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -152,6 +157,14 @@ def test_outputs_left_out_are_new_each_time(card: Card, compiled: Any) -> None:
     found = [known(*tensors(A, B)) for _ in range(3)] + [known(*tensors(A, B), None)]
     assert found == card.made and len({x.at for x in found}) == 4
     assert card.argument(known, "C", "<Q") == card.made[-1].at
+
+
+def test_an_output_of_odd_rows_has_them_each_time(card: Card) -> None:
+    """The kernel takes it as one axis."""
+    kernel = wsdsl.parse(TEXT).doubled
+    _ = kernel.compile(M=33, N=7).launcher
+    card.stream = MAIN
+    assert [kernel(Tensor((33, 7), A)).shape for _ in range(3)] == [(33, 7)] * 3
 
 
 def test_an_output_that_is_written_in_part_is_filled_first(card: Card) -> None:
