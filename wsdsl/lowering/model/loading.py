@@ -63,10 +63,14 @@ def crowding(rates: Rates, share: float) -> float:
 
 def memory_cycles(asked: Workload) -> float:
     """In which the tensors are read and written once, by all SMs."""
-    written = asked.written_bytes / max(1.0, asked.tensor_bytes)
     again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.tensor_bytes) - 1)
-    least = asked.tensor_bytes / asked.rates.dram_bytes(written) * asked.clock
+    least = memory_ns(asked.rates, asked.tensor_bytes, asked.written_bytes) * asked.clock
     return least * (1 + AGAIN * again)
+
+
+def memory_ns(rates: Rates, moved: float, written: float) -> float:
+    """In which memory could move so many bytes, of which some are written."""
+    return moved / rates.dram_bytes(written / max(1.0, moved))
 
 
 def is_narrow(asked: Workload, least: float = NARROW) -> bool:

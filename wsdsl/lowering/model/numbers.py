@@ -18,8 +18,6 @@ SCALED_CYCLES = 45.0
 """More, where products are scaled and there are fewer than three consumers."""
 FURTHER_SCALED_CYCLES = 28.0
 """More, for each further block of 64 rows that is scaled, and each part of a product."""
-WIDE_ALONE = 64
-"""Columns of promoted sums whose adding the next product covers; of more, each takes a cycle."""
 ASTRAY = 1.2
 """By how much longer operands take to come to workers of tiles that are cut: those that want the
 same do so at different times."""

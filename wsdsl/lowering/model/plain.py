@@ -26,7 +26,7 @@ from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_befo
 from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.loading import larger
+from wsdsl.lowering.model.loading import larger, memory_ns
 from wsdsl.lowering.model.numbers import READY
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.turns import in_front
@@ -63,7 +63,7 @@ class PlainCost:
     def memory_ns(self) -> float:
         """In which memory could move the bytes, if nothing else took time."""
         moved = self.read_bytes + self.written_bytes
-        return moved / self.tile.rates.dram_bytes(self.written_bytes / max(1.0, moved))
+        return memory_ns(self.tile.rates, moved, self.written_bytes)
 
     @property
     def limit(self) -> str:

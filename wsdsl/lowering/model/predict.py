@@ -48,7 +48,6 @@ from wsdsl.lowering.model.numbers import (
     RATE_BYTES,
     READY,
     SCALED_CYCLES,
-    WIDE_ALONE,
 )
 from wsdsl.lowering.model.of_pair import of_pair
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
@@ -332,9 +331,8 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
     rates, products = asked.rates, asked.promoted / sum(s.times for s in asked.steps if s.tensor)
     blocks = asked.rows // (64 * num_cooperating(schedule))
     scaled = SCALED_CYCLES if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
-    alone = max(0, asked.columns - WIDE_ALONE) if schedule.consumers == 1 else 0
     further = FURTHER_SCALED_CYCLES if asked.scaled else FURTHER_CYCLES * asked.columns
-    each = rates.tensor_latency_cycles + max(0, blocks - 1) * further + scaled + alone
+    each = rates.tensor_latency_cycles + max(0, blocks - 1) * further + scaled
     parts = asked.further_parts / max(1.0, asked.promoted)
     return products * (each + parts * FURTHER_SCALED_CYCLES)
 

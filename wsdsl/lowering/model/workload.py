@@ -19,7 +19,7 @@ from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.loading import crossing
+from wsdsl.lowering.model.loading import crossing, memory_ns
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
 from wsdsl.lowering.model.plain import Plain
 from wsdsl.lowering.model.runs import Runs
@@ -232,8 +232,8 @@ class Work:
     @cached_property
     def least_memory_cycles(self) -> float:
         """In which the tensors are read and written once."""
-        written = self.written_bytes / max(1.0, self.tensor_bytes)
-        return self.tensor_bytes / self.rates.dram_bytes(written) * self.rates.tensor_smem_clock
+        least = memory_ns(self.rates, self.tensor_bytes, self.written_bytes)
+        return least * self.rates.tensor_smem_clock
 
     def walked(self, loop: Loop) -> tuple[str, int]:
         """By which axis ("" if by none), and how much."""
