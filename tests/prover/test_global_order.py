@@ -20,6 +20,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.walk import walk, with_regions
+from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.errors import Failure
 from wsdsl.prover.global_order import GLOBAL_ORDER, check_global_order
 from wsdsl.prover.prove import prove
@@ -296,6 +297,23 @@ def line(A: f8e4m3[T, M], i: i32, rows: i32[M], B: f8e4m3[M], C: f32[T]):
         B[m] = A[i, m]
         C[rows[m]] = bitcast(index(m), f32)
 """
+
+
+@pytest.mark.parametrize("index", ["at[l]", "at[l] + 1"])
+def test_a_scattered_store_in_iterations_of_a_loop(index: str) -> None:
+    """Its rows differ, if they are read of other elements."""
+    text = f"""
+@kernel
+def rows(X: f32[L, D], at: i32[L], Y: f32[T, B, D], Z: f32[B]):
+    for b in each(B):
+        for l in tiles(L):
+            Y[{index}, b, :] = X[l, :]
+        Z[b] = 1.0
+"""
+    kernel = lower(dataclasses.replace(wsdsl.parse(text).rows.tile, sizes=(("D", 128),)))
+    assert not objection(kernel)
+    nearer = str(kernel).replace("i32 = constant(value=16)", "i32 = constant(value=8)")
+    assert "overwrite" in objection(parse_kernel(nearer))
 
 
 def test_rows_of_two_warpgroups_in_a_scattered_store() -> None:

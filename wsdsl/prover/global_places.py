@@ -245,22 +245,44 @@ class GlobalPlaces:
 
     def _apart(self, a: Along, b: Along, far: int = 0) -> bool:
         """Whether `b`, which is accessed later, by the warpgroup that is so `far`, is elsewhere."""
-        match a.start, b.start:
-            case Linear(0, (((_, int(x)), 1),)), Linear(0, (((_, int(y)), 1),)) if None in (
-                a.extent,
-                b.extent,
-            ):
-                return self._others(self.held[x], self.held[y], far)
-            case _:
-                pass
-        if a.extent is None or b.extent is None:
-            return False
+        if None in (a.extent, b.extent):
+            x, y = (self._held(along.start) for along in (a, b))
+            return self._others(x, y, far)
+        assert a.extent is not None and b.extent is not None
         stride, other = (dict(x.start.terms).get(WARPGROUP, 0) for x in (a, b))
         terms = {term for x in (a, b) for term, _ in x.start.terms} - {WARPGROUP}
         if far and (stride != other or any(map(self._differs, terms))):
             return False
         further = self._further(b.start - a.start, far * stride)
         return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
+
+    def _held(self, what: Any) -> Any:
+        """What an index is computed from that is no number."""
+        match what:
+            case Linear(0, ((term, 1),)):
+                return self._held(term)
+            case (str(kind), int(number)) if kind == HELD:
+                return self.held[number]
+            case (str(kind), Value() as loop, term) if kind == OLD:
+                return self._aged_key(self._held(term), loop)
+            case _:
+                return None
+
+    def _aged_key(self, key: Any, loop: Value) -> Any:
+        """The same in the terms of a later iteration: of numbers, and of what they are read by in
+        tensors that nobody writes. What lies in SMEM, or was computed, may be another value then.
+        """
+        match key:
+            case Linear():
+                return self._aged(key, loop)
+            case Along():
+                return replace(key, start=self._aged(key.start, loop))
+            case ("map" | "cast" | "iota" | "load" | "number", *parts):
+                return (key[0], *(self._aged_key(part, loop) for part in parts))
+            case str():
+                return key
+            case _:
+                return (OLD, loop, key)
 
     def meet(self, a: Place, b: Place, warpgroups: int) -> bool:
         """Whether what one warpgroup accesses may be what another one does."""
@@ -294,7 +316,7 @@ class GlobalPlaces:
         """Whether indices are computed alike, of other elements: the rows of one scattered
         store differ."""
         if isinstance(a, Along) and isinstance(b, Along):
-            return not (b.start - a.start).terms and self._apart(a, b, far)
+            return self._apart(a, b, far)
         if not isinstance(a, tuple) or not isinstance(b, tuple):
             return False
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
