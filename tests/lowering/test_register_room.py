@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wsdsl
+from wsdsl import Schedule
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.lowering.choice.register_room import rank_beside_sums
 
@@ -56,6 +57,24 @@ def test_a_row_of_numbers_is_no_more_than_is_left() -> None:
 def test_the_first_choice_does_not_spill(what: str) -> None:
     kernel = wsdsl.parse(TEXT.replace("WHAT", what)).f
     assert kernel.compile(**SHORT).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("scales", "place", "columns"), [("KB, N", "kb, n", 128), ("N, KB", "n, kb", 96)]
+)
+def test_factors_beside_sums_in_tensor_memory(scales: str, place: str, columns: int) -> None:
+    """Those that do not lie beside each other have an address each."""
+    text = f"""
+@kernel
+def f(A: f8e4m3[M, K], B: f8e4m3[N, K], s: f32[{scales}], bias: bf16[N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ (B[n, k] * s[{place.replace("kb", "index(k) // 128")}])
+        C[m, n] = silu(acc + bias[n])
+"""
+    made = wsdsl.parse(text).f.schedule(Schedule(arch="sm_100a"), M=4096, N=4096, K=4096, KB=32)
+    assert made.tile is not None and made.tile["n"] == columns
 
 
 def test_values_that_are_used_twice_are_looked_at_once() -> None:

@@ -20,6 +20,7 @@ from wsdsl.lowering.choice.reduced_row_options import with_fewer_rows
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
+    axis_sizes,
     is_heavy,
     part_bytes,
     promoted_registers,
@@ -39,6 +40,12 @@ consumers who share a tile; and tiles.
 MOST_BESIDE_COPIES = (176, 128, 128)
 """The same by what the epilogue reads (`rank_beside_sums`), where threads copy operands: for more
 sums they would have to spare registers, and ask for less at once."""
+MOST_BESIDE_FACTORS = 168
+"""The same of sums that threads add up beside tensor memory, with the factors of their columns: of
+128 columns with factors that lie beside each other nothing spills, or 40 bytes; with others some
+200, and of 112 nothing but where the epilogue reads tiles of 32 bits."""
+LANES_OF_ROW = 4
+"""Which share the columns of a row in a fragment."""
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
 HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
@@ -64,9 +71,27 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
         return False
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
+    if (factors := _factors(kernel, option)) and accumulators + factors > MOST_BESIDE_FACTORS:
+        return False
     if option.consumers in (3, 4):
         return accumulators <= (96 if option.consumers == 3 else 64)
     return accumulators <= _most_sums(kernel, option)
+
+
+def _factors(kernel: Kernel, option: Schedule) -> int:
+    """Registers of a thread for what sums in tensor memory are scaled by in a loop, of each of its
+    columns: numbers, and addresses of those that do not lie beside each other.
+    """
+    if not kernel.target.has_tensor_memory:
+        return 0
+    found, sizes, axes = 0, axis_sizes(kernel, option), axes_of(kernel)
+    bodies = [loop.body for loop in kernel.of(ForTiles)]
+    bodies = [body for body in bodies if any(isinstance(op, Contract) for op in body)]
+    for op in (op for body in bodies for op in body if isinstance(op, Load)):
+        own = op.result.as_tile.axes
+        if len(own) == 1 and axes[own[0]].role == "columns":
+            found += sizes[own[0]] // LANES_OF_ROW * (1 if op.last else 2)
+    return found
 
 
 def wants_registers(kernel: Kernel, chosen: Schedule) -> bool:

@@ -28,7 +28,7 @@ from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
-"""Columns of which scaled products are made up: their scales change at such places, and 96 and 112
+"""Columns of which products that wgmma scales are made up: scales change at such places, 96 and 112
 columns are at 0.6 of 128 on an H200.
 """
 WIDTH = 16
@@ -152,7 +152,8 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
 
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:
-    each = SCALED_WIDTH if scales_products(kernel) else WIDTH
+    by_wgmma = not kernel.target.has_tensor_memory
+    each = SCALED_WIDTH if by_wgmma and scales_products(kernel) else WIDTH
     axes, written = axes_of(kernel), (tile.axes[0] for tile in decoded(kernel).tiles.values())
     if any(axes[name].role == "columns" for name in written):
         each = max(each, ROWS)
