@@ -158,10 +158,12 @@ class Kernel(Serving):
         Raises ScheduleError for a `schedule` that does not fit.
         """
         from wsdsl.report.choice import explain_choice
+        from wsdsl.report.scale_moves import scale_moves
 
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         told = explain_choice(compiled.source, schedule, sizes), *compiled.notes
+        told = *told, *scale_moves(compiled.scheduled)
         told = *told, *kernel._told_of_record(schedule, sizes, compiled)
         return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
 

@@ -245,6 +245,13 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
     assert told in "\n".join(scale_moves(lowered(SCALED[name], tile=asked)))
 
 
+def test_explain_says_how_scales_come_to_tensor_memory() -> None:
+    asked = Schedule(arch="sm_100a", cta_group=1, mma="n", tile=dict(n=128, m=8))
+    told = SCALED["mx_atoms"].kernel.explain(asked, M=8, N=128, K=128, MA=1, NA=1, KA=1)
+    assert "a_scale: of 512 bytes that come to SMEM for a k-tile 32 are useful" in told
+    assert 'scale_path="store"' in told
+
+
 def waits_for_scales(depth: int) -> tuple[float, int]:
     """The share of all cycles that the thread which multiplies waits for scales, also for the first
     ones; and how often it does. (It goes on to the next wait at once: products take it no time.)
