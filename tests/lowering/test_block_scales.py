@@ -11,7 +11,7 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
-from wsdsl import CompileError, Kernel, Schedule, ScheduleError
+from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.types import Columns
@@ -348,12 +348,14 @@ def test_atoms_are_copied_whole() -> None:
         lowered(SCALED["mx"], "sm_90a", scale_path="store")
 
 
-def test_rows_that_tma_does_not_take_are_refused() -> None:
-    asked = dataclasses.replace(
-        SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"), unaligned=("a_scale",)
-    )
-    with pytest.raises(CompileError, match="`a_scale` are no multiple of 16 bytes"):
-        lower(asked)
+@pytest.mark.parametrize("k", [336, 344])
+def test_rows_that_tma_does_not_take(k: int) -> None:
+    """Of scales, or of operands, too: sums are multiplied, as on Hopper."""
+    case = SCALED["mx"]
+    arrays = inputs(case, K=k, KB=11)
+    arrays |= {name: np.ascontiguousarray(arrays[name]) for name in ("a_scale", "b_scale")}
+    case.kernel.simulate(*arrays.values(), schedule=BLACKWELL)
+    check(case, arrays, expected(case, arrays))
 
 
 @pytest.mark.parametrize(
@@ -396,11 +398,3 @@ def test_operands_of_fewer_bits_are_multiplied_as_fp8(
     case = dataclasses.replace(case, text=text, sizes={**case.sizes, "K": 352})
     compiled = right_and_proved(case, Schedule(arch=arch))
     assert ("mxf8f6f4.block_scale" in compiled.ptx) == (arch != "sm_90a")
-
-
-def test_the_choice_has_128_rows_for_few_rows_too() -> None:
-    asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
-    for rows in (8, 64, 4096):
-        chosen = scheduled_tile(asked, dict(M=rows, N=512, K=512)).schedule
-        assert chosen is not None and chosen.tile is not None
-        assert chosen.tile[chosen.mma or "m"] == 128

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.decode import places_of, tensors_of
-from wsdsl.lowering.product_operands import computed_operands, copied_operands, operand_scales
-from wsdsl.lowering.scale_loads import kept_out
-from wsdsl.lowering.tensor_sums import summed_parts
+from wsdsl.lowering.product_operands import computed_operands
 
 
 def unfit_products(kernel: Kernel) -> Iterator[Finding]:
@@ -29,18 +27,3 @@ def unfit_products(kernel: Kernel) -> Iterator[Finding]:
                 what = f"a computed operand of `@` in registers {told}"
                 instead = 'in SMEM it is made if decode is left out, or decode="shared"'
                 yield Finding(what, op.loc, f"{instead}; {elsewhere}")
-    yield from _unfit_scales(kernel)
-    for op in kernel.of(Contract):
-        if op.scales and summed_parts(kernel) & {*op.summed}:
-            what = f"a product with scales of blocks over a part of a dimension {told}"
-            yield Finding(what, op.loc, "walk all of it, or multiply scales in the text")
-
-
-def _unfit_scales(kernel: Kernel) -> Iterator[Finding]:
-    for op in kernel.of(Load):
-        if op.result in operand_scales(kernel) and op.tensor.name in kept_out(kernel):
-            what = f"TMA brings scales, and rows of `{op.tensor.name}` are no multiple of 16 bytes"
-            yield Finding(what, op.loc, "give it rows of a multiple of 16 scales; zeros fill them")
-    if operand_scales(kernel) and (names := copied_operands(kernel)):
-        what = f"threads copy {', '.join(sorted(names))}, and products with scales then are not"
-        yield Finding(f"{what} lowered yet", kernel.loc, "give them rows of a multiple of 16 bytes")

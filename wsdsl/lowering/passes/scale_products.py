@@ -12,8 +12,9 @@ After:
     %p: f32[m, n] = contract(a=%a, b=%b, a_scale=%s, b_scale=%t, block=32)
 
 Or, where scales lie in atoms (`ir/scale_atoms.py`): the same of a tensor [.., .., 2, 256]. Both
-operands have one scale each, of types and blocks that an instruction takes, and the kernel
-does not write what they are loaded from; other products stay as they are. Of operands of fewer
+operands have one scale each, of types and blocks that an instruction takes, TMA takes what they are
+loaded from, the kernel does not write that, and sums over all of a dimension; other products stay
+as they are. Of operands of fewer
 than 8 bits, the tensor cores take f4e2m1 beside f4e2m1 as it lies in a tensor; others are cast to
 f8e4m3, which has all of their values. An operand of fp8 that is computed may have a scale that is
 computed, too, and alike in each block:
@@ -35,13 +36,14 @@ from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
 from wsdsl.ir.factors import Factored, split, taken_as, unwidened
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
-from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Store
+from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
 from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.axis_blocks import is_even
 from wsdsl.lowering.passes.drop_unused import without_unused
-from wsdsl.lowering.scale_loads import blocks_of
+from wsdsl.lowering.scale_loads import blocks_of, kept_out
+from wsdsl.lowering.tensor_sums import summed_parts
 
 OF_FP8 = 32
 """Elements of a block."""
@@ -52,7 +54,7 @@ def scale_products(kernel: Kernel) -> Kernel:
         return kernel
     made, namer = kernel.definers, Namer.of(kernel)
     axes = {v.as_axis.name: v for v in definitions(kernel) if isinstance(v.type, Axis)}
-    stored = {op.tensor for op in kernel.of(Store)}
+    out, in_parts = kept_out(kernel), summed_parts(kernel)
 
     def scaled(op: Op) -> tuple[Op, ...]:
         sides = _sides(op, made) if isinstance(op, Contract) else None
@@ -65,7 +67,10 @@ def scale_products(kernel: Kernel) -> Kernel:
         alike = {(load.dtype.name, load.block, in_atoms(load)) for load in loads}
         dtype, block, atoms = next(iter(alike), (sides[0][1][0].as_tile.dtype.name, OF_FP8, False))
         types = _types(a, b, lambda a, b: kind_of(a.name, b.name, dtype, block))
-        if len(alike) > 1 or stored & {load.tensor for load in loads} or types is None:
+        read = (load for load in (*loads, made.get(a), made.get(b)) if isinstance(load, Load))
+        if len(alike) > 1 or types is None or k in in_parts:
+            return (op,)
+        if out & {load.tensor.name for load in read}:
             return (op,)
         own, scales, tiles = list[Op](), list[Value](), list[Value]()
         for side, load in zip(sides, found, strict=True):
