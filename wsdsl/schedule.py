@@ -57,6 +57,10 @@ class Schedule:
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
     ctas_per_sm: of a kernel without products, CTAs that run on an SM at the same time, so that they
         hide each other's latency: ptxas gives a thread no more registers than these leave it
+    counters: of a kernel without products, the tensors to which it adds at computed places, by
+        name, of which a CTA has counters in shared memory: of so many elements along each
+        dimension, `dict(H=(64,))`. It adds them to memory at its end; what is added to elements
+        beyond goes there at once. `dict()` for none
     mma: the axis that rides wgmma's M
     cta_group: 2 has the CTAs of a cluster of two multiply together, as a pair, on cards that sum
         products in tensor memory: each has a tile of its own, and half of the operand that both
@@ -92,6 +96,7 @@ class Schedule:
     swizzle: int | None = None
     registers: Mapping[str, int] | None = None
     ctas_per_sm: int | None = None
+    counters: Mapping[str, tuple[int, ...]] | None = None
     mma: str | None = None
     cta_group: int | None = None
     decode: Place | Mapping[str, Place] | None = None
@@ -110,7 +115,7 @@ class Schedule:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name in ("tile", "cluster", "registers", "decode"):
+        for name in ("tile", "cluster", "registers", "decode", "counters"):
             held = getattr(self, name)
             if isinstance(held, Mapping):
                 self.__dict__[name] = FrozenDict(held)
@@ -208,6 +213,11 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("splits", _positive, "a positive number"),
     ("cta_group", _numbers(1, 2), "1 or 2"),
     ("ctas_per_sm", lambda n: _positive(n) and n <= 16, "1 to 16 CTAs"),
+    (
+        "counters",
+        _by_name(lambda e: isinstance(e, tuple) and all(map(_positive, e))),
+        "numbers of elements along dimensions, by tensor, `dict(H=(64,))`",
+    ),
     ("reduction", _words("serial", "parallel", "unordered"), '"serial", "parallel" or "unordered"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
     (

@@ -1,6 +1,8 @@
 """One sample of every op, by name: (the values it uses, its text as the printer writes it)."""
 
-SAMPLES: dict[str, tuple[str, str]] = {
+from tests.ir.word_samples import WORD_SAMPLES
+
+SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
     # tile_ops
     "for_tiles": (
         "%zero: f32[m], %i: i32, %j: i32",
@@ -235,14 +237,6 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "send_fragment": (
         "%v: frag<f32[64x32]>, %x: shared<16384 x 1>, %w: i32, %s: state, %b: mbarrier<1>, %c: i32",
         "send_fragment(value=%v, shared=%x, offset=8192, shift=%w, state=%s, barriers=%b, cta=%c)",
-    ),
-    "store_partials": (
-        "%x: frag<f32[1x512] lanes 4x128>, %s: shared<32 x 1>, %p: i32, %b: mbarrier<1>, %t: state",
-        'store_partials(fn="add", x=%x, shared=%s, part=%p, ctas=2, barriers=%b, state=%t)',
-    ),
-    "reduce_partials": (
-        "%s: shared<32 x 1>",
-        '%y: f32 = reduce_partials(fn="add", shared=%s, parts=8)',
     ),
     "store_transposed": (
         "%x: frag<u8[64x128] lanes 16x8 tall 4>, %y: frag<u8[64x128] lanes 16x8 tall 4>, "

@@ -74,10 +74,24 @@ def test_an_axis_alone_has_rows_and_columns() -> None:
     assert load.vector == 8
 
 
-@pytest.mark.parametrize(("kind", "added"), [("bf16", "v4.bf16x2"), ("f32", "v4.f32")])
-def test_what_is_added_in_memory_is_added_by_vectors(kind: str, added: str) -> None:
-    kernel = vars(parse(MOVED.format(first="bf16", last=kind)))["added"]
-    assert f"{added} " in kernel.compile(**SIZES).ptx
+@pytest.mark.parametrize(
+    ("kind", "added", "vector"), [("bf16", "v4.bf16x2", 8), ("f32", "v4.f32", 4)]
+)
+def test_what_is_added_in_memory_is_added_by_vectors(kind: str, added: str, vector: int) -> None:
+    """Side by side in a warp, so that L2 adds to whole sectors."""
+    made = parse(f"""
+@kernel
+def added(D: bf16[M, N], ids: i32[M], G: {kind}[V, N]):
+    for m, n in tiles(M, N):
+        G[ids[m], n] += D[m, n]
+""").added.compile(M=8192, N=8192, V=8192)
+    assert f"{added} " in made.ptx
+    assert made.scheduled.of(LoadGlobal)[0].vector == vector
+
+
+def test_what_nobody_else_adds_to_is_not_added_in_memory() -> None:
+    kernel = vars(parse(MOVED.format(first="bf16", last="f32")))["added"]
+    assert not any(op.accumulate for op in kernel.compile(**SIZES).scheduled.of(StoreGlobal))
 
 
 def test_neighbouring_threads_have_neighbours_of_rows_that_are_not_aligned() -> None:

@@ -59,11 +59,14 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
         name, dot, part = key.partition(".")
         check_names([name], known, "field", "Schedule", ScheduleError)
         typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value.lower(), value)
-        by_name = name in ("tile", "cluster", "registers") or (name == "decode" and bool(dot))
+        by_name = name in ("tile", "cluster", "registers", "counters")
+        by_name = by_name or (name == "decode" and bool(dot))
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"
             raise ScheduleError(Finding(f"--set {key}={value}", hint=f"as in --set {want}"))
-        if by_name:
+        if name == "counters":
+            held.setdefault(name, {})[part] = tuple(map(int, re.findall(r"\d+", value)))
+        elif by_name:
             if isinstance(typed, str) and name != "decode":
                 message = f"--set {key}={value}: {value!r} is no whole number"
                 raise ScheduleError(Finding(message, hint=f"as in --set {key}=128"))

@@ -60,7 +60,7 @@ def _entry(dim: int, held: Held) -> Entry:
     return Entry(dim, held, None, nonnegative(held))
 
 
-def _wide(c: Context, held: Held) -> Held:
+def wide(c: Context, held: Held) -> Held:
     """An index of fewer bits in 32 of them, with which sizes are compared."""
     if not isinstance(held, Registers | Scalar) or held.dtype.bits == 32:
         return held
@@ -96,7 +96,7 @@ class Addresses:
         assert isinstance(self.tensor.type, Tensor)
         self.kind = self.tensor.type
         self.in_pairs = self.kind.dtype.bits == 4
-        entries = [_entry(d, _wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
+        entries = [_entry(d, wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm, tensor_memory, transposes, wgmma_ptx
+from wsdsl.codegen import counters, inline_ptx, nvvm, tensor_memory, transposes, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -389,8 +389,7 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
-    **tensor_memory.ARMS,
-    **transposes.ARMS,
+    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS),
     f.ReduceColumns: convert_reduce_columns,
     f.ScanColumns: convert_scan_columns,
     m.StorePartials: convert_store_partials,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
@@ -112,9 +114,9 @@ def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bo
     )
 
 
-def convert_store_global(c: Context, op: StoreGlobal) -> None:
-    kind, value = op.tensor.type, c.registers(op.value)
-    assert isinstance(kind, Tensor)
+def checked_value(c: Context, op: StoreGlobal) -> Registers:
+    """What is stored, if it may be."""
+    kind, value = op.tensor.as_tensor, c.registers(op.value)
     if value.dtype != kind.dtype:
         raise CompileError(
             Finding(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
@@ -127,11 +129,16 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
                 f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
             )
         )
+    return value
+
+
+def convert_store_global(c: Context, op: StoreGlobal) -> None:
+    kind, value = op.tensor.as_tensor, checked_value(c, op)
     if op.tensor.name in c.fragments:
         store_blocks(c, op, value)
         return
     shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
-    store = _Store(c, op, value, kind, shape)
+    store = GlobalStore(c, op, value, kind, shape)
     if kind.dtype.bits == 4:
         if not _paired(op, c, shape):
             told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
@@ -145,7 +152,7 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
         store.pairs()
 
 
-class _Store:
+class GlobalStore:
     def __init__(
         self, c: Context, op: StoreGlobal, value: Registers, kind: Tensor, shape: Shape
     ) -> None:
@@ -168,9 +175,9 @@ class _Store:
             found.append(w.compare("eq", first_column(c, lanes), 0))
         elif rows == 1 and lanes.warps < 4:
             found.append(w.compare("eq", first_row(c, lanes, 64), 0))
-        return self._all(*found)
+        return self.all(*found)
 
-    def _all(self, *conditions: str | None) -> str | None:
+    def all(self, *conditions: str | None) -> str | None:
         made: str | None = None
         for condition in conditions:
             if condition is not None:
@@ -186,12 +193,13 @@ class _Store:
         else:
             inline_ptx.store_global(self.c.w, at, bits, texts, pred)
 
-    def singles(self) -> None:
+    def singles(self, only: Sequence[str] = ()) -> None:
+        """`only`: where else each has to be, if that is asked."""
         w, dtype = self.c.w, self.kind.dtype
         texts = [to_bits(w, x, dtype) for x in elements(w, self.value)]
         name = REDUCTIONS.get(dtype.name, "")
         for e in range(num_elements(*self.shape)):
-            pred = self._all(self.once, self.addresses.condition(e))
+            pred = self.all(self.once, self.addresses.condition(e), *only[e : e + 1])
             self._write(self.addresses.at(e), name, dtype.bits, [texts[self._source(e)]], pred)
 
     def pairs(self) -> None:
@@ -205,11 +213,11 @@ class _Store:
             if dtype.bits < 32:
                 pair = self._packed(e, own)
                 wide = 2 * dtype.bits
-                self._write(at, f"{name}x2", wide, [pair], self._all(self.once, both))
+                self._write(at, f"{name}x2", wide, [pair], self.all(self.once, both))
             else:
-                self._write(at, name, dtype.bits, own, self._all(self.once, both))
+                self._write(at, name, dtype.bits, own, self.all(self.once, both))
             if first is not None:
-                self._write(at, name, dtype.bits, own[:1], self._all(self.once, first))
+                self._write(at, name, dtype.bits, own[:1], self.all(self.once, first))
 
     def vectors(self) -> None:
         """Like `pairs`, as many as `vector` says."""
@@ -220,7 +228,7 @@ class _Store:
             return own if self.kind.dtype.bits == 32 else [self._packed(e, own)]
 
         def both(pred: str | None) -> str | None:
-            return self._all(self.once, pred)
+            return self.all(self.once, pred)
 
         name = REDUCTIONS.get(self.kind.dtype.name, "")
         kind = name if self.kind.dtype.bits == WORD else f"{name}x2"
@@ -246,7 +254,7 @@ class _Store:
                 high = w.binary("shl", "i32", high, 4)
             low, high = w.binary("and", "i32", low, 15), w.binary("and", "i32", high, 0xF0)
             byte = w.value(f"trunc i32 {w.binary('or', 'i32', low, high)} to i16")
-            pred = self._all(self.once, self.addresses.condition(e))
+            pred = self.all(self.once, self.addresses.condition(e))
             inline_ptx.store_global(w, self.addresses.at(e), 8, [byte], pred)
 
     def _packed(self, element: int, own: list[str]) -> str:

@@ -185,6 +185,12 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     w.asm(ptx, "void", ",".join(["r", *[letter] * count]), args)
 
 
+def add_shared(w: Writer, to: At, kind: str, text: str) -> None:
+    """Atomic addition of an i32 register to a word; `kind` is PTX's, as in f32."""
+    ptx, held = f"red.shared.add.{kind} {to.ptx(0)}, $1;", "n" if text.isdigit() else "r"
+    w.asm(ptx, "void", f"r,{held}", [("i32", to.base), ("i32", text)])
+
+
 # Loads from SMEM ---------------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         own = w.binary("and", "i32", threads.warp, lanes.warps - 1)
         part = own if part == "0" else w.add(w.multiply(part, lanes.warps), own)
     if op.each:
-        part = w.add(w.multiply(_warpgroup(c), op.each), part)
+        part = w.add(w.multiply(own_warpgroup(c), op.each), part)
     row = "0" if x.rows == 1 else first_row(c, lanes, x.rows)
     place = w.multiply(w.add(w.multiply(part, x.rows), row), WORD)
     shared = c.shared(op.shared)
@@ -95,7 +95,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     shared, lanes = c.shared(op.shared), shape.lanes
     base = c.item(shared, _item(c, op))
     if op.each:
-        base = w.add(base, w.multiply(_warpgroup(c), op.each * shape.rows * WORD))
+        base = w.add(base, w.multiply(own_warpgroup(c), op.each * shape.rows * WORD))
     if shape.rows > 1:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
@@ -116,11 +116,11 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
                 words.append(inline_ptx.load_shared(w, At(base, start + place)))
         if dtype.is_float:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
-        results.append(_tree(words, join))
+        results.append(tree(words, join))
     _define(c, op.result, dtype, results)
 
 
-def _warpgroup(c: Context) -> str:
+def own_warpgroup(c: Context) -> str:
     """Of the partition."""
     first = c.place.first_warpgroup
     return c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
@@ -140,7 +140,7 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
         columns.setdefault(column_offset(e, x.shape), []).append(text)
     words: dict[int, str] = {}
     for offset in sorted(columns):
-        total = _tree(columns[offset], join)
+        total = tree(columns[offset], join)
         for step in range(lanes.across.bit_length() - 1, WARP.bit_length() - 1):
             total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
         words[offset] = w.value(f"bitcast float {total} to i32") if x.dtype.is_float else total
@@ -185,7 +185,7 @@ def _reduced_columns(
             if dtype.is_float:
                 words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
             parts.append(words)
-        totals = [_tree(list(held), join) for held in zip(*parts, strict=True)]
+        totals = [tree(list(held), join) for held in zip(*parts, strict=True)]
         results += [_settled(w, total, floats=dtype.is_float) for total in totals]
     return results
 
@@ -225,14 +225,14 @@ def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:
         rows.setdefault(row_offset(e, x.shape), []).append(text)
     results: list[str] = []
     for held in rows.values():
-        total = _tree(held, join)
+        total = tree(held, join)
         for step in range(min(32, x.lanes.across).bit_length() - 1):
             total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
         results.append(total)
     return results
 
 
-def _tree(held: list[str], join: Callable[[str, str], str]) -> str:
+def tree(held: list[str], join: Callable[[str, str], str]) -> str:
     while len(held) > 1:
         odd = held[len(held) & ~1 :]
         held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd

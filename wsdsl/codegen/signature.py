@@ -21,6 +21,7 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
     WaitPredecessor,
 )
+from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.memory_ops import (
     AllocateGlobal,
     AllocateShared,
@@ -55,6 +56,8 @@ def signature(kernel: Kernel) -> Signature:
             case (
                 LoadGlobal()
                 | StoreGlobal()
+                | AddCounters()
+                | StoreCounters()
                 | ThreadLoad()
                 | ThreadStore()
                 | PrefetchTile()

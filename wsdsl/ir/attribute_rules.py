@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
@@ -62,6 +63,8 @@ SIZE, BYTES = between(1), between(0, MOST_SMEM)
 PAIR = one_of(1, 2)
 SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
+COUNTERS = dict[str, Check](extents=each(SIZE), copies=one_of(1, 2, 4, 8, 16, 32))
+BY = dict[str, Check](by=between(1, 8))
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
@@ -166,6 +169,9 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         parts=between(1, 128),
         each=between(0, 128),
     ),
+    k.ClearCounters: COUNTERS | BY,
+    k.AddCounters: COUNTERS,
+    k.StoreCounters: COUNTERS | BY,
     tr.StoreTransposed: dict(line=BYTES, step=between(0, 16)),
     tr.LoadTransposed: dict(
         line=BYTES, first=BYTES, length=between(8, 1024, 8), step=between(0, 16)

@@ -9,6 +9,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.counter_ops import AddCounters
 from wsdsl.ir.lines import VECTOR
 from wsdsl.ir.op import Kernel, Op, operands, results_of
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
@@ -18,7 +19,7 @@ Problem = tuple[Op | None, str]
 BY_ANY_LANES = (
     t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
     f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
-    m.StoreGlobal, m.StorePartials, tr.LoadTransposed, tr.StoreTransposed,
+    m.StoreGlobal, m.StorePartials, tr.LoadTransposed, tr.StoreTransposed, AddCounters,
 )  # fmt: skip
 """What lanes may hold in another order than an accumulator's."""
 

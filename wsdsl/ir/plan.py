@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from wsdsl.ir.counter_layout import counter_bytes
 from wsdsl.ir.target import Target
 from wsdsl.schedule import Schedule
 
@@ -54,6 +55,19 @@ class PlannedPartition:
 
 
 @dataclass(frozen=True)
+class PlannedCounters:
+    """A CTA's counters of the first `extents` elements of a tensor; see `ir/counter_ops.py`."""
+
+    tensor: str
+    extents: tuple[int, ...]
+    copies: int
+
+    @property
+    def bytes(self) -> int:
+        return counter_bytes(self.extents, self.copies)
+
+
+@dataclass(frozen=True)
 class Plan:
     """`tile` has elements a tile by axis, `rows`, `columns` and `summed` the axes by what they are
     to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
@@ -75,6 +89,7 @@ class Plan:
     """Of the sums that CTAs of a cluster send each other."""
     meetings: tuple[str, ...] = ()
     """What they send at once of the rows that they reduce together."""
+    counters: tuple[PlannedCounters, ...] = ()
     staging: int = 0
     staging_bytes: int = 0
     in_order: bool = False
@@ -101,6 +116,7 @@ class Plan:
     def smem_bytes(self) -> int:
         """At the most: narrow results need less staging."""
         held = sum(ring.bytes for ring in self.rings) + self.exchanged_bytes
+        held += sum(counters.bytes for counters in self.counters)
         return held + self.staging * self.staging_bytes * self.num_consumers
 
     @property
@@ -154,6 +170,11 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("", "of what multiplies a product: behind its issue")
     if plan.copies_ahead:
         yield _line("", "by threads: they ask L2 for later slots meanwhile")
+    for held in plan.counters:
+        lanes = f", {held.copies} of each, by lanes" if held.copies > 1 else ""
+        count = " x ".join(map(str, held.extents))
+        told = f"of {count} elements of {held.tensor}{lanes}: {held.bytes} bytes of SMEM"
+        yield _line("counters", f"{told}, added to memory when a CTA ends")
     if plan.staging:
         yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes a warpgroup")
     if schedule.precise_every:

@@ -6,6 +6,7 @@ from types import ModuleType
 
 from wsdsl.ir import (
     barrier_ops,
+    counter_ops,
     fragment_ops,
     memory_ops,
     pipeline_ops,
@@ -17,8 +18,8 @@ from wsdsl.ir import (
 from wsdsl.ir.op import Op, op_name
 
 MODULES: tuple[ModuleType, ...] = (
-    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, fragment_ops, tensor_ops,
-    transpose_ops,
+    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, counter_ops, fragment_ops,
+    tensor_ops, transpose_ops,
 )  # fmt: skip
 
 OPS: dict[str, type[Op]] = {

@@ -16,6 +16,7 @@ from wsdsl.ir import (
     agreement_rules,
     attribute_rules,
     copy_rules,
+    counter_rules,
     overlap_rules,
     product_rules,
     protocol_rules,
@@ -214,6 +215,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         *product_rules.RULES,
         *tensor_rules.RULES,
         *copy_rules.RULES,
+        counter_rules.counters_are_of_one_kind,
     ),
 )
 """Of SCHEDULED kernels, in this order."""

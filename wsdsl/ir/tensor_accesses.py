@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
+from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.memory_ops import (
     LoadGlobal,
     MakeTensorMap,
@@ -48,6 +49,8 @@ def touch_of(op: Op, maps: Mapping[Value, str]) -> Touch | None:
             return Touch(op.tensor.name, reads=True)
         case Store() | ThreadStore() | StoreGlobal():
             return Touch(op.tensor.name, writes=True, adds=op.accumulate)
+        case AddCounters() | StoreCounters():
+            return Touch(op.tensor.name, writes=True, adds=True)
         case ArriveFlag() | WaitFlag():
             return Touch(op.tensor.name, reads=True, writes=True, flag=True)
         case _:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
@@ -92,6 +93,9 @@ THREADS: dict[type[Op], Threads] = {
     m.LoadPanels: "warpgroup",
     m.StorePartials: "warpgroup",
     m.ReducePartials: "warpgroup",
+    k.ClearCounters: "warpgroup",
+    k.AddCounters: "warpgroup",
+    k.StoreCounters: "warpgroup",
     tr.StoreTransposed: "warpgroup",
     tr.LoadTransposed: "warpgroup",
     m.SendFragment: "warpgroup",

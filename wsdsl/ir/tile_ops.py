@@ -138,7 +138,7 @@ class Load(AtIndex, Op):
 class Store(AtIndex, Op):
     """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
     `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
-    there (atomically).
+    there (atomically, where others may add to it, too).
     """
 
     levels: ClassVar = TILES

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions, results_of
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole, Yield
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Store, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype
 
@@ -47,6 +47,11 @@ def tile_axes(value: Value) -> tuple[str, ...]:
 
 def is_tile(value: Value) -> bool:
     return bool(tile_axes(value))
+
+
+def is_scattered(op: Store) -> bool:
+    """Whether a tile's places are computed along some dimension."""
+    return any(map(is_tile, op.index))
 
 
 OpT = TypeVar("OpT", bound=Op)

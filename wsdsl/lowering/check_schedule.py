@@ -23,6 +23,7 @@ from wsdsl.lowering.cooperation import (
     num_shares,
     shared_role,
 )
+from wsdsl.lowering.counters import counter_faults
 from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
 from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
@@ -78,6 +79,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_crossed_blocks(kernel, chosen),
         *(() if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
+        *counter_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
         found += _registers(kernel, chosen)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from wsdsl.ir.barrier_ops import CtaRank
 from wsdsl.ir.memory_ops import StoreGlobal
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.tile_ops import Cast, Store
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import tile_axes
@@ -24,8 +25,11 @@ def store_directly(
     piece: tuple[int, int],
     value: Value,
     even: tuple[str, int] | None = None,
+    counted: Callable[[StoreGlobal], Op] = lambda op: op,
 ) -> None:
-    """`even`: the axis and the size of blocks, if the value is one column for each."""
+    """`even`: the axis and the size of blocks, if the value is one column for each. `counted` gives
+    what stands for a store.
+    """
     b, made = context.builder, context.kernel.definers
     index = tuple(
         block_place(*even, context, piece)
@@ -44,17 +48,16 @@ def store_directly(
         rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
         first = b.map("eq", rank, b.integer(0), wish="first")
         pred = first if pred is None else b.map("and", pred, first, wish="first")
-    b.add(
-        StoreGlobal(
-            tensor=op.tensor,
-            index=index,
-            value=value,
-            vector=1 if cut else vector_of(op.tensor, op.index, context),
-            accumulate=op.accumulate,
-            pred=pred,
-            loc=op.loc,
-        )
+    store = StoreGlobal(
+        tensor=op.tensor,
+        index=index,
+        value=value,
+        vector=1 if cut else vector_of(op.tensor, op.index, context),
+        accumulate=op.accumulate,
+        pred=pred,
+        loc=op.loc,
     )
+    b.add(counted(store))
 
 
 def _ends_along(entry: Value, context: PartitionContext, op: Store) -> list[str]:

@@ -29,7 +29,7 @@ from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import ACCUMULATOR, I32, THREADS, Axis, Lanes, Role, Tile
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import axes_of, is_scattered
 from wsdsl.lowering.cooperation import num_shares
 from wsdsl.schedule import Schedule
 
@@ -133,11 +133,15 @@ def is_striped(kernel: Kernel) -> bool:
 
 @once
 def thread_vector(kernel: Kernel) -> int:
-    """Neighbours that a thread has: 16 bytes of the widest elements, or a pair that is apart."""
+    """Neighbours that a thread has: 16 bytes of the widest elements, or a pair that is apart. L2
+    adds to whole sectors, so that what is added lies side by side in a warp, be it only in rows
+    that are chosen.
+    """
     if is_striped(kernel):
         return 2
     tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
     tiles = [op for op in tiles if op not in _along_rows(kernel) or isinstance(op, Load)]
+    tiles += [op for op in kernel.of(Store) if op.accumulate and op.last and is_scattered(op)]
     return TMA_ALIGN // max((op.dtype.bytes for op in tiles), default=TMA_ALIGN)
 
 

@@ -13,6 +13,7 @@ from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
+from wsdsl.lowering.passes.add_in_place import add_in_place
 from wsdsl.lowering.passes.allocate_shared import allocate_shared
 from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
 from wsdsl.lowering.passes.assign_multicast import assign_multicast
@@ -71,6 +72,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (move_factors, "tile"),
     (place_operands, "tile"),
     (walk_reduced_rows, "tile"),
+    (add_in_place, "tile"),
     (verify_lowerable, "tile"),
     (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),

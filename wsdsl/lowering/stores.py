@@ -28,6 +28,7 @@ from wsdsl.ir.types import (
 )
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.block_stores import even_blocks
+from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
@@ -69,6 +70,8 @@ class Stores:
         self.turned = TurnedTiles(context, declarations)
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
         self.stores = [op for op in walk(partition.body) if self._is_staged(op)]
+        every = [op for op in walk(partition.body) if isinstance(op, Store)]
+        self.counters = Counters(kernel, context, declarations, every)
         self.again = stored_again(partition.body)
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
@@ -125,6 +128,7 @@ class Stores:
 
     def begin(self) -> None:
         """At the start of the partition: which buffers are this warpgroup's."""
+        self.counters.begin()
         if not self.stores:
             return
         b, context = self.context.builder, self.context
@@ -137,6 +141,7 @@ class Stores:
 
     def finish(self) -> None:
         """SMEM must outlive the copies that read it."""
+        self.counters.finish()
         if self.any_by_tma:
             self.context.builder.add(TmaStoreWait(pending=0, read=False))
 
@@ -187,7 +192,7 @@ class Stores:
                 continue
             piece = self._converted(value.get(i, j), dtype, op)
             if not staged:
-                store_directly(self.context, op, find, (i, j), piece)
+                store_directly(self.context, op, find, (i, j), piece, counted=self.counters.counted)
                 continue
             copy = self._to_smem(op, shape, i, j, piece, len(waiting))
             waiting += [copy] if copy else []

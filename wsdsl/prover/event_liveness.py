@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tensor_ops as tm
@@ -92,6 +93,8 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             | mem.ClearPanels()
             | tr.StoreTransposed()
             | tm.StoreScaleBytes()
+            | k.ClearCounters()
+            | k.StoreCounters()
         ):
             return [ask(op.shared, CHANGES)]
         case (
@@ -102,6 +105,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             | mem.ReceiveFragment()
             | mem.ReducePartials()
             | tr.LoadTransposed()
+            | k.AddCounters()
         ):
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
@@ -12,6 +13,7 @@ from wsdsl.ir.op import Op
 from wsdsl.prover import (
     access,
     cluster_exchange,
+    counters,
     cta_barriers,
     flags,
     global_memory,
@@ -70,6 +72,9 @@ HANDLERS: dict[type[Op], Run] = {
     m.LoadPanels: shared_loads.load_panels,
     m.StorePartials: shared_stores.store_partials,
     m.ReducePartials: shared_loads.reduce_partials,
+    k.ClearCounters: counters.own_counters,
+    k.AddCounters: counters.add_counters,
+    k.StoreCounters: counters.own_counters,
     tr.StoreTransposed: shared_stores.store_transposed,
     tr.LoadTransposed: shared_loads.load_transposed,
     m.SendFragment: cluster_exchange.send_fragment,

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
@@ -100,6 +101,9 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.ReceiveFragment,
     m.StorePartials,
     m.ReducePartials,
+    k.ClearCounters,
+    k.AddCounters,
+    k.StoreCounters,
     m.StoreShared,
     m.LoadShared,
     tr.StoreTransposed,
@@ -297,6 +301,8 @@ def _wanted(op: Op) -> list[Value]:
             return [v for v in (op.item, op.state, op.start) if v is not None]
         case m.TmaStore() | m.ThreadStore() | tr.StoreTransposed() | tr.LoadTransposed():
             return [op.item]
+        case k.ClearCounters() | k.AddCounters() | k.StoreCounters():
+            return []
         case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []
         case tm.TensorProduct():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import counted
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.model.plain import INSTRUCTIONS, L2, LATENCY, MEMORY, PlainCost
+from wsdsl.lowering.model.plain import ADDED, COUNTED, INSTRUCTIONS, L2, LATENCY, MEMORY, PlainCost
 from wsdsl.schedule import Schedule
 
 LEAST = 0.05
@@ -15,6 +15,8 @@ MEANING = {
     MEMORY: "memory",
     L2: "L2, by which bytes that several CTAs want go to each of them",
     INSTRUCTIONS: "instructions",
+    ADDED: "L2, which adds to a line one element after the other",
+    COUNTED: "additions to counters in SMEM",
     LATENCY: "latency: while CTAs wait for memory and for each other there are no others to run",
 }
 

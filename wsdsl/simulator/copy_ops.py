@@ -23,6 +23,7 @@ from wsdsl.simulator.context import (
     Warpgroup,
     destinations,
 )
+from wsdsl.simulator.counter_ops import COUNTERS
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
 from wsdsl.simulator.line_ops import BY_LINES
@@ -271,6 +272,7 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStoreWait: tma_store_wait,
     m.ThreadLoad: thread_load,
     **BY_THREADS,
+    **COUNTERS,
     **BY_LINES,
     m.StorePartials: store_partials,
     m.ReducePartials: reduce_partials,

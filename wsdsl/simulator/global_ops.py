@@ -171,11 +171,27 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
         check = add_global if op.accumulate else write_global
         _by_warps(wg, op, tensor, (spread, inside), check)
     at = tuple(i[inside] for i in spread)
-    value = np.broadcast_to(value, shape)[inside]
+    value = np.broadcast_to(value, shape)
     if not op.accumulate:
         before = tensor.array[at]
-        tensor.array[at] = value
+        tensor.array[at] = value[inside]
         check_repeated(wg, op, tensor, at, before)
+        return
+    _add(tensor, at, value[inside])
+
+
+def add_elements(
+    wg: Warpgroup, op: Op, tensor: GlobalTensor, places: tuple[list[Array], Array], value: Array
+) -> None:
+    """Add to elements (index of each dimension, whether inside)."""
+    spread, inside = places
+    if wg.cta.residents.accesses.follows(tensor.name):
+        _by_warps(wg, op, tensor, places, add_global)
+    _add(tensor, tuple(i[inside] for i in spread), value[inside])
+
+
+def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
+    if not value.size:
         return
     wide = np.float64 if tensor.dtype.is_float else np.int64
     flat = np.ravel_multi_index(at, tensor.array.shape)

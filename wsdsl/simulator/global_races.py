@@ -16,6 +16,7 @@ import numpy as np
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ArriveFlag, LaunchGrid, WaitFlag
+from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
@@ -219,6 +220,8 @@ class _Uses:
                     found["added" if op.accumulate else "written"].add(maps[op.map.name])
                 case m.StoreGlobal() | m.ThreadStore():
                     found["added" if op.accumulate else "written"].add(op.tensor.name)
+                case AddCounters() | StoreCounters():
+                    found["added"].add(op.tensor.name)
                 case LaunchGrid():
                     overlapping = op.overlapping
                 case ArriveFlag() | WaitFlag():

@@ -38,6 +38,8 @@ MOST_TURNS = 4
 """More save little beside what each moves for itself, and CTAs that take as long end apart."""
 LEAST_COLUMNS, LEAST_ROWS, LEAST_HELD, CTAS = 32, 16, 8, 4
 """Of a tile; elements of a thread, at the least; and CTAs on an SM, if there is enough to do."""
+COUNTED = 16
+"""Elements of a thread that adds to counters, by one atomic addition each."""
 
 
 def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
@@ -64,6 +66,19 @@ def turns(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> dict[str, int]
             break
         found //= 2
     return {loop.index.name: max(1, found)} if loop else {}
+
+
+def counted_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
+    """Of a team whose CTA counts in SMEM: all of its warps are to have something under way, in the
+    registers of which the CTAs have half as many as others.
+    """
+    held = _elements(kernel, COUNTED, HELD_BYTES // 2)
+    sharing, name = num_shares(kernel, team)["rows"], flat_axis(kernel)
+    if name is None:
+        return ROWS * sharing, max(LEAST_COLUMNS, THREADS * held // ROWS)
+    while held > thread_vector(kernel) and not _are_enough(work, {name: THREADS * sharing * held}):
+        held //= 2
+    return THREADS * sharing * held, 0
 
 
 def _vector_tile(kernel: Kernel, work: Work) -> tuple[int, int]:

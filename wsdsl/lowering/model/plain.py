@@ -26,6 +26,7 @@ from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_befo
 from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
+from wsdsl.lowering.model.adding import Adding
 from wsdsl.lowering.model.loading import larger, memory_ns
 from wsdsl.lowering.model.numbers import READY
 from wsdsl.lowering.model.steps import Workload
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from wsdsl.lowering.model.workload import Work
 
 MEMORY, L2, INSTRUCTIONS, LATENCY = "memory", "L2", "instructions", "latency"
+ADDED, COUNTED = "additions in L2", "additions in SMEM"
+BESIDE_EACH_OTHER = MEMORY, L2, INSTRUCTIONS, ADDED, COUNTED
 Sizes = Mapping[str, int]
 _Loops = tuple[tuple[str, int], ...]
 """Axes, or "", and how long they are."""
@@ -72,7 +75,7 @@ class PlainCost:
     @property
     def cycles(self) -> float:
         whole = 0.0
-        for name in (MEMORY, L2, INSTRUCTIONS):
+        for name in BESIDE_EACH_OTHER:
             whole = larger(whole, self.units[name])
         return self.tile.start + larger(self.first + whole, self.units[LATENCY])
 
@@ -91,6 +94,11 @@ class _Access:
     @property
     def element(self) -> float:
         return self.op.dtype.bits / 8
+
+    @property
+    def elements(self) -> int:
+        """In all, where tiles do not go over them again."""
+        return self.inside * math.prod(size for name, size in self.around if not name)
 
     def bytes(self, tile: Sizes) -> float:
         return self.element * self.inside * _turns(self.around, tile)
@@ -134,10 +142,13 @@ class Plain:
                 same = op if isinstance(op, Store) else self.same.of(results_of(op)[0])
                 units = by_unit(op, counted[0])
                 self.computed.append(_Computed(*units, counted[1], around, same))
+        added = ((a.op, a.elements) for a in self.stores if isinstance(a.op, Store))
+        self.adding = Adding(kernel, work, added)
 
     def _access(self, op: Load | Store, every: _Loops, inner: _Loops) -> _Access:
         kind = op.result.type if isinstance(op, Load) else op.value.type
-        own = kind.axes if isinstance(kind, Tile) else ()
+        kinds = (kind, *(v.type for v in op.index if isinstance(op, Store)))
+        own = [name for k in kinds if isinstance(k, Tile) for name in k.axes]
         axes = tuple(dict.fromkeys((*own, *(axis.name for axis in op.axes))))
         inside = math.prod(self.work.size(axes_of(self.kernel)[name].dim) for name in axes)
         around = tuple(x for x in every if x[0] not in axes)
@@ -176,10 +187,13 @@ class Plain:
             L2: math.ceil(tiles) * l2,
             INSTRUCTIONS: math.ceil(tiles) * computing,
             LATENCY: max(1.0, turns / (schedule.stages or 1)) * own,
+            ADDED: self.adding.in_l2(schedule) / rates.clock,
+            COUNTED: self.adding.in_smem(schedule) / rates.clock,
         }
         # The first CTAs load while none computes, and the last ones compute while none loads.
         hidden = min(max(units[MEMORY], units[L2]), units[INSTRUCTIONS])
         first = latency + (apart + hidden / max(1.0, turns)) / waits
+        first += self.adding.at_end(schedule, min(room, asked.tiles)) / rates.clock
         in_cycles = {name: nanoseconds * asked.clock for name, nanoseconds in units.items()}
         return dataclasses.replace(made, units=in_cycles, first=first * asked.clock)
 

@@ -24,6 +24,7 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
+from wsdsl.lowering.counters import counters_of
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, loaded_tensors
 from wsdsl.lowering.edges import edges
@@ -86,6 +87,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
         exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
         meetings=tuple(_meetings(kernel)),
+        counters=counters_of(kernel),
         staging_bytes=staging_bytes(kernel),
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,

@@ -1,0 +1,248 @@
+"""Counters in SMEM: cleared, added to by `red.shared`, and added to memory.
+
+A counter's copies fill banks side by side: with 32 of them each lane has a bank for itself,
+whatever it adds to. Who adds them up begins with another copy in each lane, so that no two ask one
+bank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses import wide
+from wsdsl.codegen.bits import REDUCTIONS, to_bits
+from wsdsl.codegen.casts import cast
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import num_elements
+from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
+from wsdsl.codegen.global_access import GlobalStore, checked_value
+from wsdsl.codegen.held import Registers, Shape
+from wsdsl.codegen.inline_ptx import At, Global
+from wsdsl.codegen.reductions import own_warpgroup, tree
+from wsdsl.codegen.vector_access import seldom
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.memory_ops import StoreGlobal
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.types import F32, THREADS, DType
+
+WARPS = 4
+
+
+def convert_clear_counters(c: Context, op: ClearCounters) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    begin, end = _share(c, counter_bytes(op.extents, op.copies), op.by, VECTOR)
+    thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
+    own = w.add(begin, w.multiply(thread, VECTOR))
+    words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
+    with _strided(w, own, end, THREADS * VECTOR) as place:
+        at = At(w.add(c.item(shared, "0"), place), shared.offset)
+        inline_ptx.store_shared(w, at, 32, words)
+
+
+def convert_add_counters(c: Context, op: AddCounters) -> None:
+    w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
+    direct = StoreGlobal(
+        tensor=op.tensor, index=op.index, value=op.value, accumulate=True, pred=op.pred, loc=op.loc
+    )
+    value = checked_value(c, direct)
+    shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
+    store = GlobalStore(c, direct, value, kind, shape)
+    word = _word(kind.dtype)
+    added = [to_bits(w, x, word) for x in elements(w, _counted(w, value, word))]
+    copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
+    base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
+    places = [_Places(c, v, shape) for v in op.index]
+    sizes = [_size(c, dim) for dim in kind.dims]
+    limits = [_least(w, size, extent) for size, extent in zip(sizes, op.extents, strict=True)]
+    for e in range(num_elements(*shape)):
+        index = [own.at(e) for own in places]
+        linear = _counter(w, index, limits, op.extents, store.once)
+        at = At(w.add(base, w.multiply(linear, WORD * op.copies)), shared.offset)
+        text = added[source_element(e, shape, value.shape)]
+        inline_ptx.add_shared(w, at, "f32" if word.is_float else "u32", text)
+    beyond = [
+        w.compare("ugt", size, extent)
+        for size, extent in zip(sizes, op.extents, strict=True)
+        if not (size.isdigit() and int(size) <= extent)
+    ]
+    if beyond:
+        with seldom(w, reduce(lambda a, b: w.binary("or", "i1", a, b), beyond)):
+            every = ([own.at(e) for own in places] for e in range(num_elements(*shape)))
+            store.singles([_any(w, "uge", index, limits) for index in every])
+
+
+def convert_store_counters(c: Context, op: StoreCounters) -> None:
+    w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
+    count = math.prod(op.extents)
+    begin, end = _share(c, count, op.by, WARP)
+    groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
+    cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
+    with _strided(w, c.threads.warp, groups, WARPS) as turn:
+        # CTAs that end together begin with other lines, which L2 then adds to at the same time.
+        turned = w.binary("urem", "i32", w.add(turn, cta), groups)
+        own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)
+        index = _indices(w, own, op.extents)
+        tests = [w.compare("ult", own, end)]
+        for i, dim, extent in zip(index, kind.dims, op.extents, strict=True):
+            size = _size(c, dim)
+            if not (size.isdigit() and int(size) >= extent):
+                tests.append(w.compare("ult", i, size))
+        with _where(w, reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
+            total = _total(c, op, shared.offset, own)
+            at = _address(c, op.tensor, index)
+            _add(c, kind.dtype, at, total)
+
+
+def _total(c: Context, op: StoreCounters, offset: int, own: str) -> str:
+    """Of a counter's copies, as bits."""
+    w, copies = c.w, op.copies
+    base = w.add(c.item(c.shared(op.shared), "0"), w.multiply(own, WORD * copies))
+    first = w.binary("lshr", "i32", c.threads.lane, (WARP // copies).bit_length() - 1)
+    words: list[str] = []
+    for n in range(copies):
+        copy = w.binary("and", "i32", w.add(first, n), copies - 1) if copies > 1 else "0"
+        words.append(inline_ptx.load_shared(w, At(w.add(base, w.multiply(copy, WORD)), offset)))
+    if not op.tensor.as_tensor.dtype.is_float:
+        return tree(words, lambda a, b: w.binary("add", "i32", a, b))
+    floats = [w.value(f"bitcast i32 {word} to float") for word in words]
+    made = tree(floats, lambda a, b: w.binary("fadd", "float", a, b))
+    return w.value(f"bitcast float {made} to i32")
+
+
+def _add(c: Context, dtype: DType, at: Global, total: str) -> None:
+    w, word = c.w, _word(dtype)
+    some = w.compare("ne", total, nothing(dtype))
+    if word != dtype:
+        held = Registers(F32, *Shape(1, 1), (w.value(f"bitcast i32 {total} to float"),))
+        total = to_bits(w, elements(w, cast(w, held, dtype))[0], dtype)
+    inline_ptx.add_global(w, at, REDUCTIONS[dtype.name], dtype.bits, [total], some)
+
+
+def _counter(
+    w: Writer,
+    index: Sequence[str],
+    limits: Sequence[str],
+    extents: Sequence[int],
+    once: str | None,
+) -> str:
+    """Its number; that of the one behind all for what is not to be counted, where a predicate would
+    be a branch.
+    """
+    if len(index) == 1 and once is None:
+        return w.call("llvm.umin.i32", "i32", [("i32", index[0]), ("i32", limits[0])])
+    linear = index[0]
+    for i, extent in zip(index[1:], extents[1:], strict=True):
+        linear = w.add(w.multiply(linear, extent), i)
+    beyond = _any(w, "uge", index, limits)
+    if once is not None:
+        beyond = w.binary("or", "i1", beyond, w.binary("xor", "i1", once, "true"))
+    return w.select(beyond, "i32", str(math.prod(extents)), linear)
+
+
+def _any(w: Writer, relation: str, a: Sequence[str], b: Sequence[str]) -> str:
+    tests = (w.compare(relation, x, y) for x, y in zip(a, b, strict=True))
+    return reduce(lambda x, y: w.binary("or", "i1", x, y), tests)
+
+
+def _word(dtype: DType) -> DType:
+    """What counters are of."""
+    return F32 if dtype.is_float else dtype
+
+
+def _counted(w: Writer, value: Registers, word: DType) -> Registers:
+    return value if value.dtype == word else cast(w, value, word)
+
+
+def _size(c: Context, dim: str | int) -> str:
+    return str(dim) if isinstance(dim, int) else c.sizes[dim].text
+
+
+def _least(w: Writer, size: str, extent: int) -> str:
+    if size.isdigit():
+        return str(min(int(size), extent))
+    return w.select(w.compare("ult", size, extent), "i32", size, str(extent))
+
+
+def _indices(w: Writer, own: str, extents: Sequence[int]) -> list[str]:
+    found: list[str] = []
+    for extent in extents[:0:-1]:
+        found.insert(0, w.binary("urem", "i32", own, extent))
+        own = w.binary("udiv", "i32", own, extent)
+    return [own, *found]
+
+
+def _address(c: Context, tensor: Value, index: Sequence[str]) -> Global:
+    w, bits = c.w, tensor.as_tensor.dtype.bits
+    pointer = c.pointer(tensor).text
+    for dim, i in enumerate(index):
+        step = w.value(f"zext i32 {i} to i64")
+        if dim < len(index) - 1:
+            step = w.binary("mul", "i64", step, c.strides[tensor.name, dim])
+        pointer = w.value(f"getelementptr i{bits}, ptr addrspace(1) {pointer}, i64 {step}", "p")
+    return Global(pointer)
+
+
+def _share(c: Context, count: int, by: int, unit: int) -> tuple[str, str]:
+    """Where the warpgroup's begins and ends."""
+    w = c.w
+    if by == 1:
+        return "0", str(count)
+    each = share_of(count, by, unit)
+    begin = w.multiply(own_warpgroup(c), each)
+    begin, end = (
+        w.select(w.compare("ult", x, count), "i32", x, str(count))
+        for x in (begin, w.add(begin, each))
+    )
+    return begin, end
+
+
+class _Places:
+    """Along a dimension, of each element."""
+
+    def __init__(self, c: Context, index: Value, shape: Shape) -> None:
+        held = wide(c, c.held[index])
+        self.held = held if isinstance(held, Registers) else c.registers(index)
+        self.shape, self.texts = shape, elements(c.w, self.held)
+
+    def at(self, element: int) -> str:
+        return self.texts[source_element(element, self.shape, self.held.shape)]
+
+
+@contextmanager
+def _where(w: Writer, cond: str) -> Generator[None]:
+    inside, after = w.name("counted"), w.name("after")
+    w.branch(cond, inside, after)
+    w.begin(inside)
+    yield
+    w.jump(after)
+    w.begin(after)
+
+
+@contextmanager
+def _strided(w: Writer, start: str, stop: str, step: int) -> Generator[str]:
+    """A loop, which gives its index."""
+    body, over = w.name("counters"), w.name("counters_end")
+    before = w.block
+    w.branch(w.compare("slt", start, stop), body, over)
+    w.begin(body)
+    phi = w.phis(["i32"])[0]
+    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
+    yield phi[1]
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}", "next")
+    w.fill(phi, "i32", [(start, before), (following, w.block)])
+    w.branch(w.compare("slt", following, stop), body, over)
+    w.begin(over)
+
+
+ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+    ClearCounters: convert_clear_counters,
+    AddCounters: convert_add_counters,
+    StoreCounters: convert_store_counters,
+}

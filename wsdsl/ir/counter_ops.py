@@ -1,0 +1,59 @@
+"""SCHEDULED: counters in SMEM, which a CTA adds to where elements are chosen by what it computes.
+
+Of an element of global memory a CTA has `copies` counters, of 32 bits: floats are added up in f32.
+They lie side by side, so that lanes that add to one element at the same time use other banks. What
+adds nothing to a float is -0.0.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from wsdsl.ir.barrier_ops import SCHEDULED
+from wsdsl.ir.op import Op, Value, op_class
+
+
+@op_class
+class ClearCounters(Op):
+    """The threads of the partition's `by` warpgroups, each of which has a share, write what adds
+    nothing to all counters of the item of `shared`.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    shared: Value
+    extents: tuple[int, ...]
+    copies: int = 1
+    by: int = 1
+
+
+@op_class
+class AddCounters(Op):
+    """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
+    of the item of `shared` where there are such: of the first `extents` along each dimension, in
+    row-major order. A lane takes the counter of its number modulo `copies`. It is atomic.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    index: tuple[Value, ...]
+    value: Value
+    shared: Value
+    extents: tuple[int, ...]
+    copies: int = 1
+    pred: Value | None = None
+
+
+@op_class
+class StoreCounters(Op):
+    """The warps of the partition's `by` warpgroups, each of which has a share, add what the item's
+    counters hold to `tensor`, atomically. Counters that hold nothing are left out, and so is what
+    lies outside of the tensor. Afterwards the counters hold anything.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    shared: Value
+    extents: tuple[int, ...]
+    copies: int = 1
+    by: int = 1

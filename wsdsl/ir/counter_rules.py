@@ -1,0 +1,48 @@
+"""Rules of counters in SMEM: who else may touch them, and that all who do say the same of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir.counter_layout import counter_bytes
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.global_memory import ADDED_ATOMICALLY
+from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tensor_accesses import touches
+from wsdsl.ir.types import Shared, Tensor
+from wsdsl.ir.walk import walk
+
+Problem = tuple[Op | None, str]
+COUNTING = (ClearCounters, AddCounters, StoreCounters)
+
+
+def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
+    ops = [op for op in kernel.ops if isinstance(op, COUNTING)]
+    if not ops:
+        return
+    of_item = dict[Value, tuple[object, ...]]()
+    for op in ops:
+        kind, held = op.tensor.type, op.shared.type
+        told = op.tensor, op.extents, op.copies
+        if not isinstance(kind, Tensor) or not isinstance(held, Shared):
+            yield op, "counters are of a tensor, in SMEM"
+            continue
+        if kind.dtype.name not in ADDED_ATOMICALLY or len(op.extents) != len(kind.dims):
+            yield op, f"counters of {op.extents} elements of {kind}"
+        size = counter_bytes(op.extents, op.copies)
+        if held.num != 1 or size > held.bytes:
+            yield op, f"counters take {size} bytes of one item, not of {held}"
+        if of_item.setdefault(op.shared, told) != told:
+            yield op, "elsewhere these counters are others"
+    for op in (op for op in kernel.ops if not isinstance(op, COUNTING)):
+        if of_item.keys() & {*operands(op)}:
+            yield op, "only who counts may come to counters"
+    counted = {op.tensor.name for op in ops}
+    for op, touch in touches(kernel.ops):
+        if touch.tensor in counted and not touch.adds:
+            yield op, f"{touch.tensor} is counted in SMEM, and added to memory later"
+    for partition in kernel.of(Partition):
+        for op in walk(partition.body):
+            if isinstance(op, ClearCounters | StoreCounters) and op.by != partition.num_warpgroups:
+                yield op, f"the partition has {partition.num_warpgroups} warpgroups"

@@ -1,0 +1,145 @@
+"""Counters in SMEM, for what a kernel adds to memory at places that it computes (`H[x[n]] += 1`).
+
+Where all threads add to the same few lines of memory, L2 takes one addition after the other. So a
+CTA adds to counters of its own, for as many tiles as it has, and adds these to memory at its end:
+
+    clear_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
+    named_barrier_sync(barrier=8, num_warpgroups=4)
+    for_range(index=%work, ...) {
+      ...
+      add_counters(tensor=%H, index=(%place,), value=%one, shared=%counters, extents=(64,), ...)
+    }
+    named_barrier_sync(barrier=8, num_warpgroups=4)
+    store_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
+
+The schedule says of which elements there are counters. What is added beyond goes to memory, so that
+results do not depend on it. Lanes have copies of their own, as many as SMEM has room for, where
+they may add to the same element at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.global_memory import ADDED_ATOMICALLY
+from wsdsl.ir.memory_ops import AllocateShared, StoreGlobal
+from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.plan import PlannedCounters
+from wsdsl.ir.tensor_accesses import touches
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import Axis, Shared
+from wsdsl.lowering.axes import is_scattered
+from wsdsl.lowering.lanes import holds_vectors
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.schedule import Schedule
+
+MOST_COPIES = 32
+"""One for each lane."""
+RESERVED = 1024
+"""Bytes of SMEM that a CTA takes besides."""
+
+
+@once
+def countable(kernel: Kernel) -> dict[str, Store]:
+    """Tensors of which a CTA may have counters, by name: of a kernel without products, where all
+    that is done with them is to add, and some of it at places that are computed.
+    """
+    if not holds_vectors(kernel):
+        return {}
+    others = {touch.tensor for _, touch in touches(kernel.ops) if not touch.adds}
+    found = dict[str, Store]()
+    for op in kernel.of(Store):
+        name = op.tensor.name
+        may = op.tensor.as_tensor.dtype.name in ADDED_ATOMICALLY and name not in others
+        if op.accumulate and is_scattered(op) and may:
+            found.setdefault(name, op)
+    return found
+
+
+def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[PlannedCounters, ...]:
+    """Those of a CTA; with as many copies as there is room for, where lanes may meet."""
+    schedule = schedule or kernel.schedule or Schedule()
+    asked = {name: tuple(e) for name, e in (schedule.counters or {}).items()}
+    if not asked:
+        return ()
+    room = kernel.target.smem_bytes // (schedule.ctas_per_sm or 1) - RESERVED
+    copies = MOST_COPIES
+    while True:
+        found = tuple(
+            PlannedCounters(name, extents, copies if _may_meet(kernel, name) else 1)
+            for name, extents in asked.items()
+        )
+        if copies == 1 or sum(held.bytes for held in found) <= room:
+            return found
+        copies //= 2
+
+
+def _may_meet(kernel: Kernel, tensor: str) -> bool:
+    """Whether several lanes may add to an element: their places along rows are computed."""
+    op = countable(kernel).get(tensor)
+    return op is not None and not isinstance(op.index[-1].type, Axis)
+
+
+def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    known = countable(kernel)
+    for name, extents in (chosen.counters or {}).items():
+        told = f"Schedule.counters names `{name}`"
+        if name not in known:
+            listed = ", ".join(known) or "none in this kernel"
+            why = "to which nothing is added at computed places alone, without products"
+            yield Finding(f"{told}, {why}", hint=f"there may be counters of: {listed}")
+        elif len(extents) != (rank := len(known[name].tensor.as_tensor.dims)):
+            yield Finding(f"{told} with {len(extents)} extents, and it has {rank} dimensions")
+    if chosen.counters and chosen.cuts_tiles:
+        hint = 'use scheduler="persistent"'
+        yield Finding(f'Schedule.counters with scheduler="{chosen.scheduler}"', hint=hint)
+    used = sum(held.bytes for held in counters_of(kernel, chosen))
+    ctas = chosen.ctas_per_sm or 1
+    if used > (room := kernel.target.smem_bytes // ctas - RESERVED):
+        which = f"each of {ctas} CTAs" if ctas > 1 else "a CTA"
+        told = f"Schedule.counters takes {used} bytes of SMEM, and {which} has {room}"
+        yield Finding(told, hint="give fewer elements")
+
+
+class Counters:
+    """Those of a partition's CTA."""
+
+    def __init__(
+        self, kernel: Kernel, context: PartitionContext, declarations: list[Op], stores: list[Store]
+    ) -> None:
+        self.context, self.declarations = context, declarations
+        tensors = {op.tensor.name: op.tensor for op in stores}
+        planned = counters_of(kernel)
+        self.planned = {tensors[held.tensor]: held for held in planned if held.tensor in tensors}
+        self.shared = dict[Value, Value]()
+
+    def begin(self) -> None:
+        b = self.context.builder
+        for tensor, held in self.planned.items():
+            shared = self.shared[tensor] = b.value("counters", Shared(held.bytes, 1))
+            self.declarations.append(AllocateShared(result=shared, label="counters"))
+            b.add(ClearCounters(**self._what(tensor), by=self.context.num_warpgroups))
+        if self.planned:
+            b.add(self.context.meet(None))
+
+    def finish(self) -> None:
+        b = self.context.builder
+        if self.planned:
+            b.add(self.context.meet(None))
+        for tensor in self.planned:
+            b.add(StoreCounters(**self._what(tensor), by=self.context.num_warpgroups))
+
+    def counted(self, op: StoreGlobal) -> Op:
+        """What adds to counters, where there are such."""
+        if op.tensor not in self.planned:
+            return op
+        what = self._what(op.tensor)
+        return AddCounters(index=op.index, value=op.value, pred=op.pred, loc=op.loc, **what)
+
+    def _what(self, tensor: Value) -> dict[str, Any]:
+        held = self.planned[tensor]
+        where = tensor, self.shared[tensor], held.extents, held.copies
+        return dict(zip(("tensor", "shared", "extents", "copies"), where, strict=True))

@@ -1,0 +1,96 @@
+"""Counters in SMEM. Additions are in no order, like reads; to clear and to store is to write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.op import Op
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.context import SharedItems, Warpgroup
+from wsdsl.simulator.global_ops import add_elements, places
+from wsdsl.simulator.races import ThreadAccess
+from wsdsl.simulator.scalar_ops import as_array
+from wsdsl.simulator.shared_ops import write_shared
+
+
+def clear_counters(wg: Warpgroup, op: ClearCounters) -> None:
+    begin, end = _share(wg, counter_bytes(op.extents, op.copies), op.by, VECTOR)
+    words = _own(wg, op, begin, end)
+    words.view(np.int32)[:] = nothing(op.tensor.as_tensor.dtype)
+
+
+def add_counters(wg: Warpgroup, op: AddCounters) -> None:
+    if op.pred is not None and not wg.get(op.pred, op):
+        return
+    shared: SharedItems = wg.values[op.shared.name]
+    size = counter_bytes(op.extents, op.copies)
+    start = wg.item(op, shared, 0, 0, size)
+    for i in range(4):
+        warp = wg.warp(i)
+        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, 4, i
+        conflict = wg.cta.accesses.read(start, start + size, access, warp, reader, False)
+        wg.settle(op, f"it adds to `{shared.label}` (warp {i})", conflict)
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    value = as_array(wg.get(op.value, op), op.value)
+    index = places(wg, op, op.index)
+    shape = np.broadcast_shapes(value.shape, *(i.shape for i in index))
+    spread = [np.broadcast_to(i, shape) for i in index]
+    inside, counted = np.ones(shape, np.bool_), np.ones(shape, np.bool_)
+    for i, length, extent in zip(spread, tensor.array.shape, op.extents, strict=True):
+        inside &= (i >= 0) & (i < length)
+        counted &= i < extent
+    value = np.broadcast_to(value, shape)
+    add_elements(wg, op, tensor, (spread, inside & ~counted), value)
+    own = inside & counted
+    linear = np.ravel_multi_index([i[own] for i in spread], op.extents) if own.any() else []
+    # Which lane has an element is the layout's matter; any copy counts.
+    place = np.asarray(linear, np.int64) * op.copies
+    place += np.arange(len(place)) % op.copies
+    dtype = np.float32 if tensor.dtype.is_float else tensor.array.dtype
+    words = wg.cta.memory.bytes[start : start + size].view(dtype)
+    np.add.at(words, place, value[own].astype(dtype))
+
+
+def store_counters(wg: Warpgroup, op: StoreCounters) -> None:
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    begin, end = _share(wg, math.prod(op.extents), op.by, WARP)
+    held = _own(wg, op, begin * WORD * op.copies, end * WORD * op.copies)
+    words = held.view(np.float32 if tensor.dtype.is_float else tensor.array.dtype)
+    first = -0.0 if tensor.dtype.is_float else 0
+    total = words.reshape(-1, op.copies).sum(axis=1, dtype=words.dtype, initial=first)
+    held[:] = 0xFF
+    index = list(np.unravel_index(np.arange(begin, end), op.extents))
+    inside = np.ones(end - begin, np.bool_)
+    for i, length in zip(index, tensor.array.shape, strict=True):
+        inside &= i < length
+    inside &= total.view(np.int32) != nothing(tensor.dtype)
+    add_elements(wg, op, tensor, ([i[None] for i in index], inside[None]), total[None])
+
+
+def _share(wg: Warpgroup, count: int, by: int, unit: int) -> tuple[int, int]:
+    each = share_of(count, by, unit)
+    return min(wg.rank * each, count), min((wg.rank + 1) * each, count)
+
+
+def _own(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, end: int) -> Array:
+    """The warpgroup's bytes, which nobody else uses meanwhile."""
+    shared: SharedItems = wg.values[op.shared.name]
+    start = wg.item(op, shared, 0, begin, end - begin)
+    if begin < end:
+        what = f"it overwrites `{shared.label}`"
+        write_shared(wg, op, start, end - begin, wg.everyone, what)
+    return wg.cta.memory.bytes[start : start + end - begin]
+
+
+COUNTERS: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
+    ClearCounters: clear_counters,
+    AddCounters: add_counters,
+    StoreCounters: store_counters,
+}
