@@ -15,7 +15,8 @@ After:
 
 Of a kernel without products: on an H100 L2 adds some 0.9 TB/s of vectors, and memory gives and
 takes three times as much. Each element is one iteration's if all loops of the output have their
-index in that of the store; nothing else may touch the tensor. Tiles that are loaded along another
+index in that of the store; nothing else may touch the tensor. Where something is reduced, several
+threads or pieces have a result, and one of them adds it. Tiles that are loaded along another
 axis stay as they are: what is read and stored in place is not turned.
 
 Why here: what a kernel may not read and store is refused next.
@@ -26,18 +27,18 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Store
+from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, DType, Tile
 from wsdsl.ir.walk import Namer, rewrite
 from wsdsl.lowering.axes import output_nest, tile_axes
 
 
 def add_in_place(kernel: Kernel) -> Kernel:
-    if kernel.of(Contract):
-        return kernel
     nest, body = output_nest(kernel)
+    if kernel.of(Contract) or kernel.of(Reduce) or any(map(regions, body)):
+        return kernel
     times = Counter(touch.tensor for _, touch in touches(kernel.ops))
     own = {
         op
