@@ -256,6 +256,10 @@ class GlobalPlaces:
         further = self._further(b.start - a.start, far * stride)
         return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
 
+    def held_of(self, along: Along) -> Any:
+        """What that is computed from, if it is no number."""
+        return self._held(along.start)
+
     def _held(self, what: Any) -> Any:
         """What an index is computed from that is no number."""
         match what:

@@ -7,11 +7,15 @@ units of which each has elements of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, cast
+
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tensor_accesses import Touch, touches
 from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.global_accesses import Along
 from wsdsl.prover.global_places import GlobalPlaces
 from wsdsl.prover.linear import Linear
 from wsdsl.prover.scheduler_terms import scheduler_terms
@@ -74,11 +78,31 @@ class _Pieces:
 
     def _is_apart(self, op: Op, touch: Touch, strides: Strides) -> bool:
         """Whether its place goes on by as much as it takes, from a piece's turn to the next's."""
+        place = self.places.access(op, touch).place
+        return any(self._goes_on(along, strides) for along in place.dims)
+
+    def _goes_on(self, along: Along, strides: Strides) -> bool:
+        if along.extent is None:
+            # Scattered: places of other elements differ.
+            within = [x for x in _within(self.places.held_of(along)) if self._turns(x, strides)]
+            return bool(within) and all(self._goes_on(x, strides) for x in within)
+        return any(turn >= along.extent for turn in self._turns(along, strides))
+
+    def _turns(self, along: Along, strides: Strides) -> list[int]:
+        """By how much it goes on, for each of the loops by which it does."""
         meanings = self.places.sums.meanings
-        return any(
-            along.extent is not None and times * unit >= along.extent
-            for along in self.places.access(op, touch).place.dims
+        return [
+            times * unit
             for term, times in along.start.terms
             for index, unit in strides
             if isinstance(term, int) and meanings[term] == ("value", index)
-        )
+        ]
+
+
+def _within(key: Any) -> Iterator[Along]:
+    """The lines that an index which is no number is computed from."""
+    if isinstance(key, Along):
+        yield key
+    elif isinstance(key, tuple):
+        for part in cast(tuple[Any, ...], key):
+            yield from _within(part)
