@@ -63,16 +63,19 @@ def _added(op: Store, namer: Namer) -> Region:
     there = Value(namer.new(name), Tile(op.dtype, axes))
     ops: list[Op] = [Load(result=there, tensor=op.tensor, index=op.index, loc=op.loc)]
 
-    def wide(value: Value) -> Value:
-        kind, to = value.type, F32 if op.dtype.is_float else op.dtype
+    def converted(value: Value, to: DType, wish: str) -> Value:
+        kind = value.type
         assert isinstance(kind, Tile)
         if kind.dtype == to:
             return value
-        made = Value(namer.new(f"{value.name}_wide"), Tile(to, kind.axes))
+        made = Value(namer.new(wish), Tile(to, kind.axes))
         ops.append(Cast(result=made, x=value, saturate=_narrows(kind.dtype, to), loc=op.loc))
         return made
 
-    args = wide(there), wide(op.value)
+    to = F32 if op.dtype.is_float else op.dtype
+    # As in memory: what is added has the tensor's precision.
+    own = converted(op.value, op.dtype, f"{op.value.name}_{op.dtype}")
+    args = tuple(converted(value, to, f"{value.name}_wide") for value in (there, own))
     total = Value(namer.new("sum"), Tile(args[0].as_tile.dtype, axes))
     ops.append(Map(result=total, fn="add", args=args, loc=op.loc))
     return (*ops, dataclasses.replace(op, value=total, accumulate=False))
