@@ -39,6 +39,12 @@ def bytes(X: i8[M, N, 4], Y: i8[M, N, 2]):
         Y[m, n, 1] = X[m, n, 2] - X[m, n, 0]
 
 @kernel
+def numbered(X: i32[B, N], Y: i32[B, N]):
+    for b in each(B):
+        for n in tiles(N):
+            Y[b, n] = X[b, n] + b
+
+@kernel
 def doubled(X: bf16[M, N, 2]):
     for m, n in tiles(M, N):
         a, b = X[m, n, 0], X[m, n, 1]
@@ -103,6 +109,12 @@ def test_one_axis() -> None:
     compiled.simulate(x, z, s, got)
     assert np.array_equal(got, want)
     assert widest(OWN.mixed, B=3, M=1000, N=35) == {4}
+
+
+def test_an_index_that_is_a_number_has_an_axis() -> None:
+    x, y = np.ones((5, 40), np.int32), np.zeros((5, 40), np.int32)
+    OWN.numbered.simulate(x, y)
+    assert np.array_equal(y, x + np.arange(5)[:, None])
 
 
 def test_arrays_that_are_not_contiguous() -> None:

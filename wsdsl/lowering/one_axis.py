@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
@@ -59,6 +59,10 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
     (order,) = orders
     dims = tuple(loop.dim for index in order for loop in nest if loop.index == index)
     if len(order) != len(nest) or not all(_has_dims(tensor, dims) for tensor in whole):
+        return None
+    stored = (op.value for op in body if isinstance(op, Store))
+    used = (x for op in body if not isinstance(op, Load | Store) for x in operands(op))
+    if any(x in walked for x in (*stored, *used)):
         return None
     return _walked(kernel, body, order, whole)
 
