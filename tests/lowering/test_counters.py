@@ -54,6 +54,11 @@ def rows(X: i32[R, N], H: i32[R, B]):
         H[index(r), X[r, n]] += 1
 
 @kernel
+def odd(X: i32[M], D: f32[M, N], H: f32[B, N]):
+    for m, n in tiles(M, N):
+        H[X[m], n] += D[m, n]
+
+@kernel
 def marked(X: i32[N], H: i32[B]):
     for n in tiles(N):
         H[X[n]] = 1
@@ -149,11 +154,12 @@ def test_who_counts_says_the_same_of_counters(kind: type[Op], change: Callable[[
         ("histogram", dict(counters=dict(H=(64, 2))), "2 extents, and it has 1 dimension"),
         ("histogram", dict(counters=dict(H=(60000,))), "240016 bytes of SMEM"),
         ("marked", dict(counters=dict(H=(64,))), "nothing is added at computed places alone"),
+        ("odd", dict(counters=dict(H=(4, 9))), "`H`, and threads do not hold its tiles as vectors"),
     ],
 )
 def test_what_can_not_be_counted_is_refused(name: str, given: Any, told: str) -> None:
     with pytest.raises(ScheduleError, match=told):
-        getattr(KERNELS, name).compile(schedule=Schedule(**given), N=1 << 20)
+        getattr(KERNELS, name).compile(schedule=Schedule(**given), N=(1 << 20) + 1)
 
 
 def test_counters_by_the_command_line() -> None:
@@ -168,5 +174,7 @@ def test_counters_are_chosen_where_they_fit_and_pay() -> None:
     assert chosen(1 << 24, 64) == dict(H=(64,))
     assert chosen(1000, 64) is None
     assert chosen(1 << 24, 1 << 20) is None
+    small = Schedule(counters=dict(H=(64,)), tile=dict(n=64))
+    assert KERNELS.histogram.schedule(small, N=1 << 24, B=64).consumers == 1
     told = str(KERNELS.histogram.plan(N=1 << 24, B=64))
     assert "of 64 elements of H, 32 of each, by lanes" in told

@@ -29,7 +29,7 @@ from wsdsl.ir.memory_ops import AllocateShared, StoreGlobal
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.plan import PlannedCounters
 from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
 from wsdsl.lowering.lanes import holds_vectors
@@ -87,7 +87,9 @@ def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     known = countable(kernel)
     for name, extents in (chosen.counters or {}).items():
         told = f"Schedule.counters names `{name}`"
-        if name not in known:
+        if not known and not kernel.of(Contract) and not holds_vectors(kernel):
+            yield Finding(f"{told}, and threads do not hold its tiles as vectors")
+        elif name not in known:
             listed = ", ".join(known) or "none in this kernel"
             why = "to which nothing is added at computed places alone, without products"
             yield Finding(f"{told}, {why}", hint=f"there may be counters of: {listed}")

@@ -13,7 +13,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
-from wsdsl.lowering.choice.counted_option import counted_option
+from wsdsl.lowering.choice.counted_option import counted_options
 from wsdsl.lowering.choice.held_row_options import held_row_option
 from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
@@ -92,11 +92,10 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
     if option is not None:
         yield Tried(option, option.tile or {}, False)
         return
-    counted = counted_option(kernel, asked, work, rows, columns)
-    if counted is not None:
-        yield Tried(counted, counted.tile or {}, False)
-        if given.counters:
-            return
+    counted = [*counted_options(kernel, asked, work, rows, columns)]
+    yield from (Tried(option, option.tile or {}, False) for option in counted)
+    if counted and given.counters:
+        return
     # Of one height there is no other to take instead; in tensor memory 64 rows take as long as 128.
     scaled = scales_products(kernel) or kernel.target.has_tensor_memory
     for mode, consumers in _teams(kernel, given, work):
