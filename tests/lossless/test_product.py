@@ -131,9 +131,11 @@ def test_weights_come_through_slots() -> None:
 def test_four_consumers_decode_while_memory_is_the_limit() -> None:
     """Packed weights count as the bytes that they are; of 256 rows two have registers for sums."""
     kernel = kernel_of("bytes", "bf16")
-    chosen = {m: kernel.schedule(**sizes_of(m, 28672, 8192)) for m in (64, 128, 256)}
-    assert [x.consumers for x in chosen.values()] == [4, 4, 2]
+    chosen = {m: kernel.schedule(**sizes_of(m, 28672, 8192)) for m in (1, 64, 128, 256)}
+    assert [x.consumers for x in chosen.values()] == [4, 4, 4, 2]
     assert chosen[128].tile and chosen[128].tile["n"] == 256
+    # As many slots of 24 KB as memory fills, not as many as there is room for.
+    assert chosen[1].stages == 6
 
 
 def test_no_product_of_64_bits_stands_in_the_loop() -> None:
@@ -143,7 +145,8 @@ def test_no_product_of_64_bits_stands_in_the_loop() -> None:
     ptx = kernel_of("bytes", "bf16").compile(schedule, **sizes).ptx
     loop = ptx[ptx.index("wgmma.fence") :]
     assert not re.search(r"mul\.lo\.s64|mad\.lo\.s64", loop)
-    assert loop.count("ld.global.v4.b32") == 2
+    # What is next in memory comes to L2 with it.
+    assert loop.count("ld.global.L2::128B.v4.b32") == 2
 
 
 def test_refusals() -> None:

@@ -60,5 +60,7 @@ def load_byte_words(
         if len(conditions) > 1:
             return None
         (whole,), place = conditions, addresses.at(order[at])
-        words += inline_ptx.load_global_words(c.w, place, wide // WORD, whole, constant)
+        # Of rows that are read here and there the next one is read soon.
+        row = op.only is not None
+        words += inline_ptx.load_global_words(c.w, place, wide // WORD, whole, constant, row)
     return of_words(c.w, dtype, words, shape)

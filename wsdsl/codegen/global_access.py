@@ -26,7 +26,7 @@ from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.vector_access import WORD, load_vectors, store_vectors
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Fragment, Tensor
 
 
 def _paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
@@ -56,6 +56,8 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     addresses = Addresses(c, op.tensor, op.index, shape, op.only, ahead)
     # Loads of what nobody writes pass barriers, and ptxas makes all of an epilogue's at its start.
     constant = op.tensor.name not in c.stored and not op.in_order
+    # Its neighbours are those of the next iterations.
+    row = shape.columns == 1 < shape.rows and not isinstance(op.index[-1].type, Fragment)
     bits = dtype.bits
     results: list[str] = []
     if bits == 4:
@@ -91,7 +93,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             key = at, pred = addresses.at(e), addresses.condition(e)
             if key not in known:
                 known[key] = from_bits(
-                    w, inline_ptx.load_global(w, at, bits, pred, constant), dtype
+                    w, inline_ptx.load_global(w, at, bits, pred, constant, row), dtype
                 )
             results.append(known[key])
     define(c, op.result, from_elements(w, dtype, shape, results))

@@ -248,6 +248,8 @@ def wait_predecessor(w: Writer) -> None:
 
 # Global memory -----------------------------------------------------------------------------------
 
+ROW = ("", ".L2::128B")
+"""Comes to L2 with what is loaded: 4 bytes of a row would wait for memory every eighth time."""
 LETTERS = {8: ("h", "i16"), 16: ("h", "i16"), 32: ("r", "i32")}
 """The register that holds an access of so many bits: constraint letter and LLVM type."""
 
@@ -263,10 +265,14 @@ class Global:
         return f"[${operand}+{self.offset}]" if self.offset else f"[${operand}]"
 
 
-def load_global(w: Writer, at: Global, bits: int, pred: str | None, constant: bool) -> str:
-    """One element, 0 where `pred` does not hold. `constant`: nobody writes it while we run."""
+def load_global(
+    w: Writer, at: Global, bits: int, pred: str | None, constant: bool, row: bool = False
+) -> str:
+    """One element, 0 where `pred` does not hold. `constant`: nobody writes it while we run; `row`:
+    what follows it in memory is read soon.
+    """
     letter, type = LETTERS[bits]
-    kind = ".nc" if constant else ""
+    kind = ".nc" * constant + ROW[row]
     zero = "" if pred is None else f"mov.b{max(bits, 16)} $0, 0;\n"
     ptx = f"{zero}{_when(pred, 2)}ld.global{kind}.b{bits} $0, {at.ptx(1)};"
     args = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
@@ -297,14 +303,10 @@ def load_global_pair(
 
 
 def load_global_words(
-    w: Writer,
-    at: Global,
-    count: int,
-    pred: str | None,
-    constant: bool = False,
+    w: Writer, at: Global, count: int, pred: str | None, constant: bool = False, row: bool = False
 ) -> tuple[str, ...]:
     """1, 2 or 4 aligned words at once, 0 where `pred` does not hold."""
-    shown, kind = ", ".join(f"${i}" for i in range(count)), ".nc" if constant else ""
+    shown, kind = ", ".join(f"${i}" for i in range(count)), ".nc" * constant + ROW[row]
     vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
     ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b32 {held}, {at.ptx(count)};"
     if pred is not None:
