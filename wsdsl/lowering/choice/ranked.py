@@ -25,6 +25,7 @@ from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.choice.schedule_options import Tried, schedule_options
 from wsdsl.lowering.choice.split_k_options import (
     MARGIN,
+    SHARING_MARGIN,
     may_share_sums,
     may_split,
     split_k_options,
@@ -62,8 +63,9 @@ def ranked(
 
 def weight(prediction: Prediction) -> float:
     """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
-    is_whole = not prediction.work.cut and prediction.sharing == 1
-    return prediction.cycles * (1.0 if is_whole else MARGIN)
+    if prediction.work.cut:
+        return prediction.cycles * MARGIN
+    return prediction.cycles * (SHARING_MARGIN if prediction.sharing > 1 else 1.0)
 
 
 class _Search:

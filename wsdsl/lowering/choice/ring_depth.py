@@ -19,6 +19,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.model.loading import loading_cycles
 from wsdsl.lowering.model.predict import is_narrow_wave, predict
 from wsdsl.lowering.model.steps import Workload
+from wsdsl.lowering.model.terms import elements
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -28,6 +29,9 @@ SMEM that results could use, and lets CTAs that want the same drift apart."""
 RING_BYTES = 170 << 10
 """Of slots, at the most, where loading is the limit and all tiles run at the same time: with more
 under way, CTAs that load the same do so at different times."""
+UNDER_WAY = 5.0
+"""Times what memory has under way while it is busy, that slots of computed operands hold. Of more
+the first come later, and who computes no faster than memory brings does not catch up."""
 MOSTLY_MEMORY = 0.55
 """The share of memory in the time from which on another slot counts for more than a second buffer
 for results."""
@@ -55,6 +59,9 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     if chosen.cuts_tiles:
         narrow = loading_cycles(own.tile) > own.tile.product_cycles
     wanted = max(2, min(wanted, _most_stages(own.tile, chosen, narrow, slot_bytes)))
+    fills = work.thin or own.memory / own.cycles > MOSTLY_MEMORY
+    if fills and chosen.scheduler != "stream_k":
+        wanted = max(2, min(wanted, _busy_memory(work, tile)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
     if waits and not _is_pingpong(kernel, chosen):
@@ -72,6 +79,17 @@ def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
     what it does with each of its blocks.
     """
     return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
+
+
+def _busy_memory(work: Work, tile: Mapping[str, int]) -> int:
+    """Slots of what operands are computed from; any number where none are."""
+    rates, used = work.rates, work.computed_from
+    loads = [load for load in work.load_terms if load.op.result in used]
+    slot = sum(elements(load.axes, tile) * load.dtype.bits / 8 for load in loads)
+    if not slot:
+        return MAX_STAGES_FEW
+    own = rates.dram_loaded_ns * rates.dram_read_bytes / rates.num_sms
+    return max(LEAST_STAGES, round(UNDER_WAY * own / slot))
 
 
 def _most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: int) -> int:

@@ -22,10 +22,10 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.split_k_rules import why_not_parallel
 from wsdsl.schedule import Reduction, Schedule, changed
 
-MARGIN = 1.02
+MARGIN, SHARING_MARGIN = 1.02, 1.01
 """By how much a schedule that cuts tiles, or whose CTAs share their contractions, has to be quicker
 than the best that does not: the model is not exact, and whole tiles need no memory, no flags and no
-room for all at once.
+room for all at once. Clusters that share need no memory either.
 """
 MOST_SUMS = 128
 """A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in

@@ -80,7 +80,8 @@ class Runs:
     def bytes_of(self, op: Load, size: Callable[[str | int], int]) -> float:
         """That come from L2, for each element that threads load. `size`: of a dimension."""
         kind, tensor = op.result.as_tile, op.tensor.type
-        each = kind.dtype.bits / 8 / self.along_contraction(op.result)
+        alike = math.prod(n for axis, n in self.found[op.result].items() if axis in self.summed)
+        each = kind.dtype.bits / 8 / alike
         if op.result not in self.seldom or not isinstance(tensor, Tensor):
             return each
         axes = axes_of(self.kernel)
