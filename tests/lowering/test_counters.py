@@ -114,6 +114,15 @@ def test_nothing_is_added_to_what_nobody_chose() -> None:
     assert np.isnan(held[2]) and np.signbit(held).sum() - np.signbit(held[2]) == 7
 
 
+@pytest.mark.parametrize("counters", [{}, dict(H=(8,))], ids=["none", "of all"])
+def test_minus_zero_adds_nothing(counters: dict[str, tuple[int, ...]]) -> None:
+    at, nothing = np.full(64, 2, np.int32), np.full(64, -0.0, np.float32)
+    held, wanted = np.full(8, -0.0, np.float32), np.full(8, -0.0, np.float32)
+    KERNELS.weighted.simulate(at, nothing, held, schedule=Schedule(counters=counters))
+    KERNELS.weighted.reference(at, nothing, wanted)
+    assert np.signbit(held).all() and np.signbit(wanted).all()
+
+
 def scheduled() -> Kernel:
     schedule = Schedule(counters=dict(H=(64,)), consumers=2, tile=dict(n=4096))
     return KERNELS.histogram.compile(schedule=schedule, N=1 << 16, B=64).scheduled

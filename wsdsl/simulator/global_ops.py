@@ -196,7 +196,7 @@ def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
     wide = np.float64 if tensor.dtype.is_float else np.int64
     flat = np.ravel_multi_index(at, tensor.array.shape)
     found, back = np.unique(flat, return_inverse=True)
-    total = np.zeros(found.shape, wide)
+    total = np.full(found.shape, -0.0, wide)
     np.add.at(total, back, value.astype(wide))
     there = np.unravel_index(found, tensor.array.shape)
     total += tensor.array[there].astype(wide)

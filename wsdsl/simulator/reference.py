@@ -295,7 +295,7 @@ def _scatter(
         return
     wide = np.float64 if tensor.dtype.is_float else np.int64
     # Two elements of a scatter may fall on one place: both count.
-    total = np.zeros(tensor.array.shape, wide)
+    total = np.full(tensor.array.shape, -0.0, wide)
     np.add.at(total, at, value.astype(wide))
     tensor.array[at] = arithmetic.round_total(
         tensor.array[at].astype(wide) + total[at], tensor.dtype
