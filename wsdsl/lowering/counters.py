@@ -19,7 +19,7 @@ they may add to the same element at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wsdsl.diagnostics import Finding
@@ -28,10 +28,12 @@ from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.memory_ops import AllocateShared, StoreGlobal
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.plan import PlannedCounters
+from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
+from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.schedule import Schedule
@@ -39,7 +41,7 @@ from wsdsl.schedule import Schedule
 MOST_COPIES = 32
 """One for each lane."""
 RESERVED = 1024
-"""Bytes of SMEM that a CTA takes besides."""
+"""Bytes of SMEM that the card takes for a CTA."""
 
 
 @once
@@ -65,16 +67,26 @@ def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[Plann
     asked = {name: tuple(e) for name, e in (schedule.counters or {}).items()}
     if not asked:
         return ()
-    room = kernel.target.smem_bytes // (schedule.ctas_per_sm or 1) - RESERVED
+    room = _room(kernel, schedule)
     copies = MOST_COPIES
     while True:
         found = tuple(
             PlannedCounters(name, extents, copies if _may_meet(kernel, name) else 1)
             for name, extents in asked.items()
         )
-        if copies == 1 or sum(held.bytes for held in found) <= room:
+        if copies == 1 or _taken(found) <= room:
             return found
         copies //= 2
+
+
+def _room(kernel: Kernel, schedule: Schedule) -> int:
+    """What else a CTA has in SMEM leaves for counters."""
+    others = smem_bytes(kernel, schedule, schedule.stages or 1)
+    return kernel.target.smem_bytes // (schedule.ctas_per_sm or 1) - RESERVED - others
+
+
+def _taken(planned: Iterable[PlannedCounters]) -> int:
+    return sum(-(-held.bytes // SMEM_ALIGN) * SMEM_ALIGN for held in planned)
 
 
 def _may_meet(kernel: Kernel, tensor: str) -> bool:
@@ -98,9 +110,10 @@ def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.counters and chosen.cuts_tiles:
         hint = 'use scheduler="persistent"'
         yield Finding(f'Schedule.counters with scheduler="{chosen.scheduler}"', hint=hint)
-    used = sum(held.bytes for held in counters_of(kernel, chosen))
-    ctas = chosen.ctas_per_sm or 1
-    if used > (room := kernel.target.smem_bytes // ctas - RESERVED):
+    if not chosen.counters:
+        return
+    used, ctas = _taken(counters_of(kernel, chosen)), chosen.ctas_per_sm or 1
+    if used > (room := _room(kernel, chosen)):
         which = f"each of {ctas} CTAs" if ctas > 1 else "a CTA"
         told = f"Schedule.counters takes {used} bytes of SMEM, and {which} has {room}"
         yield Finding(told, hint="give fewer elements")

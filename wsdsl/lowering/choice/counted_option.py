@@ -46,9 +46,10 @@ def counted_options(
             ctas_per_sm=ctas,
             counters=dict(counters),
         )
+        height, width = counted_tile(kernel, option, work)
+        tile = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+        option = changed(option, tile=tile | dict(given.tile or {}))
         if counters and not any(counter_faults(kernel, option)):
-            height, width = counted_tile(kernel, option, work)
-            tile = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-            yield changed(option, tile=tile | dict(given.tile or {}))
+            yield option
             if not given.tile:
                 return
