@@ -58,6 +58,8 @@ NO_AXIS = {
     "a reduction": "Y[m, n] = X[m, n] - sum(X[m, n], over=n)",
     "a part": "Y[m, n] = X[m, n] + X[m, 0]",
     "a size": "Y[m, n] = X[m, n] / cast(N, f32)",
+    "an index": "Y[m, n] = where(m > 1, X[m, n], 0.0)",
+    "an index beside": "Y[m, n] = X[m, n] + b[m + 1]",
 }
 NO_WORDS = {
     "half of a word stored": "Y[m, n, 0] = X[m, n, 0]",
@@ -84,7 +86,8 @@ def widest(kernel: Kernel, **sizes: Any) -> set[int]:
 @pytest.mark.parametrize("told", NO_AXIS)
 def test_no_one_axis(told: str) -> None:
     head = "X: f32[M, N], Z: f32[N, M], b: f32[N], Y: f32[M, N]"
-    text = f"@kernel\ndef k({head}):\n    for m, n in tiles(M, N):\n        {NO_AXIS[told]}\n"
+    loops = "    for m in each(M):\n        for n in tiles(N):\n"
+    text = f"@kernel\ndef k({head}):\n{loops}            {NO_AXIS[told]}\n"
     assert with_one_axis(vars(parse(text))["k"].tile) is None
 
 

@@ -15,9 +15,10 @@ from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
 from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
 from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StoreGlobal, StorePartials
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.walk import retype, rewrite
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -200,8 +201,20 @@ def test_pieces_go_over_their_part_again() -> None:
     assert kernel.schedule(M=20000, N=128).splits > 1
     number = sum(isinstance(op, ForRange) for op in made.scheduled.ops) - 1
     wrong = changed(made.scheduled, ForRange, lambda op: (replace(op, start=op.stop),), number)
-    with pytest.raises(ProofError, match="all pieces of a tile may store these elements"):
-        prove(wrong)
+    found = [op for op in made.scheduled.ops if isinstance(op, ForRange)][number]
+    moved = retype(found.body, {found.index: (place := Value("place", found.index.type))})
+    fn: Any = Map(result=place, fn="sub", args=(found.index, found.start), loc=found.loc)
+    alike = changed(made.scheduled, ForRange, lambda op: (replace(op, body=(fn, *moved)),), number)
+    for kernel_of_same in (wrong, alike):
+        with pytest.raises(ProofError, match="all pieces of a tile may store these elements"):
+            prove(kernel_of_same)
+
+
+def test_a_loop_that_stores_one_row_is_not_cut() -> None:
+    """All pieces would store there."""
+    body = "d = X[m, n] - mean\n            S[n] += sum(d * d, over=m)"
+    text = TEXTS["normed"].format(x="bf16").replace("T[m, n] = X[m, n] - mean", body)
+    assert vars(parse(text))["normed"].schedule(M=20000, N=128).splits is None
 
 
 def test_pieces_are_of_one_batch() -> None:

@@ -31,6 +31,12 @@ def alike(X: f32[H, M, N], Y: f32[H, M, N]):
     for h in each(H):
         for m, n in tiles(M, N):
             Y[h, m, n] = X[h, m, n] * 2.0
+
+@kernel
+def scattered(X: f32[H, M, N], S: f32[M, N], to: i32[H], Y: f32[H, M, N]):
+    for h in each(H):
+        for m, n in tiles(M, N):
+            Y[to[h], m, n] = X[h, m, n] * S[m, n]
 """
 OWN: Any = parse(TEXT)
 SIZES = dict(B=2, H=64, M=4096, N=128)
@@ -70,6 +76,8 @@ def test_values(turns: int) -> None:
     assert np.array_equal(got, want)
 
 
-def test_nothing_is_the_same() -> None:
+@pytest.mark.parametrize("name", ["alike", "scattered"])
+def test_no_turns(name: str) -> None:
+    """Nothing is the same; or turns may store to the same places, in no order of their threads."""
     with pytest.raises(ScheduleError, match="names `h`, whose indices are not tiles"):
-        OWN.alike.schedule(Schedule(tile=dict(h=2)), H=4, M=64, N=128)
+        getattr(OWN, name).schedule(Schedule(tile=dict(h=2)), H=4, M=64, N=128)

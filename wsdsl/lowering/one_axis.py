@@ -49,6 +49,8 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
     axes = [v.type.axes for v in kernel.defined if isinstance(v.type, Tile)]
     if not names or any(own and {*own} != names for own in axes):
         return None
+    if any(loop.index in _computed_with(op) for op in body for loop in nest):
+        return None
     accesses = [op for op in body if isinstance(op, Load | Store)]
     whole, walked = {op.tensor for op in accesses if op.axes}, [loop.index for loop in nest]
     # Numbers that are the same for all elements may come from elsewhere.
@@ -65,6 +67,13 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
     if any(x in walked for x in (*stored, *used)):
         return None
     return _walked(kernel, body, order, whole)
+
+
+def _computed_with(op: Op) -> tuple[Value, ...]:
+    """What it takes but for the place of an access."""
+    if isinstance(op, Load):
+        return ()
+    return (op.value,) if isinstance(op, Store) else tuple(operands(op))
 
 
 def _has_dims(tensor: Value, dims: tuple[str, ...]) -> bool:

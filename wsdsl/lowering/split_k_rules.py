@@ -18,7 +18,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
 from wsdsl.lowering.lanes import reduces_rows
 from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
 
@@ -82,13 +82,17 @@ def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
 
 
 def goes_again(cut: Op, loop: Op) -> bool:
-    """Whether a loop behind the one that is cut goes over the same dimension, and carries nothing:
-    each piece then has its own part of it, with the whole sums.
+    """Whether a loop behind the one that is cut goes over the same dimension, carries nothing, and
+    stores at its indices, or places that are computed from them: each piece then has its own part
+    of it, with the whole sums.
     """
     if not isinstance(cut, ForTiles) or not isinstance(loop, ForTiles) or loop.init:
         return False
     part = loop.start or loop.stop or loop.whole
-    return not part and loop.dim == cut.dim
+    index, name = loop.index, loop.index.as_axis.name
+    places = [op.index for op in walk(loop.body) if isinstance(op, Store)]
+    own = all(any(v == index or name in tile_axes(v) for v in place) for place in places)
+    return not part and loop.dim == cut.dim and own
 
 
 def joined_by(body: Region, arg: Value, last: Value) -> str:

@@ -26,7 +26,9 @@ def taken_in_turns(kernel: Kernel) -> ForEach | None:
     each = [loop for loop in nest if isinstance(loop, ForEach)]
     if not each or any(regions(op) for op in body):
         return None
-    if not holds_vectors(kernel) or turned(kernel):
+    stores = [op for op in body if isinstance(op, Store) and not op.accumulate]
+    scattered = any(each[-1].index not in op.index for op in stores)
+    if scattered or not holds_vectors(kernel) or turned(kernel):
         return None
     same, _ = in_front(body, each[-1].index)
     # A row or column takes next to nothing.

@@ -17,20 +17,20 @@ from wsdsl.ir.tensor_accesses import Touch, touches
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.global_accesses import Along
 from wsdsl.prover.global_places import GlobalPlaces
-from wsdsl.prover.linear import Linear
+from wsdsl.prover.linear import WARPGROUP, Linear
 from wsdsl.prover.scheduler_terms import scheduler_terms
 
 Strides = tuple[tuple[Value, int], ...]
 """Loops of a piece's own iterations, by their indices, and in what units."""
 
 
-def check_pieces_apart(kernel: Kernel, work: b.ForRange, agent: int) -> None:
+def check_pieces_apart(kernel: Kernel, work: b.ForRange, agent: int, num_warpgroups: int) -> None:
     """Raises Failure where two pieces of a tile, which the loop is over, may store the same."""
-    _Pieces(kernel, work, agent).region(work.body, ())
+    _Pieces(kernel, work, agent, num_warpgroups).region(work.body, ())
 
 
 class _Pieces:
-    def __init__(self, kernel: Kernel, work: b.ForRange, agent: int) -> None:
+    def __init__(self, kernel: Kernel, work: b.ForRange, agent: int, num_warpgroups: int) -> None:
         grid = next(op for op in kernel.body if isinstance(op, b.LaunchGrid))
         written = dict(touches(kernel.ops))
         lent = {p.name for p in kernel.params}
@@ -38,7 +38,10 @@ class _Pieces:
         self.places = GlobalPlaces(kernel, frozenset(), frozenset())
         given = scheduler_terms(grid, self.places.sums, work.index)
         assert given.part is not None and given.pieces is not None
-        self.part, self.pieces, self.agent = given.part, given.pieces, agent
+        self.part, self.pieces, self.tile = given.part, given.pieces, given.slot
+        self.agent, self.num_warpgroups = agent, num_warpgroups
+        self.own: dict[str, set[tuple[int, bool, int]]] = {}
+        """By which dimensions of a tensor pieces are apart, and elements of a turn."""
 
     def region(self, region: Region, strides: Strides) -> None:
         for op in region:
@@ -77,26 +80,62 @@ class _Pieces:
         return unit if unit > 0 and (start, step) == own else 0
 
     def _is_apart(self, op: Op, touch: Touch, strides: Strides) -> bool:
-        """Whether its place goes on by as much as it takes, from a piece's turn to the next's."""
-        place = self.places.access(op, touch).place
-        return any(self._goes_on(along, strides) for along in place.dims)
+        """Whether its place lies in what a piece has in its turn, as those of all other stores to
+        the tensor.
+        """
+        found = {
+            (dim, along.extent is None, turn)
+            for dim, along in enumerate(self.places.access(op, touch).place.dims)
+            for turn in self._turns(along, strides)
+        }
+        self.own[touch.tensor] = found & self.own.get(touch.tensor, found)
+        return bool(self.own[touch.tensor])
 
-    def _goes_on(self, along: Along, strides: Strides) -> bool:
+    def _turns(self, along: Along, strides: Strides) -> set[int]:
+        """Elements of a piece's turn, of which it is some, in each of the loops that have such."""
         if along.extent is None:
             # Scattered: places of other elements differ.
-            within = [x for x in _within(self.places.held_of(along)) if self._turns(x, strides)]
-            return bool(within) and all(self._goes_on(x, strides) for x in within)
-        return any(turn >= along.extent for turn in self._turns(along, strides))
+            indices = {self.places.sums.of(index) for index, _ in strides}
+            lines = _within(self.places.held_of(along))
+            within = [x for x in lines if any(_times(x, index) for index in indices)]
+            each = [self._turns(x, strides) for x in within]
+            return set[int]().union(*each) if all(each) else set()
+        turns = (self._turn(along, index, unit) for index, unit in strides)
+        return {turn for turn in turns if turn}
 
-    def _turns(self, along: Along, strides: Strides) -> list[int]:
-        """By how much it goes on, for each of the loops by which it does."""
-        meanings = self.places.sums.meanings
-        return [
-            times * unit
-            for term, times in along.start.terms
-            for index, unit in strides
-            if isinstance(term, int) and meanings[term] == ("value", index)
-        ]
+    def _turn(self, along: Along, index: Value, unit: int) -> int:
+        """0 where it may be others' elements."""
+        own = self.places.sums.of(index)
+        times = _times(along, own)
+        rest = along.start - own.times(times)
+        wide = dict(rest.terms).get(WARPGROUP, 0)
+        alike = all(term == WARPGROUP or self._is_of_tile(term) for term, _ in rest.terms)
+        if along.extent is None or not alike or rest.number < 0 or wide < 0:
+            return 0
+        behind = rest.number + wide * (self.num_warpgroups - 1) + along.extent
+        return times * unit if behind <= times * unit else 0
+
+    def _is_of_tile(self, term: Any) -> bool:
+        """Whether it is the same for all pieces of a tile."""
+        if term in dict(self.tile.terms):
+            return True
+        match self.places.sums.meanings[term] if isinstance(term, int) else ():
+            case ("size", _):
+                return True
+            case (str(), Linear(), *_) as made:
+                sums: Any = made[1:]
+                return all(isinstance(x, Linear) and self._are_of_tile(x) for x in sums)
+            case _:
+                return False
+
+    def _are_of_tile(self, sum: Linear) -> bool:
+        return all(self._is_of_tile(term) for term, _ in sum.terms)
+
+
+def _times(along: Along, index: Linear) -> int:
+    """How often that counts the index of a loop, which is one term."""
+    ((term, _),) = index.terms
+    return dict(along.start.terms).get(term, 0)
 
 
 def _within(key: Any) -> Iterator[Along]:

@@ -41,7 +41,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
                 walked.append(kind(op, sums, slots, grid, found, agent))
                 walked[-1].check(used)
                 if sliced:
-                    check_pieces_apart(kernel, walked[-1].work, agent)
+                    check_pieces_apart(kernel, walked[-1].work, agent, op.num_warpgroups)
             agent += op.num_warpgroups
         elif used:
             raise _fail(0, used[0], "outside of the partitions this is not understood")
