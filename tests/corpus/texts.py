@@ -2,7 +2,14 @@
 what is refused today and will be lowered one day.
 """
 
+HISTOGRAM = """
+@kernel
+def histogram(X: i32[N], H: i32[B]):
+    for n in tiles(N):
+        H[X[n]] += 1
+"""
 TEXTS: dict[str, tuple[str, dict[str, int]]] = {
+    "histogram": (HISTOGRAM, dict(N=5000, B=64)),
     "scattered": (
         """
 @kernel

@@ -258,9 +258,9 @@ def pace_of(asked: Workload, share: float) -> float:
 
 def clock_pace(rates: Rates, share: float) -> float:
     """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
-    multiply. Power goes by the third power of the clock, but it is not all of those SMs.
+    multiply. Power goes by the third power of the clock.
     """
-    return max(rates.tensor_smem_clock / rates.clock, share ** (1 / 5))
+    return max(rates.tensor_smem_clock / rates.clock, share ** (1 / 3))
 
 
 def power(rates: Rates, bytes_per_cycle: float) -> float:
