@@ -94,7 +94,7 @@ def convert_store_counters(c: Context, op: StoreCounters) -> None:
             size = _size(c, dim)
             if not (size.isdigit() and int(size) >= extent):
                 tests.append(w.compare("ult", i, size))
-        with _where(w, reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
+        with w.where(reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
             total = _total(c, op, shared.offset, own)
             at = _address(c, op.tensor, index)
             _add(c, kind.dtype, at, total)
@@ -213,16 +213,6 @@ class _Places:
 
     def at(self, element: int) -> str:
         return self.texts[source_element(element, self.shape, self.held.shape)]
-
-
-@contextmanager
-def _where(w: Writer, cond: str) -> Generator[None]:
-    inside, after = w.name("counted"), w.name("after")
-    w.branch(cond, inside, after)
-    w.begin(inside)
-    yield
-    w.jump(after)
-    w.begin(after)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ those over rows likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.barriers import barrier_at
@@ -65,7 +65,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     across = min(32, lanes.across)
     within = w.binary("and", "i32", threads.lane, across - 1)
     if op.barriers is None or op.state is None:
-        with _where(w, w.compare("eq", within, 0)):
+        with w.where(w.compare("eq", within, 0)):
             for at, word in zip(places, words, strict=True):
                 inline_ptx.store_shared(w, at, 32, [word])
         return
@@ -73,20 +73,9 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     barrier = barrier_at(c, op.barriers, op.state)
     for first in range(0, op.ctas, across):
         left, cta = op.ctas - first, w.add(within, first)
-        with nullcontext() if left >= across else _where(w, w.compare("ult", within, left)):
+        with nullcontext() if left >= across else w.where(w.compare("ult", within, left)):
             for at, word in zip(places, words, strict=True):
                 store_remote(w, at, barrier, cta, [word], shared.label)
-
-
-@contextmanager
-def _where(w: Writer, cond: str) -> Generator[None]:
-    """What threads do for which this holds."""
-    inside, after = w.name("partials"), w.name("after")
-    w.branch(cond, inside, after)
-    w.begin(inside)
-    yield
-    w.jump(after)
-    w.begin(after)
 
 
 def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
@@ -154,14 +143,10 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
     shared = c.shared(op.shared)
     base = w.add(c.item(shared, "0"), place)
     holders = lanes.across if x.columns > 1 else 1
-    inside, after = w.name("partials"), w.name("after")
-    w.branch(w.compare("ult", threads.lane, holders), inside, after)
-    w.begin(inside)
-    for n, run in enumerate(runs):
-        at = At(base, shared.offset + op.offset + n * lanes.across * len(run) * WORD)
-        inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
-    w.jump(after)
-    w.begin(after)
+    with w.where(w.compare("ult", threads.lane, holders)):
+        for n, run in enumerate(runs):
+            at = At(base, shared.offset + op.offset + n * lanes.across * len(run) * WORD)
+            inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
 
 
 def _reduced_columns(

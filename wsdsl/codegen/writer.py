@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 Operand = tuple[str, str]
@@ -60,6 +61,16 @@ class Writer:
         """`likely` says that it mostly goes to `then`, which LLVM then places next."""
         weights = ", !prof !0" if likely else ""
         self.line(f"br i1 {cond}, label %{then}, label %{orelse}{weights}")
+
+    @contextmanager
+    def where(self, cond: str) -> Generator[None]:
+        """What threads do for which this holds."""
+        inside, after = self.name("inside"), self.name("after")
+        self.branch(cond, inside, after)
+        self.begin(inside)
+        yield
+        self.jump(after)
+        self.begin(after)
 
     def call(self, name: str, result: str, args: Sequence[Operand] = (), hint: str = "v") -> str:
         """Call an intrinsic, declaring it. The text of the result; "" for void."""
