@@ -15,7 +15,7 @@ from wsdsl.ir.tensor_ops import StoreScales, TensorProduct
 from wsdsl.ir.types import DTYPES, F32
 from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
 from wsdsl.simulator.context import SharedItems, State, Warpgroup
-from wsdsl.simulator.races import ThreadAccess
+from wsdsl.simulator.shared_ops import read_by_warps
 from wsdsl.simulator.tensor_memory import PipeAccess, TensorMemory
 
 Fetch = Callable[[], Array]
@@ -27,11 +27,7 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
     state: State = wg.values[op.shared_state.name]
     size = op.bytes
     start = wg.item(op, shared, state.stage, op.offset, size)
-    for i in range(4):
-        warp = wg.warp(i)
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        conflict = wg.cta.accesses.read(start, start + size, access, warp, (wg.index, 4, i), False)
-        wg.settle(op, f"it reads item {state.stage} of `{shared.label}` (warp {i})", conflict)
+    read_by_warps(wg, op, start, size, f"it reads item {state.stage} of `{shared.label}`")
     first, own = int(wg.get(op.first, op)), WORD * op.words
     if op.atoms:
         if not 0 <= first < ROWS or first + op.rows > ROWS * (size // op.line):

@@ -14,9 +14,8 @@ from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.global_ops import add_elements, places
-from wsdsl.simulator.races import ThreadAccess
 from wsdsl.simulator.scalar_ops import as_array
-from wsdsl.simulator.shared_ops import write_shared
+from wsdsl.simulator.shared_ops import read_by_warps, write_shared
 
 
 def clear_counters(wg: Warpgroup, op: ClearCounters) -> None:
@@ -31,12 +30,7 @@ def add_counters(wg: Warpgroup, op: AddCounters) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     size = counter_bytes(op.extents, op.copies)
     start = wg.item(op, shared, 0, 0, size)
-    for i in range(4):
-        warp = wg.warp(i)
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(start, start + size, access, warp, reader, False)
-        wg.settle(op, f"it adds to `{shared.label}` (warp {i})", conflict)
+    read_by_warps(wg, op, start, size, f"it adds to `{shared.label}`")
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     value = as_array(wg.get(op.value, op), op.value)
     index = places(wg, op, op.index)

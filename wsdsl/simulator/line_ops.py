@@ -13,9 +13,8 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.context import SharedItems, Warpgroup
-from wsdsl.simulator.races import ThreadAccess
 from wsdsl.simulator.scalar_ops import finish
-from wsdsl.simulator.shared_ops import write_shared
+from wsdsl.simulator.shared_ops import read_by_warps, write_shared
 
 
 def _places(lines: int, line_bytes: int, step: int, first: int) -> Array:
@@ -47,12 +46,7 @@ def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     first = op.line * line_bytes
     start = wg.item(op, shared, item, first, kind.rows * line_bytes)
     own = kind.rows // 4 * line_bytes
-    for i in range(4):
-        warp, begin = wg.warp(i), start + i * own
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(begin, begin + own, access, warp, reader, False)
-        wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
+    read_by_warps(wg, op, start, own, f"it reads item {item} of `{shared.label}`", apart=own)
     places = start - first + _places(kind.rows, line_bytes, op.step, op.line)
     lines = np.ascontiguousarray(wg.cta.memory.bytes[places]).view(numpy_dtype(kind.dtype))
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)

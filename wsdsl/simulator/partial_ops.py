@@ -15,6 +15,7 @@ from wsdsl.simulator.context import SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import ThreadAccess
 from wsdsl.simulator.scalar_ops import dtype_of, finish
+from wsdsl.simulator.shared_ops import read_by_warps
 
 
 def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
@@ -96,12 +97,7 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     size = op.parts * words * word.itemsize
     first = op.offset + wg.rank * op.each * words * word.itemsize
     start = wg.item(op, shared, _item(wg, op), first, size)
-    for i in range(4):
-        warp = wg.warp(i)
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(start, start + size, access, warp, reader, False)
-        wg.settle(op, f"it reads `{shared.label}` (warp {i})", conflict)
+    read_by_warps(wg, op, start, size, f"it reads `{shared.label}`")
     held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, words)
     made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
     shape = (1, -1) if op.over_rows else (-1, 1)

@@ -38,6 +38,18 @@ def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, w
     wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))
 
 
+def read_by_warps(wg: Warpgroup, op: Op, start: int, size: int, what: str, apart: int = 0) -> None:
+    """Check generic loads of `size` bytes by each warp, from `start` on, or `apart` bytes behind
+    those of the warp before.
+    """
+    for i in range(4):
+        warp, begin = wg.warp(i), start + i * apart
+        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, 4, i
+        conflict = wg.cta.accesses.read(begin, begin + size, access, warp, reader, False)
+        wg.settle(op, f"{what} (warp {i})", conflict)
+
+
 def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     value: Array = wg.get(op.value, op)
     shared: SharedItems = wg.values[op.shared.name]
@@ -142,13 +154,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset, op.bytes)
-    what = f"it reads item {state.stage} of `{shared.label}`"
-    for i in range(4):
-        warp = wg.warp(i)
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader, False)
-        wg.settle(op, f"{what} (warp {i})", conflict)
+    read_by_warps(wg, op, start, op.bytes, f"it reads item {state.stage} of `{shared.label}`")
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     width = dtype_of(op.result).bytes
