@@ -47,7 +47,7 @@ def _form(kernel: Kernel, name: str) -> Kernel:
     from wsdsl.compiler import Kernel
 
     def make() -> ir.Kernel:
-        from wsdsl.lowering.forms import FORMS
+        from wsdsl.lowering.kernel_forms import FORMS
 
         made = FORMS[name](kernel.tile)
         assert made is not None
@@ -84,7 +84,7 @@ class OfForm(Compiled):
 
         call = retyped(self.outer.resolve(args), self.params)
         if call is None:
-            message = f"{self.name} was compiled for contiguous arrays"
+            message = f"{self.name} was compiled for contiguous arrays that begin at whole words"
             hint = "call the kernel itself, which is compiled for what it is given"
             raise LaunchError(Finding(message, hint=hint))
         made = frozenset(call.views.keys() - call.sources.keys())

@@ -64,8 +64,8 @@ class Variants:
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
-        from wsdsl.lowering.forms import forms_of
         from wsdsl.lowering.held_rows import held_dims, moved_dims
+        from wsdsl.lowering.kernel_forms import forms_of
 
         tile = self._tile()
         found = [o.result for o in tile.of(Whole)] + [o.index for o in tile.of(ForTiles) if o.whole]
