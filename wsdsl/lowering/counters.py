@@ -155,6 +155,5 @@ class Counters:
         return AddCounters(index=op.index, value=op.value, pred=op.pred, loc=op.loc, **what)
 
     def _what(self, tensor: Value) -> dict[str, Any]:
-        held = self.planned[tensor]
-        where = tensor, self.shared[tensor], held.extents, held.copies
-        return dict(zip(("tensor", "shared", "extents", "copies"), where, strict=True))
+        shared, held = self.shared[tensor], self.planned[tensor]
+        return dict(tensor=tensor, shared=shared, extents=held.extents, copies=held.copies)

@@ -83,7 +83,7 @@ def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
 
 def _busy_memory(work: Work, tile: Mapping[str, int]) -> int:
     """Slots of what operands are computed from; any number where none are."""
-    rates, used = work.rates, work.computed_from
+    rates, used = work.rates, work.made_of
     loads = [load for load in work.load_terms if load.op.result in used]
     slot = sum(elements(load.axes, tile) * load.dtype.bits / 8 for load in loads)
     if not slot:

@@ -34,8 +34,8 @@ from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.rates import rates_of
 
-COMPUTING, FEW_COLUMNS = ("decode", "compute"), 64
-"""Roles; and so many may ride wgmma's N: then a tile has all of them."""
+FEW_COLUMNS = 64
+"""So many may ride wgmma's N: then a tile has all of them."""
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 MOSTLY = 0.8
@@ -55,9 +55,9 @@ class Work:
         (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
         self.nest = list[Loop](nest)
         self.inside = list(with_loops(self.body))
-        edges = [e for group in operand_slots(kernel) for e in group.operands]
-        self.computed_from = {e.load.result for e in edges if e.consumers[0] in COMPUTING}
-        through = multiplied(kernel) | self.computed_from
+        edges = (e for group in operand_slots(kernel) for e in group.operands)
+        self.made_of = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
+        through = multiplied(kernel) | self.made_of
         self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in through]
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
         self.padded, self.singly, self.within = kernel.padded, singly, units_within(kernel)
