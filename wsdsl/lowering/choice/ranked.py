@@ -83,7 +83,9 @@ class _Search:
         for n, one in enumerate(tried):
             tile = axis_sizes(kernel, one.schedule)
             whole, cut, shared = floors(self.work, one.schedule, tile)
-            yield whole, False, (0, n), partial(self.look, n, one)
+            # The schedule that is given may cut them itself.
+            own = min(whole, cut) if given.cuts_tiles else whole
+            yield own, False, (0, n), partial(self.look, n, one)
             if self.splits:
                 yield cut, False, (2, n), partial(self.cut, n, one)
             if self.work.least(tile)[0] <= few:
