@@ -45,6 +45,7 @@ from wsdsl.lowering.model.numbers import (
     ASTRAY,
     FURTHER_CYCLES,
     FURTHER_SCALED_CYCLES,
+    IDLE_POWER,
     RATE_BYTES,
     READY,
     SCALED_CYCLES,
@@ -258,9 +259,10 @@ def pace_of(asked: Workload, share: float) -> float:
 
 def clock_pace(rates: Rates, share: float) -> float:
     """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
-    multiply. Power goes by the third power of the clock.
+    multiply: power goes by the third power of the clock, and others take some, too.
     """
-    return max(rates.tensor_smem_clock / rates.clock, share ** (1 / 3))
+    power = share + (1 - share) * IDLE_POWER
+    return max(rates.tensor_smem_clock / rates.clock, power ** (1 / 3))
 
 
 def power(rates: Rates, bytes_per_cycle: float) -> float:
