@@ -13,12 +13,14 @@ import pytest
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
 from tests.kernels import CASES
-from tests.tensor_memory import columns_of
+from tests.tensor_memory import columns_of, lowered
 from wsdsl import Schedule
+from wsdsl.ir.barrier_ops import ForRange, WaitBarrier
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail
-from wsdsl.ir.tile_ops import Contract, Map
+from wsdsl.ir.tensor_ops import TensorProduct
+from wsdsl.ir.tile_ops import Contract, If, Map
 from wsdsl.ir.types import Columns
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import before_choice, lower
@@ -117,6 +119,25 @@ def _(A: Any, B: Any, V: Any, W: Any) -> Any:
     return {"C": sum(whole) @ W}
 
 
+@kept(
+    "latent",
+    """
+@kernel
+def latent(Q: bf16[M, D], K: bf16[N, D], C: bf16[M, D]):
+    for m in tiles(M):
+        acc = zeros(f32[m, D])
+        for n in tiles(N):
+            k = K[n, :]
+            s = Q[m, :] @ k
+            acc += cast(relu(s), bf16) @ k
+        C[m, :] = acc
+""",
+    M=72, N=136, D=64,
+)  # fmt: skip
+def _(Q: Any, K: Any) -> Any:
+    return {"C": np.maximum(Q @ K.T, 0) @ K}
+
+
 def case_of(name: str) -> Case:
     return OWN.get(name) or CASES[name]
 
@@ -191,6 +212,21 @@ def test_what_is_given_back_behind_all_sums_is_waited_for_at_the_end() -> None:
     """Q of attention; where a sum is handed over behind the loop, that tells it."""
     for name, num in (("attention", 1), ("whole", 1), ("three_links", 0)):
         assert len(partitioned(name).of(ProducerTail)) == num, name
+
+
+@pytest.mark.parametrize(("name", "ahead"), [("attention", 1), ("three_links", 1), ("latent", 0)])
+def test_the_next_scores_do_not_wait_for_what_is_made_of_these(name: str, ahead: int) -> None:
+    """But where a slot is read for both."""
+    case = case_of(name)
+    sizes = {d: case.sizes[d] for d in case.kernel.dims}
+    sizes["N"] = 4096
+    (mma,) = (p for p in lowered(case, sizes=sizes).of(Partition) if p.role == "mma")
+    loops = (op.body for op in walk(mma.body) if isinstance(op, ForRange))
+    (body,) = (own for own in loops if any(isinstance(op, TensorProduct) for op in own))
+    products = [op for op in walk(body) if isinstance(op, TensorProduct)]
+    early = [op for op in body if isinstance(op, If) and products[0] in walk((op,))]
+    waits = [n for n, op in enumerate(body) if isinstance(op, WaitBarrier)]
+    assert len(early) == ahead and all(body.index(op) < waits[0] for op in early)
 
 
 def test_slots_of_sums_share_what_columns_there_are() -> None:

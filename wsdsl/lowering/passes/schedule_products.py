@@ -191,6 +191,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
 from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_parts import in_turns, promoted_in_pieces
+from wsdsl.lowering.tensor_loop import made_rings, turned_products
 
 NO_CHAIN = (
     "Schedule.order_barriers is True, and no loop has products of products that are in flight "
@@ -202,6 +203,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    made = made_rings(kernel)
     every = (kernel.schedule and kernel.schedule.precise_every) or 0
 
     def partition(own: Partition) -> Partition:
@@ -257,7 +259,14 @@ def schedule_products(kernel: Kernel) -> Kernel:
 
         return dataclasses.replace(own, body=rewrite(own.body, change))
 
-    return with_partitions(with_partitions(kernel, partition, "compute"), decoding, "decode")
+    def multiplying(own: Partition) -> Partition:
+        def change(op: Op) -> Region:
+            return (isinstance(op, ForRange) and turned_products(op, made, builder)) or (op,)
+
+        return dataclasses.replace(own, body=rewrite(own.body, change))
+
+    kernel = with_partitions(kernel, partition, "compute")
+    return with_partitions(with_partitions(kernel, multiplying, "mma"), decoding, "decode")
 
 
 def _takes_products(loop: ForRange) -> bool:
