@@ -9,7 +9,8 @@ lines of the tests that run; to be rid of those of tests that are no more, delet
 
 A test marked `sampled(n)` has many parameters that cost much: one in n of them is run, always the
 same ones (3 if it does not say). All are run by `pytest --all`, which `make soak` does, where -k or
-a test's own name asks for them, and with `--update-golden`.
+a test's own name asks for them, and with `--update-golden`. The fixture `each` does the same for
+a test that goes through many things itself.
 """
 
 import difflib
@@ -43,12 +44,24 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     skip_what_needs_a_gpu(items)
-    named = config.option.keyword or any("::" in arg for arg in config.args)
-    if named or config.getoption("--all") or config.getoption("--update-golden"):
+    if all_asked(config):
         return
     left_out = set(not_sampled(items))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+def all_asked(config):
+    named = config.option.keyword or any("::" in arg for arg in config.args)
+    return named or config.getoption("--all") or config.getoption("--update-golden")
+
+
+@pytest.fixture(scope="session")
+def each(request):
+    """`things[:: each(n)]` is what a test that goes through many things looks at: one in n of them,
+    all where all parameters of sampled tests are run.
+    """
+    return lambda n: 1 if all_asked(request.config) else n
 
 
 def not_sampled(items):

@@ -50,7 +50,7 @@ def test_compile_says_schedule_and_resources(wsdsl):
     assert "smem_bytes" in out
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("level", "mark"),
     [
@@ -77,6 +77,7 @@ def test_emit_to_a_folder(wsdsl, tmp_path):
     assert "gemm.ptx" in out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["tile", "partitioned", "scheduled"])
 def test_dumped_ir_compiles_to_the_same_ptx(wsdsl, tmp_path, level):
     with knobs.override(ptxas="off"):

@@ -17,7 +17,7 @@ from wsdsl.kernels import matmul
 PAIRS = list(every_pair())
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("options", PAIRS, ids=lambda o: "-".join(v or "_" for v in o.values()))
 def test_every_option_with_every_other(options: Options) -> None:
     made = Maker(0, lambda x: x).call(options)

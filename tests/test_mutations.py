@@ -93,7 +93,7 @@ def objection(case: Case, kernel: Kernel, *several: dict[str, int]) -> str:
     return ""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_deletion_is_noticed(name: str, threads: bool) -> None:

@@ -96,7 +96,7 @@ def test_blocks_follow_each_other_along_the_last_axis() -> None:
         assert np.array_equal(data[e, n, k], pack(block, DTYPES["i8"]).data)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("sizes", "schedule"), POINTS, ids=repr)
 def test_right_and_proved(sizes: tuple[int, int, int], schedule: Schedule | None) -> None:
     (m, n, k), own = sizes, kernel()

@@ -19,14 +19,14 @@ def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **siz
     check(case, arrays, wanted)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_sizes(name: str, seed: int) -> None:
     simulate(name, seed)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", ORDERS, ids=repr)
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "batched"])
 def test_orders(name: str, schedule: wsdsl.Schedule) -> None:
@@ -71,7 +71,7 @@ def test_reference(name: str) -> None:
     check(case, arrays, wanted)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -151,7 +151,7 @@ CUT = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", CUT, ids=repr)
 @pytest.mark.parametrize("name", CASES)
 def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule, refusals) -> None:

@@ -54,7 +54,7 @@ def right_and_proved(own: wsdsl.Kernel, given: list[Any], **sizes: int) -> None:
     assert own.compile(**sizes).certificate is not None
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("sizes", SIZES, ids=repr)
 @pytest.mark.parametrize("target", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("source", SMALL)
@@ -134,6 +134,7 @@ def looked(X: u4[M, N], T: f4e2m1[16], Y: bf16[M, N]):
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_others(name: str) -> None:
     own, known = kernel(OTHERS[name]), {"M": 70, "N": 96, "G": 3}
@@ -161,6 +162,7 @@ def product(A: bf16[M, K], B: bf16[N, K], C: i4[M, N]):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [8, 96])
 @pytest.mark.parametrize("scheduler", [None, "split_k"])
 def test_a_product_is_stored_by_columns(rows: int, scheduler: Any) -> None:

@@ -84,7 +84,7 @@ def arguments(dtype: str, operand: str, sizes: tuple[int, int, int]) -> list[Any
     return given
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize(("dtype", "operand", "schedule", "sizes"), POINTS, ids=repr)
 def test_right_and_proved(

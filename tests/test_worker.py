@@ -34,7 +34,7 @@ def worker(name: str, schedule: Schedule | None = None, **sizes: int) -> Worker:
     return CASES[name].kernel.timeline(schedule, **sizes).worker
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", sorted(CASES.keys() - REFUSED.keys()))
 def test_it_takes_about_what_is_predicted(name: str) -> None:
     usual = USUAL | SMALLER.get(name, {})

@@ -67,7 +67,7 @@ def test_float_functions_are_complete() -> None:
     assert set(UNARY) == set(UNARY_FUNCTIONS) - {"not"}
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_float_functions(dtype: str) -> None:
@@ -92,7 +92,7 @@ def test_float_functions(dtype: str) -> None:
     assert assemble(ptx_of(kernel_of(body, params)))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_functions(dtype: str) -> None:
@@ -118,7 +118,7 @@ def test_integer_functions(dtype: str) -> None:
     assert assemble(ptx_of(kernel_of(body, params)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @needs_ptxas
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool"])
 def test_casts(source: str) -> None:
@@ -135,6 +135,7 @@ def test_casts(source: str) -> None:
     assert assembled(kernel_of(body, params)).resources.registers
 
 
+@pytest.mark.sampled(2)
 @needs_ptxas
 @pytest.mark.parametrize("dtype", [*FLOATS, "i32", "u8"])
 def test_reductions_slices_and_full(dtype: str) -> None:
@@ -188,7 +189,7 @@ def test_atomic_addition_that_the_card_lacks() -> None:
 STAGING = '%staging: shared<{bytes} x 2> = allocate_shared(label="staging", offset=1024)\n'
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize(
     "dtype", ["f16", "bf16", "i16", "f32", "tf32", "i32", "u8", "f8e4m3", "bool"]
@@ -255,7 +256,7 @@ store_global(tensor=%Y, index=(%r, %c), value=%sum, vector=2)
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize("swizzle", ["128B", "64B", "32B", "none"])
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -290,7 +291,7 @@ def product_of(a: str, b: str, total: str, n: int, swizzle: str) -> str:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize(
     ("a", "b", "total", "swizzle"),

@@ -108,7 +108,7 @@ def looked_up(X: bf16[M, K], W: u4[N, K], T: {dtype}[{size}], Y: f32[M, N]):
 """
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("dtype", "size"), [("i8", 16), ("u8", 11), ("f8e4m3", 16)])
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:

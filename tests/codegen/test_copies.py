@@ -116,6 +116,7 @@ def test_lanes_add_elements() -> None:
     assert "st.global" not in ptx
 
 
+@pytest.mark.sampled(2)
 @needs_ptxas
 @pytest.mark.parametrize(
     ("name", "sizes"),
@@ -131,7 +132,7 @@ def test_defaults_do_not_spill(name: str, sizes: tuple[int, int, int]) -> None:
     assert made.resources.spill_store_bytes == 0
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize(
     ("name", "schedule"),

@@ -117,6 +117,7 @@ def samples(low: float, high: float) -> np.ndarray:
     return np.concatenate([x, x * 1e-3, x * 1e-6, [0.0]]).astype(np.float32)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EXACT)
 def test_everywhere(name: str) -> None:
     exact, low, high, ulps = EXACT[name]

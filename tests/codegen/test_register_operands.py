@@ -284,6 +284,7 @@ def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
     assert np.array_equal(operand_of(lines, dtype, order, CAST), lines.astype(dtype))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["32B", "packed32"])
 @pytest.mark.parametrize("source", ["u4", "i4", "f4e2m1"])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
@@ -319,6 +320,7 @@ def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
 HALVES = [ml_dtypes.bfloat16, np.float16]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 @pytest.mark.parametrize(
     ("source", "dtype"),

@@ -50,7 +50,7 @@ def test_columns_are_powers_of_two() -> None:
     assert [allocated(n) for n in (1, 32, 33, 384, 512)] == [32, 32, 64, 512, 512]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @needs_ptxas
 @pytest.mark.parametrize(
     ("name", "arch"), [*((n, "sm_100a") for n in OPCODES), ("gemm", "sm_103a")]
@@ -98,7 +98,7 @@ def test_scales_of_a_deep_tile_are_words_further_on() -> None:
     assert (made.a_scale, made.b_scale, made.descriptor >> 29) == (4, 16, 2)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @needs_ptxas
 @pytest.mark.parametrize(
     ("name", "arch", "n", "opcode", "stores"),

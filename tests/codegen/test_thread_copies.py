@@ -73,7 +73,7 @@ def parameters(dtype: str, rank: int) -> tuple[str, str]:
     return f"%X: tensor<{dtype}[{dims}]>, {', '.join(f'{c}: i32' for c in at)}", ", ".join(at)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("panel", "dtype", "accumulate"), STORES)
 def test_stores(panel: str, dtype: str, accumulate: bool, seed: int) -> None:
@@ -109,7 +109,7 @@ thread_store(tensor=%X, coordinates=({at}), box={tuple(box)}, swizzle="{swizzle}
     assert not (memory.written if accumulate else memory.added)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("dtype", ["bf16", "f32", "u8"])
 @pytest.mark.parametrize("registers", [24, 40, 56])

@@ -52,7 +52,7 @@ def turns(memory: Memory) -> Iterator[tuple[int, int]]:
             yield int(taken), 32 // together
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "held", "turned", "step", "free"),
     [

@@ -20,6 +20,7 @@ store_global(tensor=%Y, index=(%r, %c), value=%y, vector=8)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [128, 120])
 @pytest.mark.parametrize(("source", "target"), [("bool", "u8"), ("u8", "bool"), ("i16", "i8")])
 def test_elements_of_vectors(source: str, target: str, columns: int) -> None:

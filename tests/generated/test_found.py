@@ -253,7 +253,7 @@ def made(perm: i32[M], Y: f32[T, N, L]):
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("seed", [0, 1, 8])
 def test_right(name: str, seed: int) -> None:

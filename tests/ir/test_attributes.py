@@ -66,6 +66,7 @@ def test_every_attribute_has_a_range_and_every_op_its_threads() -> None:
         assert set(RANGES.get(cls, {})) == wanted, op_name(cls)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_in_no_range_is_refused(name: str) -> None:
     kernel, missed = sample(name), list[str]()

@@ -38,7 +38,7 @@ def simulated(x: Any, weights: lossless.Weights, schedule: Schedule | None = Non
     return kernel.simulate(*given, schedule=schedule).reshape(shape)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_right(palette: Any, schedule: Schedule | None) -> None:
@@ -54,7 +54,7 @@ def test_right(palette: Any, schedule: Schedule | None) -> None:
     assert np.allclose(got[:, others], wanted[:, others], atol=2**-16)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_one_hot_gives_exact_weights_of_every_pattern(palette: Any, decode: Any) -> None:
@@ -92,6 +92,7 @@ def test_what_is_not_finite(palette: Any) -> None:
     assert np.all(simulated(x, lossless.pack(w, palette)) == np.inf)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (8, 3), (65, 129), (30, 200)])
 def test_any_sizes_and_leading_dimensions(n: int, k: int) -> None:
     w, x = normal(n, k), normal(2, 3, k, seed=1)

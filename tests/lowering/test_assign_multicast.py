@@ -10,7 +10,7 @@ from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.prover.prove import prove
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("cluster", "depth", "shared"),
     [
@@ -51,6 +51,7 @@ def test_neighbours_may_load_for_themselves() -> None:
     check(case, arrays, wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cluster", [None, dict(k=2), dict(m=1)], ids=repr)
 def test_multicast_without_a_cluster_is_refused(cluster: dict[str, int] | None) -> None:
     given = Schedule(multicast=True, cluster=cluster)

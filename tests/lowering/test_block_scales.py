@@ -28,7 +28,7 @@ from wsdsl.simulator.tensor_memory import TensorMemory
 BLACKWELL = Schedule(arch="sm_100a")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SCALED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(SCALED[name], Schedule(arch="sm_100a"))
@@ -113,6 +113,7 @@ def test_a_sign_of_a_scale_that_has_none_is_seen() -> None:
     assert np.isnan(arrays["C"][5]).all() and np.isfinite(arrays["C"][6]).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["mx", "mxf4", "nvf4"])
 def test_hopper_computes_the_same_text(name: str) -> None:
     """In sums, or where blocks are smaller than an instruction's in bf16, which has all bits."""
@@ -153,7 +154,7 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
             assert not cells[i % 32 :: 32, at, 2:].any()
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
@@ -212,11 +213,7 @@ def test_atoms_are_as_others_store_them() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("i % 32 // 16", "i % 64 // 16"),
-        ("b // 4", "b // 8"),
-        ("i // 32 % 4 * 4", "i // 64 % 4 * 4"),
-    ],
+    [("i % 32 // 16", "i % 64 // 16"), ("b // 4", "b // 8"), ("// 32 % 4 * 4", "// 64 % 4 * 4")],
 )
 def test_indices_that_say_something_else_are_no_atoms(old: str, new: str) -> None:
     """They are factors of sums in a loop, as scales are that no instruction takes."""
@@ -276,9 +273,8 @@ def test_products_wait_for_no_scales_in_two_slots(
     latency: int, one_slot: float, two_slots: float, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the first ones, of a ring that was empty: they come with the operands, and are
-    written then. (The model has SMEM's bandwidth for stores of scales, and no latency, since none
-    is known: so one is supposed, too, with which the first five slots come one by one.) In one slot
-    products wait in each k-tile.
+    written then. The model knows no latency of stores of scales, so one is supposed, too, with
+    which the first five slots come one by one. In one slot products wait in each k-tile.
     """
 
     def wait(agent: Agent, op: t.TensorStoreWait) -> None:
@@ -307,6 +303,7 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: dict, words: str) -> 
         lowered(SCALED["mx"], **schedule)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("sizes", "asked", "path"),
     [
@@ -379,7 +376,7 @@ def test_scales_that_no_instruction_takes_multiply_sums(old: str, new: str) -> N
     np.testing.assert_allclose(*wide, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "a", "b", "arch"),
     [

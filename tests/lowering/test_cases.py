@@ -34,7 +34,7 @@ def loaded(text: str) -> list[str]:
     return sorted({*re.findall(r"load(?:_to_slot)?\(.*?tensor=%(\w+)", text)})
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_lowers(name: str, schedule: wsdsl.Schedule | None) -> None:

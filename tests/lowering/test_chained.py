@@ -103,7 +103,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", KEPT)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:

@@ -139,7 +139,7 @@ def is_right(kernel: Any, schedule: Schedule | None, beyond: int = 0, **sizes: i
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "x", "M", "N"),
     [
@@ -159,6 +159,7 @@ def test_results_are_those_of_the_reference(name: str, x: str, M: int, N: int) -
     is_right(kernel_of(name, x), None, M=M, N=N)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("beyond", [1, 4, 8])
 def test_rows_may_begin_anywhere(beyond: int) -> None:
     is_right(kernel_of("weights"), None, beyond, M=70, N=136 - beyond)
@@ -177,7 +178,7 @@ TEAMS = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("team", TEAMS)
 def test_threads_share_rows_in_every_way(team: str) -> None:
     is_right(kernel_of("weights"), TEAMS[team], M=333, N=264)
@@ -275,7 +276,7 @@ def test_who_does_not_wait_for_other_warps_is_found() -> None:
         simulate(wrong, given)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("kind", "nth", "change"),
     [

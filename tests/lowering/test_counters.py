@@ -97,6 +97,7 @@ TEAMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_the_reference(name: str, team: str) -> None:

@@ -22,14 +22,14 @@ from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.prove import prove
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", [name for name in DECODED if name not in FIXED])
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
     right_and_proved(DECODED[name], schedule)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BY_TENSOR)
 def test_places_by_tensor(name: str) -> None:
     case, chosen = DECODED[name], list[object]()

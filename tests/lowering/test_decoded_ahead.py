@@ -33,7 +33,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [(name, SCHEDULES[j]) for i, name in enumerate(ONE) for j in range(4) if (i + j) % 2],

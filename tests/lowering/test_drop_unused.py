@@ -21,7 +21,7 @@ def f(A: f16[M, K], B: f16[N, K], bias: f32[N], R: f16[M, N], flag: i32[1], C: f
 """
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dead", ["", " + bias[n]", " * 2.0 + exp(bias[n])"])
 @pytest.mark.parametrize(
     ("store", "mode"),

@@ -148,7 +148,7 @@ SIZES = (
 UNALIGNED = ((), ("A",), ("B",), ("A", "B", "C"))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("unaligned", [UNALIGNED[0], None], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_right_in_any_order(name: str, unaligned: tuple[str, ...] | None) -> None:
@@ -166,7 +166,7 @@ def test_right_in_any_order(name: str, unaligned: tuple[str, ...] | None) -> Non
         check(case, arrays, wanted)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("unaligned", UNALIGNED, ids=str)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_proved(name: str, unaligned: tuple[str, ...]) -> None:
@@ -254,7 +254,7 @@ def every_other(constants: list[tuple[str, ...]], last: dict[str, object]) -> li
     return [pytest.param(x, more, id=f"{x}-{more}") for n, x, more in every if n % 2 == 0]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("constant", "more"),
     every_other(SCALES_AND_OPERANDS, dict(consumers=1, stages=2, scheduler="stream_k")),
@@ -280,7 +280,7 @@ def test_scales_that_threads_read(more: dict[str, object]) -> None:
     right("block_scaled", kernel, KB=4)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("constant", "more"), every_other(PARTS, dict(consumers=1, cluster=dict(m=2, n=2)))
 )

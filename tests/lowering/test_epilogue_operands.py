@@ -46,7 +46,7 @@ def shown(ops: list[Op]) -> str:
     return "".join(LETTERS[type(op)] for op in ops)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("mode", "m", "n", "chunk"),
     [

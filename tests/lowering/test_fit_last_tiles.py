@@ -60,7 +60,7 @@ def without_overlap(text: str) -> str:
     return changed
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", FITTED)
 def test_the_same_bits(name: str) -> None:
     case_name, schedule, sizes = FITTED[name]

@@ -44,7 +44,7 @@ def inputs(name: str, M: int, N: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "M", "N"), [(n, *s) for n, each in SHAPES.items() for s in each])
 def test_results_are_those_of_the_reference(name: str, M: int, N: int) -> None:
     kernel, given = vars(KERNELS)[name], inputs(name, M, N)
@@ -80,6 +80,7 @@ TEAMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("team", TEAMS)
 def test_each_row_is_read_once(team: str) -> None:
     made = scheduled("rmsnorm", TEAMS[team], M=9, N=1000)
@@ -108,6 +109,7 @@ def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
     np.testing.assert_allclose(y, KERNELS.softmax.reference(x)[0], rtol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("N", [5, 24, 96])
 @pytest.mark.parametrize("consumers", [2, 4])
 def test_narrow_tiles_are_shared(consumers: int, N: int) -> None:
@@ -265,6 +267,7 @@ def test_ctas_share_sums_of_tiles_alone_where_no_rows_are_held() -> None:
     np.testing.assert_allclose(got, np.repeat(x.sum(1, keepdims=True), 24, 1), rtol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("K", [70, 7000, 60000])
 def test_a_row_that_all_tiles_reduce(K: int) -> None:
     x = np.random.default_rng(K).random(K).astype(np.float32)

@@ -9,7 +9,7 @@ from tests.lowering.indexed_operands import ONE_AXIS, SCHEDULES, arrays, outcome
 from wsdsl import Schedule, parse
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("what", ONE_AXIS)
 def test_indices_are_known_where_slots_are_filled(what: str) -> None:
     rng = Random(what)

@@ -151,6 +151,7 @@ def test_lanes_that_do_not_fit(old: str, new: str, told: str) -> None:
         verify(parse_kernel(BY_HAND.replace(old, new)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -66,7 +66,7 @@ def without(kernel: Kernel, kind: type[Op]) -> Kernel:
     return replace(kernel, body=rewrite(kernel.body, lambda op: () if type(op) is kind else (op,)))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("N", [30000, 24576, 10001])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_results_do_not_depend_on_stages(N: int, stages: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def compiled(consumers: int, **more: Any) -> Any:
     return CASE.kernel.compile(schedule(consumers, **more), D=64)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "made",
     [schedule(2), schedule(2, stages=1, scheduler="grid"), schedule(3, stages=3)],
@@ -91,7 +92,7 @@ def objection(mutant: Kernel) -> str:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("consumers", [2, 3])
-def test_each_of_them_is_needed(consumers: int) -> None:
+def test_each_of_them_is_needed(consumers: int, each: Callable[[int], int]) -> None:
     """Without one (the arrival that is there before all others, the meeting behind all, each in the
     loop), or at another barrier, it is refuted or refused."""
     kernel = compiled(consumers).scheduled
@@ -99,7 +100,8 @@ def test_each_of_them_is_needed(consumers: int) -> None:
     ops = [(at, op) for at, op in enumerate(walk(kernel.body)) if isinstance(op, NAMED)]
     assert len(ops) == 10 and len(items) == 2
     # Of whole tiles alone: the copies for others have the same.
-    for at, op in (*ops[:3], *ops[7:]) if consumers == 2 else (ops[0], *ops[1:3]):
+    asked = (*ops[:3], *ops[7:]) if consumers == 2 else ops[:3]
+    for at, op in asked[:: each(3)]:
         (other,) = items - {op.item} if op.item else (None,)
         mutants = {
             "deleted": changed(kernel, at),

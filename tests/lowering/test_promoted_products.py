@@ -52,6 +52,7 @@ def check(kernel: Any, want: Any, args: list[Any], schedule: Schedule | None, *m
     assert np.array_equal(c, want(a @ b.T, x @ y.T))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [OPEN, DEEP], ids=repr)
 @pytest.mark.parametrize("size", [(16, 64, 1040), (130, 136, 272)])
 def test_two_products_added_to_each_other(

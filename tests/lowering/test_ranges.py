@@ -69,7 +69,7 @@ def arrays_for(kernel: wsdsl.Kernel, seed: int) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "schedule"), DRAWN, ids=lambda x: str(x))
 def test_as_the_reference_has_it(name: str, schedule: Schedule) -> None:
     kernel = kernel_of(name)

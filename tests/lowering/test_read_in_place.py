@@ -73,7 +73,7 @@ def test_a_panel_is_read_once() -> None:
     assert loads(kernel(dtype="f8e4m3")) == {"load_panels": 1}
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("body", [BEHIND, IN_FRONT])
 def test_right_and_proved(body: str, schedule: str) -> None:
@@ -144,6 +144,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("body", BODIES)
 def test_slots_in_their_order(body: str) -> None:
     made = parse(NESTED.format(body=BODIES[body].strip("\n"))).f

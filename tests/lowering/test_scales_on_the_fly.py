@@ -4,6 +4,7 @@ global memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "arch", "asked"),
     [
@@ -113,16 +114,19 @@ WATCHED = ("store_scale_bytes", "store_scales", "tensor_store_wait", "arrive_bar
     ],
     ids=["computed", "atoms"],
 )
-def test_every_mutant_is_caught(case: Case, asked: dict[str, Any]) -> None:
+def test_every_mutant_is_caught(
+    case: Case, asked: dict[str, Any], each: Callable[[int], int]
+) -> None:
     """Of who writes scales, and who stores them."""
     kernel = lowered(case, **asked)
-    left = dict[str, int]()
-    for what, made in mutants(kernel):
-        change = name_of(what)
-        own = change.rpartition(" ")[2] in WATCHED and not change.startswith("twice ")
-        if own and not objection(made):
-            left[change] = left.get(change, 0) + 1
-    assert left == {}
+    made = [(name_of(what), made) for what, made in mutants(kernel)]
+    own = [
+        (change, made)
+        for change, made in made
+        if change.rpartition(" ")[2] in WATCHED and not change.startswith("twice ")
+    ]
+    assert len(own) > 20
+    assert [change for change, made in own[:: each(3)] if not objection(made)] == []
 
 
 def test_what_fits_no_instruction_is_multiplied_in_bf16() -> None:

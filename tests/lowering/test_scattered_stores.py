@@ -34,7 +34,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("rows", [40, 128, 150])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_element_has_its_place(name: str, rows: int) -> None:

@@ -43,7 +43,7 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
     assert taken <= reckoned <= taken + 4096
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 @pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
 def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
@@ -117,6 +117,7 @@ def k(A: bf16[M, K], B: bf16[N, K], X: f32[M, N], s: f32[M], C: f32[M, N]):
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("added", "shared"),
     [

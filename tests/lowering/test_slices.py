@@ -78,7 +78,7 @@ def test_both_sides_take_the_same_way(body: str, schedule: str) -> None:
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", BODIES)
 def test_proved(body: str) -> None:
     assert kernel(BODIES[body]).compile(E=3).certificate.states < 300

@@ -50,7 +50,7 @@ def fused(A: bf16[M, K], B: bf16[N, K], bias: f32[N], scale: f32[M], C: bf16[M, 
 """
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize(
     "more",

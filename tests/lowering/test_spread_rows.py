@@ -77,7 +77,7 @@ def inputs(name: str, M: int, N: int, K: int) -> dict[str, Any]:
     return {key: held.astype(ml_dtypes.bfloat16) for key, held in found.items()}
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [

@@ -43,7 +43,7 @@ def arguments(dtype: str = "f32") -> list[np.ndarray]:
     return [a, b, np.array([1.0, 3.0, 2.0], np.float32), c, np.zeros(70, np.float32)]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("stores", STORES)
@@ -113,7 +113,7 @@ def f(A: bf16[M, K], B: bf16[N, K], w: f32[E], t: i32[E], C: f32[L, M, N]):
 """
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("place", PLACES)
 def test_iterations_that_may_meet_wait(place: str) -> None:
     made = parse(IN_A_LOOP.format(place=place)).f

@@ -153,7 +153,7 @@ def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
     return arrays
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "name", [*OWN, "block_scaled", "each_inside", "nested", "whole", "held_operand", "attention"]
 )
@@ -161,11 +161,13 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     simulated(name, "sm_100a")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["attention", "block_scaled", "whole"])
 def test_tiles_of_128_rows(name: str) -> None:
     simulated(name, "sm_100a", tile=dict(m=128))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "outputs"),
     [("nested", ("C", "top")), ("widened", ("Y",)), ("each_inside", ("C",)), ("in_groups", "")],

@@ -31,7 +31,7 @@ LOWERED = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LOWERED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a"))
@@ -55,11 +55,13 @@ def test_both_architectures_give_the_same_values() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "row_softmax", "gathered_bias"])
 def test_tiles_of_128_rows(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a", tile=dict(m=128, n=64)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gemm", "product_tf32", "product_f8e4m3"])
 def test_results_whose_rows_lie_along_their_last_dimension(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a", mma="n", tile=dict(n=128, m=48)))
@@ -101,7 +103,7 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
         assert chosen is not None and chosen.cluster is None and chosen.cta_group != 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])
 def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> None:
     right_and_proved(DECODED[name], Schedule(arch="sm_100a"))
@@ -129,7 +131,7 @@ PAIRED = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PAIRED)
 def test_pairs_of_ctas_that_multiply_together(name: str) -> None:
     asked = Schedule(arch="sm_100a", cta_group=2, tile=PAIRED[name])

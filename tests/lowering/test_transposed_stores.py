@@ -34,7 +34,7 @@ def test_what_four_warps_can_not_share_is_stored_by_each() -> None:
     assert ["joined" in op for op in stores(88) if op.startswith("store")] == [True, False]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("tile", [dict(m=88, n=64), dict(m=96, n=128), dict(m=32, n=256)])
 @pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
 def test_results(tile: dict[str, int], mode: Mode) -> None:

@@ -54,6 +54,7 @@ def case(name: str, x: str, y: str, m: int, n: int, padded: str = "") -> tuple[l
             return [first, last], given.T
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "x", "y", "m", "n", "padded"),
     [
@@ -150,6 +151,7 @@ def test_blocks_are_quantised_both_ways() -> None:
     assert np.array_equal(s, largest) and np.array_equal(q, wanted) and np.array_equal(t, wanted.T)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "x", "tile", "vectors"),
     [

@@ -50,7 +50,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "out", "vector"),
     [

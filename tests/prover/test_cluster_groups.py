@@ -53,7 +53,7 @@ WRONG = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_in_or_between_groups_is_found(name: str) -> None:
     right, wrong = WRONG[name]

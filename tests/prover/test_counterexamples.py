@@ -1,5 +1,7 @@
 """Counterexamples: readable, as short as may be, and the simulator goes the same way."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -37,16 +39,18 @@ def replay(name: str, kernel: Kernel, found: Counterexample) -> str:
     return ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", ["gemm", "held_operand"])
-def test_the_simulator_goes_the_same_way(name: str, threads: bool) -> None:
+def test_the_simulator_goes_the_same_way(
+    name: str, threads: bool, each: Callable[[int], int]
+) -> None:
     schedule, sizes, *_ = SMALL[name]
     kernel = scheduled(CASES[name], schedule, sizes, threads)
     replayed = 0
     missed: list[str] = []
     with np.errstate(all="ignore"):
-        for what, mutant in mutants(kernel):
+        for what, mutant in list(mutants(kernel))[:: each(3)]:
             found = refutation(mutant)
             if found is not None and found.kind != GLOBAL_ORDER:
                 assert found.steps or found.kind in ("registers", "misuse"), what
@@ -55,7 +59,7 @@ def test_the_simulator_goes_the_same_way(name: str, threads: bool) -> None:
                 else:
                     missed.append(f"{what}: {found.kind}: {found.message}")
     assert missed == []
-    assert replayed > 20
+    assert replayed > (20 if each(3) == 1 else 6)
 
 
 def test_an_arrival_that_is_left_out_has_no_barrier() -> None:

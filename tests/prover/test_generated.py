@@ -72,14 +72,14 @@ QUICK = [name for name in SCHEDULES if name != "cluster_8"]
 """Two CTAs that meet along each axis show what eight do; those are for `make soak`."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", QUICK)
 def test_mutants(name: str) -> None:
     """Every third one; `python -m tests.prover.test_generated` takes all."""
     assert missed_in_case("gemm", gemm(SCHEDULES[name]), each=3) == []
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", STATES)
 def test_few_states_are_looked_at(name: str) -> None:
     """Whatever the number of stages is: the proof is a large part of a compilation."""
@@ -200,6 +200,7 @@ def check_between_ctas(name: str, most: int) -> None:
         assert right == all(kept), kept
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_subsets_between_ctas(name: str) -> None:
     check_between_ctas(name, MOST_LEFT_OUT)
@@ -259,7 +260,7 @@ def later(kernel: Kernel) -> Iterator[tuple[str, str, Kernel]]:
         yield op_name(type(first)), op_name(type(second)), dataclasses.replace(kernel, body=body)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", QUICK)
 def test_shifts(name: str) -> None:
     kernel = gemm(SCHEDULES[name])

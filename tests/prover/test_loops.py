@@ -33,11 +33,13 @@ def f(A: bf16[M, K], B: bf16[N, K], w: f32[E], C: bf16[E, M, N]):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [None, Schedule(stages=2), Schedule(scheduler="grid")])
 def test_a_second_loop_over_the_same_dimension(schedule: Schedule | None) -> None:
     parse(TWO_LOOPS).f.compile(schedule, M=70, N=88, K=40).prove()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("consumers", [2, 3])
 @pytest.mark.parametrize("sign", ["=", "+="])
 def test_stores_in_a_loop_beside_another_s_products(consumers: int, sign: str) -> None:
@@ -70,7 +72,7 @@ def with_empty_loops(trips: int) -> str:
     return "".join(made)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("trips", [0, 3, 4, 7])
 def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     text = with_empty_loops(trips)

@@ -115,7 +115,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_in_one_place(what: str) -> None:
     name, change, kind = WRONG[what]

@@ -104,7 +104,7 @@ EVERY = {
 """How many mutants are passed over: in ping-pong the same scalars come once more."""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", EVERY)
 def test_other_at_large_sizes(name: str) -> None:
     made = list(mutants(scheduled(name)))

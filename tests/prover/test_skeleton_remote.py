@@ -9,7 +9,7 @@ from tests.prover.skeletons import objection
 from wsdsl import Schedule
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -61,7 +61,7 @@ def objection(kernel: Kernel) -> str:
     return ""
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_proved(name: str) -> None:
     explore(scheduled(name))

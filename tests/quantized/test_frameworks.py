@@ -24,7 +24,7 @@ def normal(*shape: int, seed: int = 0) -> Any:
     return (np.random.default_rng(seed).standard_normal(shape) / 8).astype(BF16)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("form", ["i4", "u4", "u8", "f8e4m3", "f8e5m2", "nvfp4", "mxfp4"])
 def test_quantised(form: str, like: Any) -> None:
     w, x, residual = normal(72, 130), normal(5, 130, seed=1), normal(5, 72, seed=2)

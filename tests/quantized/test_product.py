@@ -45,7 +45,7 @@ def close(got: Any, x: Any, weights: quantized.Weights) -> bool:
     return bool(np.all(abs(got - wide @ w.T) <= bound))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "plain"])
 @pytest.mark.parametrize(
     ("x_type", "form"),
@@ -60,7 +60,7 @@ def test_right(x_type: str, form: dict[str, Any], packed: bool) -> None:
     assert close(quantized.matmul(x, weights, out_dtype="f32"), x, weights)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("form", ["i4", "u4", "i8", "f8e4m3", "mxfp4", "nvfp4"])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (8, 3), (65, 129)])
 def test_any_sizes_and_leading_dimensions(n: int, k: int, form: str) -> None:
@@ -102,7 +102,7 @@ def test_outputs() -> None:
     assert np.array_equal(out, exact.astype(np.float16))
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 @pytest.mark.parametrize("form", ["i4", "u4", "f8e4m3", "nvfp4"])
 def test_proved(form: str, decode: Any) -> None:

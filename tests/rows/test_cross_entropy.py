@@ -31,6 +31,7 @@ def exact(x: Any, targets: Any) -> tuple[Any, Any, Any]:
     return losses, lse, slope * kept[:, None]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "dtype", "indices"),
     [

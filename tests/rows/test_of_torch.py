@@ -13,7 +13,7 @@ from wsdsl.kernels.rows.gradients import is_recorded
 torch: Any = pytest.importorskip("torch")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "name", ["rmsnorm", "layernorm", "softmax", "log_softmax", "cross_entropy"]

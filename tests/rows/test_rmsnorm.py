@@ -26,6 +26,7 @@ def test_right(shape: tuple[int, int], dtype: str) -> None:
     assert not n or close(rstd, exact[:, 0], bound * exact[:, 0])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_gradients(shape: tuple[int, int], dtype: str) -> None:
     m, n = shape

@@ -40,6 +40,7 @@ def inputs(dtype: str, columns: int) -> Any:
     return rng.integers(limits.min, limits.max, shape, dtype=held, endpoint=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "sums"), [("f32", "f32"), ("i8", "i32"), ("u32", "u32")])
 def test_as_numpy_has_it(dtype: str, sums: str) -> None:
     made = parse(TEXT.format(t=dtype, s=sums))

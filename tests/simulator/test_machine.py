@@ -31,7 +31,7 @@ def test_gemm_agrees_with_numpy(m: int, n: int, k: int) -> None:
         run(kernel, m, n, k, seed=seed, num_sms=1 + seed)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("trips", range(7))
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:

@@ -56,7 +56,7 @@ def outcome(kernel: Kernel, seed: int) -> str:
     return ""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("what", "kernel"), MUTANTS, ids=[f"{w[:60]}" for w, _ in MUTANTS])
 def test_each_mutant(what: str, kernel: Kernel) -> None:
     outcomes = {outcome(kernel, seed) for seed in SEEDS}

@@ -55,6 +55,7 @@ def rows(dtype: str, seed: int, columns: int) -> Any:
     return x.astype(KINDS[dtype][0])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", KINDS)
 def test_as_numpy_has_it(dtype: str) -> None:
     made = kernels(dtype)

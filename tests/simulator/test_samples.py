@@ -35,7 +35,7 @@ def test_round_trip(name: str) -> None:
     assert parse_kernel(str(kernel)) == kernel
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("size", SIZES, ids=repr)
 @pytest.mark.parametrize("name", NAMES)

@@ -98,7 +98,7 @@ def test_the_quickest_wins_and_is_chosen(database: Database) -> None:
     assert not tuned.failed and not tuned.untried
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("stages", "why"),
     [
