@@ -104,7 +104,8 @@ def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | N
     if not any(isinstance(op, Contract) for op in walk(tuple(first))) or not second:
         return None
     used = {v for op in second for v in (*operands(op), *used_inside(op))}
-    both = {*makers(tuple(first), used)}
+    # Where a tile lies is what the last `axis_at` of its axis says, which no operand names.
+    both = {*makers(tuple(first), used), *(op for op in first if isinstance(op, AxisAt))}
     carried = {*loop.args, *yielded(loop.body)}
     apart = [op for op in first if op not in shared]
     touched = {v for op in apart for v in (*operands(op), *used_inside(op), *results_of(op))}
