@@ -174,6 +174,7 @@ class Kernel(Serving):
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """
+        from wsdsl.ir.narrowing import narrowed
         from wsdsl.lowering.pipeline import scheduled_tile
         from wsdsl.report.timeline import timeline
 
@@ -183,7 +184,9 @@ class Kernel(Serving):
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
         compiled = kernel._compiled_for(schedule, sizes)
-        return timeline(scheduled_tile(compiled.source, sizes), sizes, compiled.scheduled)
+        made = compiled.scheduled
+        own = narrowed(made, compiled.signature.narrowing(sizes, made.target.num_sms))
+        return timeline(scheduled_tile(compiled.source, sizes), sizes, own)
 
     def _asked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]

@@ -33,6 +33,8 @@ class Schedule:
     """How a kernel is mapped to the card. The repr can be pasted back.
 
     tile: size of each loop's tile in elements, by loop variable, `dict(m=128, n=256, k=64)`
+    widths: of how many widths each launch chooses one for the tile along wgmma's N: that of `tile`,
+        and those that are 8, 16, ... narrower, as many as the tile's last 64 columns allow
     stages: depth of the circular buffers, in slots
     consumers: number of compute warpgroups
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
@@ -82,6 +84,7 @@ class Schedule:
     """
 
     tile: Mapping[str, int] | None = None
+    widths: int | None = None
     stages: int | None = None
     consumers: int | None = None
     mode: Mode | None = None
@@ -200,6 +203,7 @@ def _names(held: Any) -> bool:
 
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("tile", _by_name(_positive), "positive sizes in elements, by loop variable"),
+    ("widths", _numbers(*range(1, 9)), "1 to 8 widths"),
     ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 slots"),
     ("consumers", _numbers(1, 2, 3, 4), "1 to 4 compute warpgroups"),
     ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),

@@ -148,6 +148,7 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
     ),
     "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
     # barrier_ops
+    "launch_narrowing": ("", "%n: i32 = launch_narrowing(widths=8)"),
     "launch_grid": ("", 'launch_grid(tiles=(("M", 128), ("N", 256)), scheduler="grid")'),
     "for_range": (
         "%a: i32, %b: i32, %c: i32, %s: state",

@@ -25,6 +25,7 @@ NO_MODEL_NEEDED = {
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
     "prefetch_tensor_map", "prefetch_tile", "zero_unless",  # nothing that others notice
     "slice", "join", "convert_layout",
+    "launch_narrowing",  # a number, in what is proved (`ir/narrowing.py`)
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from wsdsl.artifact.certificate import Certificate
 from wsdsl.artifact.resources import Resources
 from wsdsl.artifact.signature import (
     MapArgument,
+    NarrowingArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
@@ -39,8 +40,8 @@ KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Access, Artifact, Certificate, Choice, Declaration, WorkspaceTensor, MapArgument, Names,
-        PointerArgument, Resources, ScalarArgument, Schedule, Signature, SizeArgument,
-        StandIns, StrideArgument, Tensor, Tile, Value, Versions,
+        NarrowingArgument, PointerArgument, Resources, ScalarArgument, Schedule, Signature,
+        SizeArgument, StandIns, StrideArgument, Tensor, Tile, Value, Versions,
     )
 }  # fmt: skip
 CLASS = "class"

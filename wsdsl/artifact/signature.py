@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from wsdsl.ir.narrowing import quickest
 from wsdsl.ir.types import DType, Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class MapArgument:
-    """A 128-byte CUtensorMap by value; box and dimensions in the tensor's order."""
+    """A 128-byte CUtensorMap by value; box and dimensions in the tensor's order. Along the
+    dimension `narrowed`, unless that is -1, the box is as wide as a launch's tiles.
+    """
 
     tensor: str
     box: tuple[int, ...]
     swizzle: str
+    narrowed: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,21 @@ class ScalarArgument:
     dtype: DType
 
 
-Argument = MapArgument | PointerArgument | StrideArgument | SizeArgument | ScalarArgument
+@dataclass(frozen=True, slots=True)
+class NarrowingArgument:
+    """i32: by how many columns a launch's tiles are narrower than the widest."""
+
+    columns: int = 0
+
+
+Argument = (
+    MapArgument
+    | PointerArgument
+    | StrideArgument
+    | SizeArgument
+    | ScalarArgument
+    | NarrowingArgument
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,26 @@ class Signature:
     ctas_per_sm: int = 1
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
+    widths: int = 1
+    """Of how many each launch has one, in steps of 8; the arguments and `tiles` are for the
+    widest."""
+    narrowed: str = ""
+    """The dimension that such tiles are along."""
+
+    def narrowing(self, dims: Mapping[str, int], num_sms: int) -> int:
+        """By how many columns the tiles of a launch of these sizes are narrower."""
+        if self.widths == 1:
+            return 0
+        room = num_sms * self.ctas_per_sm // self.cluster
+        return quickest(self.tiles, self.narrowed, self.widths, lambda d: dims[d], room)
+
+    def at(self, columns: int) -> Signature:
+        """That of launches whose tiles are narrower by so many columns."""
+        if not columns:
+            return self
+        arguments = tuple(_narrower(a, columns) for a in self.arguments)
+        tiles = tuple((d, n - columns * (d == self.narrowed)) for d, n in self.tiles)
+        return replace(self, arguments=arguments, tiles=tiles)
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -93,3 +132,13 @@ class Signature:
             a.tensor if isinstance(a, (MapArgument, PointerArgument)) else ""
             for a in self.arguments
         )
+
+
+def _narrower(argument: Argument, columns: int) -> Argument:
+    match argument:
+        case MapArgument(box=box, narrowed=dim) if dim >= 0:
+            return replace(argument, box=(*box[:dim], box[dim] - columns, *box[dim + 1 :]))
+        case NarrowingArgument():
+            return NarrowingArgument(columns)
+        case _:
+            return argument

@@ -149,6 +149,10 @@ def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
 def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
     if op.cta is None:
-        inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)
+        expected = str(op.tx_bytes)
+        if op.narrower is not None:
+            fewer = c.w.multiply(c.scalar(op.narrower).text, op.line_bytes)
+            expected = c.w.binary("sub", "i32", expected, fewer)
+        inline_ptx.barrier_arrive_expect_tx(c.w, at, expected, label)
     else:
         expect_remote(c.w, at, c.scalar(op.cta).text, op.tx_bytes, label)

@@ -16,6 +16,7 @@ from wsdsl.codegen.held import (
     SharedAt,
     StateAt,
 )
+from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Op, Region, Value
 
@@ -90,6 +91,10 @@ class Context:
     """By accumulators that have names of their own in PTX the one that they began as."""
     zeroed: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
     """The same, by sums in them that nobody but a `zero_unless` reads."""
+    group: Group | None = None
+    """Products whose width the launch says, since the last commit."""
+    narrower: str = "%narrower"
+    """i32: by how many columns the tiles of this launch are narrower than the widest."""
     made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
     """What makes a value."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
-from wsdsl.codegen import counters, inline_ptx, nvvm, tensor_memory, transposes, wgmma_ptx
+from wsdsl.codegen import counters, inline_ptx, nvvm, tensor_memory, transposes
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -44,21 +43,31 @@ from wsdsl.codegen.control import (
     convert_partitions,
     group_partitions,
 )
-from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
-from wsdsl.codegen.descriptors import START_MASK, layout
+from wsdsl.codegen.convert_type import shape_of
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
-from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
+from wsdsl.codegen.held import Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.line_stores import copy_lines
 from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
+from wsdsl.codegen.products import (
+    convert_as_accumulator,
+    convert_empty_accumulator,
+    convert_matrix_operand,
+    convert_wgmma,
+    convert_wgmma_commit,
+    convert_wgmma_fence,
+    convert_wgmma_wait,
+    convert_zero_unless,
+)
 from wsdsl.codegen.reductions import (
     convert_reduce_columns,
     convert_reduce_partials,
     convert_store_partials,
 )
-from wsdsl.codegen.register_operands import convert_layout, pin_operands
+from wsdsl.codegen.register_operands import convert_layout
 from wsdsl.codegen.scans import convert_scan_columns
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
@@ -72,11 +81,8 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.types import DTYPES, I32, Accumulator, Fragment, Shared
+from wsdsl.ir.types import I32, Fragment, Shared
 from wsdsl.ir.walk import yielded
-from wsdsl.ir.wgmma import k_step, sum_of
-
-UNDEFINED = "undef"
 
 
 def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
@@ -150,6 +156,10 @@ def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
     c.held[op.result] = next(c.maps)
 
 
+def convert_launch_narrowing(c: Context, op: b.LaunchNarrowing) -> None:
+    c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
+
+
 def convert_prefetch_tensor_map(c: Context, op: m.PrefetchTensorMap) -> None:
     inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)
 
@@ -179,9 +189,12 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
+    elected = c.threads.first_lane
+    if op.lines:
+        copy_lines(c, op, source, coordinates)
+        return
     lines = c.w.multiply(c.threads.warp, map.box[op.row_dim])
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], lines)
-    elected = c.threads.first_lane
     inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
 
 
@@ -191,114 +204,6 @@ def convert_tma_store_commit(c: Context, op: m.TmaStoreCommit) -> None:
 
 def convert_tma_store_wait(c: Context, op: m.TmaStoreWait) -> None:
     inline_ptx.tma_store_wait(c.w, op.pending, op.read, c.threads.first_lane)
-
-
-# wgmma -------------------------------------------------------------------------------------------
-
-
-def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
-    w, shared = c.w, c.shared(op.shared)
-    dtype = DTYPES[op.dtype]
-    # Of halves of bytes lines run along K, and are told in bytes.
-    columns = dtype.size(op.columns) if dtype.bits < 8 else op.columns
-    held = layout(op.rows, columns, op.swizzle, op.k_major, dtype.bytes)
-    address = c.item(shared, c.state(op.state).stage)
-    if op.start is not None:
-        start = c.scalar(op.start)
-        if isinstance(start.known, int) and start.known % held.start_unit:
-            raise CompileError(
-                Finding(
-                    f"a wgmma operand can not begin {start.known} elements into its tile",
-                    op.loc,
-                    f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
-                )
-            )
-        address = w.add(address, w.multiply(start.text, held.per_start))
-    address = w.add(address, shared.offset + op.offset)
-    field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
-    low = w.binary("or", "i32", field, held.leading >> 4 << 16)
-    steps = tuple(step >> 4 for step in held.steps[op.first // k_step(DTYPES[op.dtype]) :])
-    c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
-
-
-def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Accumulator)
-    count = num_registers(kind.dtype, *shape_of(kind))
-    # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
-    texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
-    c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
-
-
-def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
-    c.held[op.result] = c.registers(op.x)
-
-
-def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
-    pin_operands(c, op)
-    nvvm.wgmma_fence(c.w)
-
-
-def convert_wgmma(c: Context, op: f.Wgmma) -> None:
-    named = c.named.get(op.acc)
-    acc = c.registers(named or op.acc)
-    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
-    if acc.dtype != sum_of(*dtypes):
-        kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
-        raise CompileError(Finding(f"there is no wgmma of {kinds}", op.loc))
-    steps = op.k // k_step(dtypes[0])
-    in_registers = isinstance(op.a.type, Fragment)
-    sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
-    for value, k_major in sides[1:] if in_registers else sides:
-        held = c.descriptor(value)
-        if held.k_major != k_major or len(held.steps) < steps:
-            raise CompileError(
-                Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
-            )
-    accumulate = c.scalar(op.accumulate).text
-    if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
-        accumulate = c.never
-    a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
-    b, name = c.descriptor(op.b), op.result.name
-    if named:
-        wgmma_ptx.wgmma_named(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
-        return
-    texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
-    c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
-
-
-def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
-    nvvm.wgmma_commit(c.w)
-
-
-def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
-    waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
-    kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
-    # Sums whose zeros are written first are read after that.
-    read = [() if value in c.zeroed else held.texts for value, held in zip(op.result, waited)]
-    accumulators = [
-        (register_type(held.dtype, held.columns), x)
-        for held, own in zip(waited, read, strict=True)
-        for x in own
-    ]
-    wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
-    texts = iter(wait(c.w, op.pending, accumulators, kept))
-    for value, held, own in zip(op.result, waited, read, strict=True):
-        texts_read = tuple(islice(texts, len(own)))
-        c.held[value] = Registers(held.dtype, *held.shape, texts_read)
-
-
-def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
-    x, cond = c.registers(op.x), c.scalar(op.cond)
-    source = c.zeroed.get(op.x)
-    type = register_type(x.dtype, x.columns)
-    if type not in ("float", "i32"):
-        raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
-    if source is not None:
-        texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
-    else:
-        texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
-    c.held[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
 # Fragments ---------------------------------------------------------------------------------------
@@ -357,6 +262,7 @@ ARMS: dict[type[Op], Arm] = {
     b.Advance: convert_advance,
     b.WaitBarrier: convert_wait_barrier,
     b.ArriveBarrier: convert_arrive_barrier,
+    b.LaunchNarrowing: convert_launch_narrowing,
     b.ArriveExpectTx: convert_arrive_expect_tx,
     b.FenceAsyncProxy: convert_fence_async_proxy,
     m.AllocateShared: convert_allocate_shared,

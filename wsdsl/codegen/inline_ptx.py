@@ -85,10 +85,12 @@ def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label:
     w.asm(ptx, "void", constraints, [("i32", at), ("i32", cta), *_flag(pred)])
 
 
-def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
-    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes};"
+def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: str, label: str) -> None:
+    """`tx_bytes`: a number, or a value."""
+    shown, args = (tx_bytes, []) if tx_bytes.isdigit() else ("$1", [("i32", tx_bytes)])
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {shown};"
     ptx += f" // {comment(label)}"
-    w.asm(ptx, "void", "r", [("i32", at.base)])
+    w.asm(ptx, "void", ",".join(["r"] * (1 + len(args))), [("i32", at.base), *args])
 
 
 # TMA ---------------------------------------------------------------------------------------------

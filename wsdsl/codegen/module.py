@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsdsl.artifact.signature import (
     MapArgument,
+    NarrowingArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
@@ -22,6 +23,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.memory_ops import AllocateGlobal
+from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_accesses import written_tensors
@@ -44,6 +46,8 @@ attributes #2 = {{ nounwind memory(none) }}
 """
 # Without grid_constant LLVM copies the map to local memory, where TMA would not find it.
 MAP_TYPE = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
+NARROWER = "%narrower"
+"""By how many columns the tiles of a launch are narrower than the widest."""
 SIZE_TYPE = "i32 range(i32 0, -2147483648)"
 
 
@@ -88,6 +92,9 @@ def _parameters(launch: Signature) -> str:
                 shown.append(f"{SIZE_TYPE} %size.{dim}")
             case ScalarArgument(name, dtype):
                 shown.append(f"{'float' if dtype.is_float else 'i32'} %scalar.{name}")
+            case NarrowingArgument():
+                most = narrowings(launch.widths)[-1]
+                shown.append(f"i32 range(i32 0, {most + 1}) {NARROWER}")
     return ", ".join(shown)
 
 
@@ -102,6 +109,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     named, zeroed = named_accumulators(kernel)
     for argument in launch.arguments:
         match argument:
+            case NarrowingArgument():
+                pass
             case MapArgument(tensor, box, swizzle):
                 kind, packed = names[tensor].type, swizzle in PACKED_SPAN
                 in_pairs = isinstance(kind, Tensor) and kind.dtype.bits == 4

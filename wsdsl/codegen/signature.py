@@ -7,6 +7,7 @@ import math
 from wsdsl.artifact.signature import (
     Argument,
     MapArgument,
+    NarrowingArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
@@ -32,6 +33,7 @@ from wsdsl.ir.memory_ops import (
     ThreadLoad,
     ThreadStore,
 )
+from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
@@ -52,7 +54,8 @@ def signature(kernel: Kernel) -> Signature:
         used.update(operands(op))
         match op:
             case MakeTensorMap():
-                maps.append(MapArgument(op.tensor.name, op.box, op.swizzle))
+                narrowed = op.narrowed if op.narrower is not None else -1
+                maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
             case (
                 LoadGlobal()
                 | StoreGlobal()
@@ -101,9 +104,11 @@ def signature(kernel: Kernel) -> Signature:
         for p in kernel.params
         if isinstance(p.type, Tile) and p in used
     ]
+    widths = narrowing.widths if (narrowing := narrowing_of(kernel)) else 1
+    told = [NarrowingArgument()] if narrowing else []
     return Signature(
         name=kernel.name,
-        arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes)),
+        arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *told),
         threads=threads,
         smem_bytes=smem_bytes,
         tiles=grid.tiles,
@@ -115,6 +120,8 @@ def signature(kernel: Kernel) -> Signature:
         together=grid.together,
         lent=tuple(lent),
         waits=waits,
+        widths=widths,
+        narrowed=grid.tiles[grid.narrowed][0] if narrowing else "",
     )
 
 

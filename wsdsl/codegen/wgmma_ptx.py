@@ -25,15 +25,15 @@ def wgmma(
     Inputs are tied to outputs, so that the accumulators stay where they are. `a` may be registers,
     four packed pairs a step.
     """
-    count = len(acc)
+    num = len(acc)
     # With nothing to add to, the registers start here, rather than be carried to here.
-    tied = 0 if accumulate == "false" else count
+    tied = 0 if accumulate == "false" else num
     type, letter = ("i32", "r") if dtypes[0].is_integer else ("float", "f")
-    outputs = [f"${i}" for i in range(count)]
-    ptx, held, args = _steps(name, outputs, count + tied, a, b, num_steps, dtypes, accumulate)
-    constraints = [f"={letter}"] * count + [str(i) for i in range(tied)] + held
+    outputs = [f"${i}" for i in range(num)]
+    ptx, held, args = wgmma_steps(name, outputs, num + tied, a, b, num_steps, dtypes, accumulate)
+    constraints = [f"={letter}"] * num + [str(i) for i in range(tied)] + held
     sums: list[Operand] = [(type, x) for x in acc[:tied]]
-    return w.asm_values(ptx, [type] * count, constraints, [*sums, *args])
+    return w.asm_values(ptx, [type] * num, constraints, [*sums, *args])
 
 
 def wgmma_named(
@@ -47,11 +47,11 @@ def wgmma_named(
     accumulate: str,
 ) -> None:
     """`wgmma` into registers that have names in PTX."""
-    ptx, constraints, args = _steps(name, acc, 0, a, b, num_steps, dtypes, accumulate)
+    ptx, constraints, args = wgmma_steps(name, acc, 0, a, b, num_steps, dtypes, accumulate)
     w.asm(ptx, "void", ",".join(constraints), args)
 
 
-def _steps(
+def wgmma_steps(
     name: str,
     registers: Sequence[str],
     low_a: int,

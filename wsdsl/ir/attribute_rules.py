@@ -82,18 +82,20 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         splits=between(0),
         sharing=one_of(1, 2, 4, 8),
         ctas_per_sm=between(1, 16),
+        narrowed=between(0, 8),
     ),
+    b.LaunchNarrowing: dict(widths=between(2, 8)),
     b.AllocateBarriers: dict(label=anything, arrivals=between(1, MAX_COUNT), offset=PLACE),
     b.SetMaxRegisters: dict(count=between(24, 256, 8)),
     b.NamedBarrierSync: MEETING,
     b.NamedBarrierArrive: MEETING,
     b.InitialState: dict(parity=between(0, 1)),
     b.Advance: dict(num=SIZE),
-    b.ArriveExpectTx: dict(tx_bytes=between(0, MAX_COUNT)),
+    b.ArriveExpectTx: dict(tx_bytes=between(0, MAX_COUNT), line_bytes=BYTES),
     b.ArriveFlag: dict(amount=between(-I32_MAX - 1)),
     m.AllocateShared: dict(label=anything, offset=PLACE),
     m.AllocateGlobal: dict(each=SIZE),
-    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=ANY_ORDER),
+    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=ANY_ORDER, narrowed=between(0, 4)),
     m.TmaLoad: dict(offset=BYTES),
     m.ThreadLoad: dict(
         row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
@@ -107,7 +109,9 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER),
     m.SendFragment: dict(offset=BYTES),
     m.ReceiveFragment: dict(offset=BYTES),
-    m.TmaStore: dict(row_dim=between(0), apart=BYTES),
+    m.TmaStore: dict(
+        row_dim=between(0), apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)
+    ),
     m.ThreadStore: dict(
         box=each(between(1, 256)), swizzle=SWIZZLE, row_dim=between(0), apart=BYTES
     ),
@@ -117,7 +121,13 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.MatrixOperand: dict(
         offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE, first=between(0)
     ),
-    f.Wgmma: dict(dtype=DTYPE, b_dtype=one_of("", *DTYPES), k=SIZE),
+    f.Wgmma: dict(
+        dtype=DTYPE,
+        b_dtype=one_of("", *DTYPES),
+        k=SIZE,
+        widths=between(1, 8),
+        columns=between(0, 256, 8),
+    ),
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
     f.Iota: dict(apart=one_of(16, 32)),
     f.Slice: dict(start=between(0)),

@@ -19,6 +19,7 @@ class LaunchGrid(Op):
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
     an item. If items are `overlapping`, several store the same elements, each with the same bits;
     nothing else writes or reads what is stored. Registers are left for `ctas_per_sm` of them.
+    With `narrower` the size of number `narrowed` is by so many less.
     """
 
     levels: ClassVar = SCHEDULED
@@ -31,6 +32,20 @@ class LaunchGrid(Op):
     sharing: int = 1
     overlapping: bool = False
     ctas_per_sm: int = 1
+    narrower: Value | None = None
+    narrowed: int = 0
+
+
+@op_class
+class LaunchNarrowing(Op):
+    """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
+    widest: a multiple of 8, below 8 * `widths`; i32. What takes it as `narrower` is told for the
+    widest tiles, and means so much less.
+    """
+
+    levels: ClassVar = ("partitioned", "scheduled")
+    result: Value = result()
+    widths: int
 
 
 @op_class
@@ -279,14 +294,17 @@ class ArriveBarrier(Op):
 
 @op_class
 class ArriveExpectTx(Op):
-    """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread. With `cta`
-    (i32, a rank in the cluster) on that CTA's barrier.
+    """Arrive once, and expect `tx_bytes` more bytes in this phase, or with `narrower` `line_bytes`
+    times that fewer; run by one thread. With `cta` (i32, a rank in the cluster) on that CTA's
+    barrier.
     """
 
     levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     tx_bytes: int
+    narrower: Value | None = None
+    line_bytes: int = 0
     cta: Value | None = None
 
 

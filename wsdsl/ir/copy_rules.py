@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.memory_ops import (
@@ -14,11 +15,12 @@ from wsdsl.ir.memory_ops import (
     ThreadStore,
     TmaStore,
 )
+from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
-from wsdsl.ir.types import Fragment, Shared, Tensor
+from wsdsl.ir.types import DType, Fragment, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
@@ -79,11 +81,60 @@ def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
                 yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'
 
 
-def boxes_of_warps(op: TmaStore | ThreadStore, size: int) -> list[range]:
-    """The bytes of the item that each of the four warps copies, `size` of them."""
+class WarpBox(NamedTuple):
+    """A box that a warp copies: its bytes of the item, and how many lines of panels that are not
+    copied whole lie in front of it.
+    """
+
+    warp: int
+    bytes: range
+    line: int = 0
+
+
+def boxes_of_warps(op: TmaStore | ThreadStore, size: int) -> Iterator[WarpBox]:
+    """What each of the four warps copies, in boxes of `size` bytes."""
+    for warp in range(4):
+        start = warp * apart_of(op)
+        if isinstance(op, ThreadStore) or not op.lines:
+            yield WarpBox(warp, range(start, start + size))
+            continue
+        # Warps share a panel's lines, or each has them all.
+        each = apart_of(op) // size if op.row_dim == op.line_dim else 0
+        for n in range(each or op.lines // WIDTH_STEP):
+            line = (warp * each + n) * WIDTH_STEP
+            if line < op.lines:
+                yield WarpBox(warp, range(start + n * size, start + (n + 1) * size), line)
+
+
+def apart_of(op: TmaStore | ThreadStore) -> int:
+    """Bytes of the item from one warp's part to the next."""
     assert isinstance(op.shared.type, Shared)
-    apart = op.apart or op.shared.type.bytes // 4
-    return [range(start, start + size) for start in (0, apart, 2 * apart, 3 * apart)]
+    return op.apart or op.shared.type.bytes // 4
+
+
+def reach_of_boxes(
+    op: TmaStore | ThreadStore, box: Sequence[int], dtype: DType
+) -> tuple[list[int], int]:
+    """Elements that all warps together copy along each dimension, and one warp along `row_dim`."""
+    sides = [size * 4 if dim == op.row_dim else size for dim, size in enumerate(box)]
+    if isinstance(op, ThreadStore) or not op.lines:
+        return sides, box[op.row_dim]
+    sides[op.line_dim] = op.lines
+    each = apart_of(op) // dtype.size(math.prod(box)) if op.row_dim == op.line_dim else 1
+    return sides, each * box[op.row_dim]
+
+
+def place_of_box(
+    op: TmaStore | ThreadStore, held: WarpBox, box: tuple[int, ...], at: Sequence[int]
+) -> tuple[int, ...]:
+    """Where it goes in the tensor, if the op's coordinates are `at`."""
+    place = list(at)
+    line_dim = op.line_dim if isinstance(op, TmaStore) and op.lines else None
+    if op.row_dim != line_dim:
+        place[op.row_dim] += held.warp * box[op.row_dim]
+    if line_dim is not None:
+        place[line_dim] += held.line
+    return tuple(place)
 
 
 def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
@@ -94,12 +145,23 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"row_dim={op.row_dim} of a tensor of {len(named.box)} dimensions"
             continue
         size = tensor.dtype.size(math.prod(named.box))
-        item, boxes = op.shared.type.bytes, boxes_of_warps(op, size)
-        apart = boxes[1].start
-        if apart < size or boxes[-1].stop > item:
+        if isinstance(op, TmaStore) and (told := _lines_fault(op, named.box)):
+            yield op, told
+            continue
+        item, boxes = op.shared.type.bytes, [*boxes_of_warps(op, size)]
+        apart, own = apart_of(op), sum(size for held in boxes if not held.warp)
+        if apart < own or boxes[-1].bytes.stop > item:
             yield op, f"four boxes of {size} bytes, {apart} apart, are not in {item} bytes"
         if op.apart % (8 * SWIZZLE_SPAN[named.swizzle]):
             yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[named.swizzle]} bytes"
+
+
+def _lines_fault(op: TmaStore, box: tuple[int, ...]) -> str:
+    if not op.lines:
+        return ""
+    if not 0 <= op.line_dim < len(box) - 1 or box[op.line_dim] != WIDTH_STEP:
+        return f"lines are copied by boxes of {WIDTH_STEP} of them, along `line_dim`"
+    return f"lines={op.lines} is no multiple of {WIDTH_STEP}" if op.lines % WIDTH_STEP else ""
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Accumulator, Fragment
 
 LANE_COLUMNS = 8
 """Of each so many columns of a fragment a thread has two, the same ones."""
@@ -72,7 +72,10 @@ class Wgmma(Op):
     a `wgmma_wait` that covers its group. Only operands of 16 bits may be MN-major. `a` is a smem
     descriptor, or a 64 x k fragment of 16 or 8 bits in the layout of an operand (`convert_layout`),
     whose registers must have been written before the last `wgmma_fence`, and be kept by the
-    `fragments` of the `wgmma_wait` that covers the group.
+    `fragments` of the `wgmma_wait` that covers the group. With `columns` only the accumulator's
+    first ones are added to, and the others hold anything; with `narrower`, one of `widths`
+    multiples of 8 from 0 on, all but so many. Whichever it is, the products up to their
+    `wgmma_commit` have the same.
     """
 
     levels: ClassVar = SCHEDULED
@@ -81,6 +84,9 @@ class Wgmma(Op):
     a: Value
     b: Value
     accumulate: Value
+    narrower: Value | None = None
+    widths: int = 1
+    columns: int = 0
     dtype: str
     b_dtype: str = ""
     k: int
@@ -90,6 +96,12 @@ class Wgmma(Op):
     @property
     def dtypes(self) -> tuple[str, str]:
         return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def num_columns(self) -> int:
+        """That it multiplies, where all launches have as many."""
+        assert isinstance(self.acc.type, Accumulator)
+        return self.columns or self.acc.type.columns
 
 
 @op_class

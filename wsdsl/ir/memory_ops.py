@@ -12,8 +12,7 @@ from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.stored_lines import StoredLines
 
 
 @op_class
@@ -46,7 +45,8 @@ class AllocateGlobal(Op):
 @op_class
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
-    of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes.
+    of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
+    `narrower` the box has so many elements fewer along the dimension `narrowed`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -54,6 +54,8 @@ class MakeTensorMap(Op):
     tensor: Value
     box: tuple[int, ...]
     swizzle: str
+    narrower: Value | None = None
+    narrowed: int = 0
 
 
 @op_class
@@ -142,7 +144,7 @@ class PrefetchTile(Op):
 
 
 @op_class
-class StoreShared(Op):
+class StoreShared(StoredLines, Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
@@ -168,32 +170,6 @@ class StoreShared(Op):
     joined: bool = False
     half: int = 0
     apart: int = 16
-
-    @property
-    def before(self) -> int:
-        """Bytes of the warp's panel in front of its rows."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
-        return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
-
-    @property
-    def along(self) -> int:
-        """Bytes of each line in front of its elements."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
-        return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
-
-    @property
-    def line(self) -> int:
-        """Elements of a line, if lines are columns."""
-        return 64 if self.joined else 32 if self.half else 16
-
-    @property
-    def panels(self) -> int:
-        """Panels that the fragment reaches, of a tile."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
-        return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
 
 
 @op_class
@@ -313,7 +289,9 @@ class TmaStore(Op):
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
     `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
     tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds to what is
-    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
+    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32. With `lines` only
+    so many of transposed panels (less `narrower`) are copied, by boxes of 8 lines along dimension
+    `line_dim`, one behind the other in each warp's part.
     """
 
     levels: ClassVar = SCHEDULED
@@ -324,6 +302,9 @@ class TmaStore(Op):
     item: Value
     apart: int = 0
     accumulate: bool = False
+    lines: int = 0
+    line_dim: int = 0
+    narrower: Value | None = None
 
 
 @op_class

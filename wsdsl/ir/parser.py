@@ -182,7 +182,7 @@ class _Reader:
                 return t.Tensor(self.dtype(c[0]), dims, packed is not None)
             case "axis":
                 role: Any = str(c[3]) if c[3] else ""
-                return t.Axis(str(c[0]), str(c[1]), int(c[2]) if c[2] else 0, role)
+                return t.Axis(str(c[0]), str(c[1]), int(c[2] or 0), role, int(c[4] or 1))
             case "shared_tile":
                 return t.SharedTile(self.dtype(c[0]), tuple(map(str, c[1:])))
             case "accumulator":

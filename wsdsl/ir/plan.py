@@ -192,7 +192,11 @@ def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
     sides = {"rows (wgmma's M)": plan.rows, "columns (N)": plan.columns, "summed": plan.summed}
     for what, axes in sides.items():
         if axes:
-            yield _line(what, ", ".join(f"{axis} by {sizes[axis]}" for axis in axes))
+            told = ", ".join(f"{axis} by {sizes[axis]}" for axis in axes)
+            widths = plan.schedule.widths or 1
+            if axes == plan.columns and widths > 1:
+                told += f", or {8 * (widths - 1)} fewer in steps of 8, as each launch says"
+            yield _line(what, told)
 
 
 def _who(partition: PlannedPartition) -> str:

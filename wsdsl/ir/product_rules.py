@@ -37,8 +37,10 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
         kind = op.acc.type
         if not isinstance(kind, Accumulator) or kind.rows != ROWS:
             yield op, "wgmma works on 64 rows and a multiple of 8 columns"
-        elif fault := columns_fault(kind.columns, a):
+        elif fault := columns_fault(op.num_columns, a):
             yield op, fault
+        elif op.columns > kind.columns:
+            yield op, f"{op.columns} columns of an accumulator of {kind.columns}"
         elif kind.dtype != total:
             yield op, f"of {a} wgmma accumulates {total}, not {kind.dtype}"
         step = k_step(a)

@@ -17,6 +17,7 @@ from wsdsl.ir import (
     attribute_rules,
     copy_rules,
     counter_rules,
+    narrowing_rules,
     overlap_rules,
     product_rules,
     protocol_rules,
@@ -24,6 +25,7 @@ from wsdsl.ir import (
     threads,
     workspace_rules,
 )
+from wsdsl.ir.narrowing import each_width, narrowing_of
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -215,6 +217,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         *product_rules.RULES,
         *tensor_rules.RULES,
         *copy_rules.RULES,
+        *narrowing_rules.RULES,
         counter_rules.counters_are_of_one_kind,
     ),
 )
@@ -256,17 +259,23 @@ class _Text:
 @once
 def _problems(kernel: Kernel) -> list[Problem]:
     problems: list[Problem] = []
-    for rules in (RULES[kernel.level], *(STEPS if kernel.level == "scheduled" else ())):
+    steps = STEPS if kernel.level == "scheduled" else ()
+    if steps and narrowing_of(kernel):
+        steps = (*steps[:1], narrowing_rules.RULES)
+    for rules in (RULES[kernel.level], *steps):
         # Rules of a later step take it that those of the ones before hold.
         problems = problems or [problem for rule in rules for problem in rule(kernel)]
     return problems
 
 
 def verify(kernel: Kernel) -> None:
-    """Raises VerifyError with every broken rule."""
+    """Raises VerifyError with every broken rule; of a kernel of several widths also at each."""
     if problems := _problems(kernel):
         text = _Text.of(kernel)
         hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
         raise VerifyError(
             [Finding(message, text.loc(op), hint) for op, message in dict.fromkeys(problems)]
         )
+    if kernel.level == "scheduled" and narrowing_of(kernel):
+        for each in each_width(kernel):
+            verify(each)

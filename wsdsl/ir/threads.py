@@ -34,6 +34,7 @@ Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 
 THREADS: dict[type[Op], Threads] = {
     b.LaunchGrid: "kernel",
+    b.LaunchNarrowing: "kernel",
     b.AllocateBarriers: "kernel",
     m.AllocateShared: "kernel",
     m.AllocateGlobal: "kernel",

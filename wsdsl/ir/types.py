@@ -171,18 +171,21 @@ class Axis:
     """The current tile of dimension `dim` along the axis `name`, or all of it (`whole`).
 
     `size` (elements a tile; 0 until `assign_tile_sizes`) and `role` (does the axis run along the
-    rows or the columns of a warpgroup's fragments; "" until `assign_roles`) come in lowering.
+    rows or the columns of a warpgroup's fragments; "" until `assign_roles`) come in lowering. With
+    several `widths` each launch has tiles of `size`, or of 8, 16, ... elements fewer.
     """
 
     name: str
     dim: str
     size: int = 0
     role: Role = ""
+    widths: int = 1
 
     def __str__(self) -> str:
         size = f" by {self.size}" if self.size else ""
         role = f" {self.role}" if self.role else ""
-        return f"axis<{self.name} of {self.dim}{size}{role}>"
+        widths = f" in {self.widths} widths" if self.widths > 1 else ""
+        return f"axis<{self.name} of {self.dim}{size}{role}{widths}>"
 
 
 @dataclass(frozen=True, slots=True)

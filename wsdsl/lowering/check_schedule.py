@@ -14,6 +14,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
 from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
+from wsdsl.lowering.check_widths import width_faults
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
@@ -80,6 +81,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *(() if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
         *counter_faults(kernel, chosen),
+        *width_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
         found += _registers(kernel, chosen)

@@ -15,6 +15,7 @@ from wsdsl.ir.barrier_ops import (
     WarpgroupIndex,
 )
 from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
@@ -104,6 +105,9 @@ class PartitionContext:
         sharing = height, groups, partition.num_agents // groups, together
         self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
+        found = narrowing_of(kernel)
+        self.narrower = found and found.result
+        """By how much the tiles of a launch are narrower, where launches differ."""
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
         self.made = definers(partition.body)
         self.in_order = partition.in_order

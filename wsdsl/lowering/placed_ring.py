@@ -62,19 +62,30 @@ class PlacedRing:
 
 @dataclass
 class TensorMaps:
-    """One for each box that is copied of a tensor, among the kernel's `declarations`."""
+    """One for each box that is copied of a tensor, among the kernel's `declarations`. `narrower`:
+    by how much tiles of a launch are narrower, where launches differ.
+    """
 
     builder: Builder
     declarations: list[Op]
-    made: dict[tuple[Value, tuple[int, ...], str], Value] = field(default_factory=dict)
+    narrower: Value | None = None
+    made: dict[tuple[Value, tuple[int, ...], str, int], Value] = field(default_factory=dict)
 
-    def of(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
-        key = (tensor, box, swizzle)
+    def of(self, tensor: Value, box: tuple[int, ...], swizzle: str, narrowed: int = -1) -> Value:
+        """`narrowed`: the dimension along which it is as wide as the launch's tiles, if any."""
+        key, narrower = (tensor, box, swizzle, narrowed), self.narrower if narrowed >= 0 else None
         if key not in self.made:
             made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
             self.made[key] = made
             self.declarations.append(
-                MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
+                MakeTensorMap(
+                    result=made,
+                    tensor=tensor,
+                    box=box,
+                    swizzle=swizzle,
+                    narrower=narrower,
+                    narrowed=max(narrowed, 0),
+                )
             )
         return self.made[key]
 

@@ -26,6 +26,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shape, Shapes
 
 
@@ -40,8 +41,9 @@ class Products:
         shapes: Shapes,
         row_start: Callable[[str, int], Value],
         column_start: Callable[[str, int], Value],
+        narrower: Value | None,
     ) -> None:
-        self.builder, self.shapes = builder, shapes
+        self.builder, self.shapes, self.narrower = builder, shapes, narrower
         self.row_start, self.column_start = row_start, column_start
         self.open = Group()
         self.in_flight: list[Group] = []
@@ -52,6 +54,11 @@ class Products:
         """Row blocks that follow one another in one accumulator, and are not all waited for."""
         self.right: tuple[Value, bool]
         """The second operand of the last product, for the rest of its blocks."""
+
+    @staticmethod
+    def of(context: PartitionContext) -> Products:
+        where = context.row_in_tile, context.column_in_tile, context.narrower
+        return Products(context.builder, context.shapes, *where)
 
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to: in front of the last fence,
@@ -117,6 +124,7 @@ class Products:
         if not begin:
             self.right = self.operand(tiles[second], k, depth, column, op.loc)
         right, right_k = self.right
+        widths = self.shapes.axes[acc.shape.columns].widths
         made = [*accumulators]
         for i in range(begin, end):
             accumulator = accumulators[i]
@@ -132,6 +140,8 @@ class Products:
                 a=left,
                 b=right,
                 accumulate=accumulate,
+                narrower=self.narrower if widths > 1 else None,
+                widths=widths,
                 dtype=dtypes[0],
                 b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
                 k=depth[1] - depth[0],

@@ -103,15 +103,23 @@ class SlotCopies:
         """
         b = self.builder
         with b.region() as copies:
-            tma = (fill for fill in fills if fill.tensor.name not in unaligned)
+            tma = [fill for fill in fills if fill.tensor.name not in unaligned]
             total = sum([self.by_tma(fill) for fill in tma])
         where = dict[str, Any](barriers=self.ring.full, state=self.state, cta=self.counts_on)
+        if line := sum(map(self.narrowed_line, tma)):
+            where |= dict(narrower=self.maps.narrower, line_bytes=line)
         expect = ArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
         with b.region() as by_all:
             for fill in fills:
                 if fill.tensor.name in unaligned:
                     self.by_threads(fill)
         return [expect, *copies], by_all
+
+    def narrowed_line(self, fill: LoadToSlot) -> int:
+        """Bytes that come less for each by which the launch's tiles are narrower."""
+        if fill.box or fill.index[_row_dim(fill)].as_axis.widths == 1:
+            return 0
+        return fill.dtype.size(self.panels(fill)[1])
 
     def by_tma(self, fill: LoadToSlot) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
@@ -134,7 +142,8 @@ class SlotCopies:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
             shift = b.times(share.part, dtype.size(num * span), "shift")
             cast = dict(shift=shift, multicast=share.mask)
-        self.boxes(fill, box, swizzle, at, range(0, columns, span), dtype.size(rows * span), **cast)
+        each, narrowed = dtype.size(rows * span), row_dim if self.narrowed_line(fill) else -1
+        self.boxes(fill, box, swizzle, at, range(0, columns, span), each, narrowed, **cast)
         return dtype.size(rows * columns)
 
     def beside(self, fill: LoadToSlot) -> int:
@@ -182,13 +191,14 @@ class SlotCopies:
         at: Sequence[Value],
         columns: range,
         each: int = 0,
+        narrowed: int = -1,
         **cast: Any,
     ) -> None:
         """From `at` on, along the last dimension one from each of the `columns` on, which lie
-        `each` bytes apart in SMEM.
+        `each` bytes apart in SMEM. Along `narrowed` they are as wide as the launch's tiles.
         """
         b, ring, (*others, start) = self.builder, self.ring, at
-        map = self.maps.of(fill.tensor, tuple(box), swizzle)
+        map = self.maps.of(fill.tensor, tuple(box), swizzle, narrowed)
         for n, column in enumerate(columns):
             b.add(
                 TmaLoad(

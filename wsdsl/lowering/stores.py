@@ -16,6 +16,7 @@ from wsdsl.ir.memory_ops import (
     TmaStoreCommit,
     TmaStoreWait,
 )
+from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Load, Store
@@ -308,8 +309,18 @@ class Stores:
             loc=op.loc,
         )
         if self._by_tma(op):
-            return TmaStore(map=self.maps.of(op.tensor, panel.box, panel.swizzle), **common)
+            box = panel.box
+            if self._is_narrowed(shape, j):
+                dim = roles_of(op).index("columns")
+                box = tuple(WIDTH_STEP if n == dim else size for n, size in enumerate(box))
+                common |= dict(lines=shape.widths[j], line_dim=dim, narrower=context.narrower)
+            return TmaStore(map=self.maps.of(op.tensor, box, panel.swizzle), **common)
         return ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
+
+    def _is_narrowed(self, shape: Shape, j: int) -> bool:
+        """Whether not all launches have all columns of a chunk: the last one."""
+        widths = 1 if shape.columns is None else self.context.axes[shape.columns].widths
+        return widths > 1 and j == len(shape.widths) - 1
 
     def _copy(self, copies: list[TmaStore | ThreadStore], everywhere: bool) -> None:
         """A group is committed even if threads copy it: which is over is counted by groups.

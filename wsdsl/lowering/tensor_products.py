@@ -64,7 +64,7 @@ class TensorProducts:
         context = rest.context
         self.builder, self.context, self.rest = context.builder, context, rest
         self.before, self.of_all = partition, bool(clears(partition))
-        where = context.row_in_tile, context.column_in_tile
+        where = context.row_in_tile, context.column_in_tile, context.narrower
         self.cta_group = group_of(context.kernel)
         shapes = copy(context.shapes)
         shapes.axes = halved_axes(context.kernel, shapes.axes)

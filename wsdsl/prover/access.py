@@ -288,13 +288,15 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
     made: list[int] = []
-    for place, (c, box) in enumerate(zip(FIRST_LANES, boxes_of_warps(op, size), strict=True)):
+    boxes = [*boxes_of_warps(op, size)]
+    for place, c in enumerate(FIRST_LANES):
         event = m.event()
         before = a.know[c] | a.open_stores[place]
         for stored in a.stores:
             before |= stored[place]
         reader = ("store", a.index, c)
-        read(m, a, op, array, item, box.start, box.stop, a.know[c], reader, event, before)
+        for box in (held.bytes for held in boxes if held.warp == place):
+            read(m, a, op, array, item, box.start, box.stop, a.know[c], reader, event, before)
         made.append(event)
     a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
     a.began_stores = True

@@ -15,6 +15,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.copy_rules import reach_of_boxes
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tensor_accesses import Touch
 from wsdsl.ir.types import Fragment, Tile
@@ -100,11 +101,12 @@ class GlobalPlaces:
             case m.TmaStore() | m.ThreadStore():
                 named: Any = self.made[op.map] if isinstance(op, m.TmaStore) else op
                 box: tuple[int, ...] = named.box
+                sides, of_warp = reach_of_boxes(op, box, named.tensor.type.dtype)
                 dims = tuple(
-                    Along(self.number(v, tensor), size * 4 if n == op.row_dim else size, "box")
-                    for n, (v, size) in enumerate(zip(op.coordinates, box, strict=True))
+                    Along(self.number(v, tensor), size, "box")
+                    for v, size in zip(op.coordinates, sides, strict=True)
                 )
-                return Place(tensor, dims, (op.row_dim, box[op.row_dim]), WARP)
+                return Place(tensor, dims, (op.row_dim, of_warp), WARP)
             case _:
                 return Place(tensor, (), None, ALL)
 

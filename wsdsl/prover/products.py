@@ -91,7 +91,7 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_each(a, ALL)
-    for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
+    for value, extent in ((op.a, ROWS), (op.b, op.num_columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):
             read_operand(m, a, op, held, extent, op.dtype, know, event)
@@ -126,7 +126,8 @@ def read_operand(
         raise m.fail(
             "misuse", a, product, f"elements {start} to {start + extent} of an operand with {along}"
         )
-    extent = along if held.start is None else extent
+    if held.start is None and not (isinstance(product, f.Wgmma) and product.columns):
+        extent = along
     ranges = operand_ranges(
         op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
     )

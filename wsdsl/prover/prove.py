@@ -8,6 +8,7 @@ from wsdsl.artifact.certificate import Certificate
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.barrier_ops import AllocateBarriers
 from wsdsl.ir.memory_ops import AllocateGlobal
+from wsdsl.ir.narrowing import each_width, narrowing_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_kernel
@@ -45,22 +46,28 @@ def digest(kernel: Kernel) -> str:
 def prove(kernel: Kernel) -> Certificate:
     """Raises ProofError, whose `counterexample` tells how the kernel goes wrong, or VerifyError."""
     verify(kernel)
-    try:
-        explored = explore(kernel)
-    except Refuted as refuted:
-        told = counterexample(kernel, refuted)
-        raise ProofError(told.findings(), told) from None
+    ctas, states, steps = 0, 0, 0
+    for each in each_width(kernel):
+        try:
+            explored = explore(each)
+        except Refuted as refuted:
+            told = counterexample(each, refuted)
+            raise ProofError(told.findings(), told) from None
+        ctas, states, steps = explored.ctas, states + explored.states, steps + explored.steps
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     barriers = [op.result.type for op in kernel.ops if isinstance(op, AllocateBarriers)]
     lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
+    told = [*PROVED, *[HANDED_ON] * lends]
+    if found := narrowing_of(kernel):
+        told.append(f"all of this at each of {found.widths} widths of tiles that a launch may have")
     return Certificate(
         kernel.name,
         digest(kernel),
-        (*PROVED, HANDED_ON) if lends else PROVED,
+        tuple(told),
         HOW,
-        explored.ctas,
+        ctas,
         sum(p.num_warpgroups for p in partitions) or 1,
         sum(getattr(kind, "num", 0) for kind in barriers),
-        explored.states,
-        explored.steps,
+        states,
+        steps,
     )

@@ -123,9 +123,7 @@ def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     size = math.prod(op.box) * op.tensor.type.dtype.bits // 8
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
-    boxes = boxes_of_warps(op, size)
-    for place, warp in enumerate(WARPS):
-        start, end = boxes[place].start, boxes[place].stop
-        for c in warp:
-            read_by_threads(m, a, op, array, item, [(start, end)], c)
+    for held in boxes_of_warps(op, size):
+        for c in WARPS[held.warp]:
+            read_by_threads(m, a, op, array, item, [(held.bytes.start, held.bytes.stop)], c)
     return LOCAL

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from wsdsl.diagnostics import Finding, VerifyError
+from wsdsl.ir.narrowing import narrowed, narrowing_of, narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.printer import print_head
 from wsdsl.prover.skeleton_held import ApartError
@@ -22,11 +23,30 @@ from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
 
 HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"
 END = "the end of the kernel"
+PARAMETER = re.compile(r"\b\w+_param_\d+\b")
 
 
 def check_skeleton(kernel: Kernel, ptx: str) -> None:
     """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel, or
-    that can not be told."""
+    that can not be told. Of one whose launches differ in width both are looked at by each."""
+    found = narrowing_of(kernel)
+    for columns in narrowings(found.widths) if found else (None,):
+        own = ptx if columns is None else _with_last_argument(ptx, columns, kernel)
+        _check(kernel if columns is None else narrowed(kernel, columns), own)
+
+
+def _with_last_argument(ptx: str, value: int, kernel: Kernel) -> str:
+    """The PTX of launches whose last argument is the number."""
+    last = max(PARAMETER.findall(ptx), key=lambda name: int(name.rpartition("_")[2]), default="")
+    load = re.compile(rf"ld\.param\.b32(\s+)(%r\d+), \[{last}\];")
+    told, num = load.subn(rf"mov.b32\g<1>\g<2>, {value};", ptx)
+    if not last or not num:
+        message = "no parameter of the PTX tells how wide a launch's tiles are"
+        raise VerifyError(Finding(message, kernel.loc, HINT))
+    return told
+
+
+def _check(kernel: Kernel, ptx: str) -> None:
     skeleton, places = skeleton_of_kernel(kernel)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from wsdsl.prover.skeleton_of_tensors import tensor_events
 from wsdsl.prover.skeleton_of_wgmma import wgmma_told
 from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
+from wsdsl.prover.skeleton_stores import store_fills
 from wsdsl.prover.skeleton_values import FOLDED
 
 CONDITIONAL = "conditional "
@@ -69,6 +71,8 @@ class _Builder:
         self.shared: dict[Value, m.AllocateShared] = {}
         self.packed: set[Value] = set()
         """Maps of packed tensors."""
+        self.boxes: dict[Value, int] = {}
+        """Bytes of what a map copies."""
         self.empty: set[Value] = set()
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the loops that stand around."""
@@ -240,6 +244,7 @@ class _Builder:
                 self.arrivals[op.result] = op.arrivals
             case m.MakeTensorMap():
                 self.packed |= {op.result} if op.swizzle in PACKED_SPAN else set()
+                self.boxes[op.result] = op.tensor.as_tensor.dtype.size(math.prod(op.box))
             case m.AllocateShared():
                 self.shared[op.result] = op
             case _:
@@ -324,8 +329,11 @@ class _Builder:
                     self.emit(op, "st.async", "4 bytes", threads=threads, fill=fill)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
-                rank, one = f"{len(op.coordinates)}d", who.one_in(32)
-                self.emit(op, kind, rank, threads=one, fill=self.source(op))
+                rank, start = f"{len(op.coordinates)}d", self.shared[op.shared].offset
+                places = self.boxes[op.map], start, self.of_warpgroups(op.item)
+                for warps, fill in store_fills(op, *places):
+                    threads = sum(who.one_in(128) << 32 * warp for warp in warps)
+                    self.emit(op, kind, rank, threads=threads, fill=fill)
             case m.TmaStoreCommit():
                 self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
             case m.TmaStoreWait():
@@ -377,14 +385,6 @@ class _Builder:
         start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
         where = dict[str, Any](start=start, stride=stride, by_rank=by_rank)
         return Fill(items, op.state, **where, cta=self.of_ranks(op.cta))
-
-    def source(self, op: m.TmaStore) -> Fill:
-        assert isinstance(op.shared.type, Shared)
-        size, start = op.shared.type.bytes, self.shared[op.shared].offset
-        items = self.of_warpgroups(op.item)
-        apart = [warp * (op.apart or size // 4) for warp in range(4)]
-        by_warp = tuple(None if i is None else i * size + x for i in items for x in apart)
-        return Fill(start=start, by_warp=by_warp)
 
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
         """A number in each warpgroup of the CTA."""

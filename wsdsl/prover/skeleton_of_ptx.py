@@ -216,11 +216,16 @@ class Program:
         if kind == "mbarrier.try_wait.parity":
             kind = "mbarrier.try_wait" if spins else "mbarrier.try_wait outside of a loop"
             return Letter(kind), barrier, Ask("detail", args[-1], token.at)
-        rest = [arg for arg in args[1:] if arg[0] != "["]
+        rest = [self._number(arg, token.at) for arg in args[1:] if arg[0] != "["]
         if "shared::cluster" in token.op:
             on, *cta = self._remote(address, token.at)
             return Letter(f"remote {kind}", ", ".join(rest)), Ask("barrier", *on), *cta
         return Letter(kind, ", ".join(rest)), barrier
+
+    def _number(self, text: str, at: int) -> str:
+        """What an operand is in all threads, if that can be told; else itself."""
+        known = self.threads.operand(text, at) if text[0] == "%" else None
+        return str(known) if isinstance(known, int) else text
 
     def _remote(self, address: str, at: int) -> tuple[tuple[str, int], *tuple[Ask, ...]]:
         """What names a place in some CTA: where, and in which one if a `mapa` says so."""

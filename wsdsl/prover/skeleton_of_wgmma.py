@@ -14,7 +14,7 @@ def wgmma_told(op: f.Wgmma, step: int, known: float | None) -> str:
     a, b = (DTYPES[name] for name in op.dtypes)
     total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
     names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
-    shape = f"m64n{op.acc.type.columns}k{k_step(a)}.{names}"
+    shape = f"m64n{op.num_columns}k{k_step(a)}.{names}"
     registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
     if may_be_mn_major(a):
         majors = [op.a_k_major] * (not registers) + [op.b_k_major]

@@ -8,9 +8,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.diagnostics import counted
+from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.types import Tensor
+from wsdsl.lowering.axes import whole_axes
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -23,6 +25,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.predict import Prediction, issuing, l2_bytes, power_of, predict
 from wsdsl.lowering.model.steps import Step
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
@@ -59,6 +62,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
         lines += _reasons(own, schedule)
         lines.append(f"  sums take {registers} of {compute} registers a thread")
         lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
+    lines += _width(chosen, schedule, work)
     if schedule.mma:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
         lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
@@ -84,6 +88,17 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     lines += _listed("the next best:", shown[:SHOWN], own)
     heading = f"other ways (to cut tiles has to gain {round(100 * (MARGIN - 1))} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
+
+
+def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
+    """Which width launches of these sizes have, where they differ."""
+    widest = axis_sizes(chosen, schedule)
+    for name, size in at_launch(work, schedule, widest).items() if schedule.widths else ():
+        if (work.roles[name], name in whole_axes(chosen)) == ("columns", False):
+            least = widest[name] - narrowings(schedule.widths or 1)[-1]
+            among = f"of {schedule.widths} widths from {least} to {widest[name]}, the one by which"
+            told = f"{among} SMs are done first"
+            yield f"  launches of these sizes have tiles of {size} along {name}: {told}"
 
 
 def _unpacked(kernel: Kernel) -> Iterator[str]:

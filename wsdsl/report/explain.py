@@ -13,6 +13,7 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
     TmaStore,
 )
+from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Shared
@@ -25,7 +26,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     """A few lines: schedule, partitions, how each tensor moves, SMEM."""
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
     made = kernel.definers
-    work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
+    work = " x ".join(f"ceil({dim}/{_side(signature, dim, n)})" for dim, n in signature.tiles)
     doer = "one CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
     pieces = f" in {signature.splits} pieces" if signature.splits > 1 else ""
     lines.append(f"work items: {work or 1}{pieces}, each for {doer}, by {signature.scheduler}")
@@ -66,3 +67,10 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     used = f"{signature.smem_bytes} of {kernel.target.smem_bytes} bytes"
     lines.append(f"SMEM in all: {used}, {barriers} barrier arrays")
     return "\n".join(lines)
+
+
+def _side(signature: Signature, dim: str, size: int) -> str:
+    """Of a tile; with several widths, between which each launch chooses."""
+    if signature.widths == 1 or dim != signature.narrowed:
+        return str(size)
+    return f"{size - narrowings(signature.widths)[-1]}..{size}"

@@ -173,10 +173,11 @@ class Launcher:
         kernel = self.module.function(context, now)
         if tile_scheduler(self.signature.scheduler).splits_tiles:
             self.require_room(kernel)
-        room = self.max_clusters(kernel)
-        grid = num_ctas(self.signature, dims, context.device.num_sms, room)
-        lent = lent_for(self.signature, num_slots(self.signature, dims, grid))
-        zeros = _zeros(context, now) if grid and _needs_zeros(self.signature, views) else 0
+        room, num_sms = self.max_clusters(kernel), context.device.num_sms
+        signature = self.signature.at(self.signature.narrowing(dims, num_sms))
+        grid = num_ctas(signature, dims, num_sms, room)
+        lent = lent_for(signature, num_slots(signature, dims, grid))
+        zeros = _zeros(context, now) if grid and _needs_zeros(signature, views) else 0
         # What stays with the copies is where arrays lie, not the arrays.
         own = {name: replace(view, keepalive=None) for name, view in views.items()}
         copies = self._padded(own) if grid else {}
@@ -192,13 +193,13 @@ class Launcher:
                 return bytes(MAP_BYTES)
             return map_at(argument, own[argument.tensor].pointer)
 
-        arguments, all_views = self.signature.arguments, {**seen, **lent.views}
+        arguments, all_views = signature.arguments, {**seen, **lent.views}
         packed = pack(arguments, all_views, scalars, {**dims, **lent.dims}, map_bytes)
         # JAX knows of no stream but its own, so its outputs must be done when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
         made = partial(
-            Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync,
+            Prepared, signature, kernel, grid, packed, stream_of, sync=sync,
             fills=fills_of({name: own[name] for name in zeroed}), movable=not zeros,
         )  # fmt: skip
         copied = Copies(context, copies, map_at) if copies else None

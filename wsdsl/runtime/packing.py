@@ -10,6 +10,7 @@ from typing import Protocol
 from wsdsl.artifact.signature import (
     Argument,
     MapArgument,
+    NarrowingArgument,
     PointerArgument,
     ScalarArgument,
     SizeArgument,
@@ -42,7 +43,7 @@ def size_of(argument: Argument) -> int:
             return MAP_BYTES
         case PointerArgument() | StrideArgument():
             return 8
-        case SizeArgument() | ScalarArgument():
+        case SizeArgument() | ScalarArgument() | NarrowingArgument():
             return 4
 
 
@@ -78,6 +79,8 @@ def argument_bytes(
             return struct.pack("<i", dims[argument.dim])
         case ScalarArgument():
             return scalar_bytes(argument, scalars[argument.name])
+        case NarrowingArgument():
+            return struct.pack("<i", argument.columns)
 
 
 def _stride(argument: StrideArgument, view: ArrayView) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.copy_rules import boxes_of_warps
+from wsdsl.ir.copy_rules import boxes_of_warps, place_of_box
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
@@ -151,16 +151,15 @@ class StoreInFlight:
 def boxes_of(
     wg: Warpgroup, op: m.TmaStore | m.ThreadStore, held: TensorMapValue, at: tuple[int, ...]
 ) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
-    """Of each warp: its number, the address of its box, the box's place in the tensor, and what it
-    is that the warp does."""
+    """Of each box of a warp: the warp's number, the address of the box, its place in the tensor,
+    and what it is that the warp does."""
     shared: SharedItems = wg.values[op.shared.name]
     item = int(wg.get(op.item, op))
-    for i, part in enumerate(boxes_of_warps(op, held.bytes)):
-        address = wg.item(op, shared, item, part.start, held.bytes)
+    for part in boxes_of_warps(op, held.bytes):
+        address = wg.item(op, shared, item, part.bytes.start, held.bytes)
         aligned(wg, op, address, held.swizzle)
-        box = list(at)
-        box[op.row_dim] += i * held.box[op.row_dim]
-        yield i, address, tuple(box), f"it reads item {item} of `{shared.label}` (warp {i})"
+        what = f"it reads item {item} of `{shared.label}` (warp {part.warp})"
+        yield part.warp, address, place_of_box(op, part, held.box, at), what
 
 
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:

@@ -15,6 +15,7 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
 )
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
+from wsdsl.ir.narrowing import narrowed, narrowing_of, quickest
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
@@ -82,6 +83,17 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
     clusters = scheduler.num_workers(tiles, depth, max(1, room))
     together = clusters if grid.scheduler != "grid" else min(num_sms, clusters)
     return clusters * size, size, together
+
+
+def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
+    """What a kernel is at the width that a launch of these sizes has, if launches differ."""
+    found = narrowing_of(kernel)
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    if found is None or grid is None:
+        return kernel
+    sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
+    dim = grid.tiles[grid.narrowed][0]
+    return narrowed(kernel, quickest(grid.tiles, dim, found.widths, sizes, room))
 
 
 def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:

@@ -18,7 +18,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arrays import bind_arguments
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.global_races import GlobalAccesses
-from wsdsl.simulator.launch import check_left, lend, read_launch
+from wsdsl.simulator.launch import at_width, check_left, lend, read_launch
 from wsdsl.simulator.scheduler import Run
 from wsdsl.simulator.script import Agents, Entry, check_script
 
@@ -54,6 +54,7 @@ def simulate(
     if kernel.level != "scheduled":
         raise ValueError(f"the simulator runs the SCHEDULED level, not {kernel.level}")
     arguments = bind_arguments(kernel, arrays)
+    kernel = at_width(kernel, arguments, num_sms)
     launch = read_launch(kernel, arguments, num_sms)
     lend(kernel, arguments, launch)
     if script is not None:

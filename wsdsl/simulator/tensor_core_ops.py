@@ -145,8 +145,9 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
         a = operand_in_shared(wg, op, read, dtype, op.a, ROWS, op.a_k_major)
     else:
         a = partial(multiplicand, fragment, dtype)
-    b = operand_in_shared(wg, op, read, b_dtype, op.b, op.acc.type.columns, op.b_k_major)
-    job = Product(op, registers, (a, b), accumulate, step, read, fragment)
+    b = operand_in_shared(wg, op, read, b_dtype, op.b, op.num_columns, op.b_k_major)
+    beyond = op.acc.type.columns - op.num_columns
+    job = Product(op, registers, (a, b), accumulate, step, read, fragment, beyond)
     registers.version += 1
     wg.values[op.result.name] = AccumulatorValue(registers, registers.version)
     pipe = wg.wgmma

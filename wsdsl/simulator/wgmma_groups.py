@@ -47,12 +47,20 @@ class Product:
     read: TensorRead
     fragment: Array | None = None
     """Its operand in registers, if it has one."""
+    beyond: int = 0
+    """Columns of the registers behind those that it adds to, which then hold anything."""
     done: bool = False
 
     def run(self) -> None:
         a, b = (fetch() for fetch in self.operands)
         before = self.registers.value if self.accumulate else None
-        self.registers.value = summed(a, b, before, self.step)
+        if before is not None:
+            before = before[:, : before.shape[1] - self.beyond]
+        found = summed(a, b, before, self.step)
+        if self.beyond and found is not None:
+            anything = float("nan") if found.dtype.kind == "f" else 77
+            found = np.pad(found, ((0, 0), (0, self.beyond)), constant_values=anything)
+        self.registers.value = found
         self.done = True
 
 

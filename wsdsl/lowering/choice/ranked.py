@@ -31,6 +31,7 @@ from wsdsl.lowering.choice.split_k_options import (
     split_k_options,
 )
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.least_cut import LeastCut
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, predict
 from wsdsl.lowering.model.workload import Work
@@ -81,7 +82,7 @@ class _Search:
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
-            tile = axis_sizes(kernel, one.schedule)
+            tile = at_launch(self.work, one.schedule, axis_sizes(kernel, one.schedule))
             whole, cut, shared = floors(self.work, one.schedule, tile)
             # The schedule that is given may cut them itself.
             own = min(whole, cut) if given.cuts_tiles else whole

@@ -30,6 +30,7 @@ from wsdsl.lowering.cooperation import (
     num_pingpong_consumers,
 )
 from wsdsl.lowering.cta_pairs import in_pairs
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.loading import (
     NARROW,
     best_gain,
@@ -117,7 +118,9 @@ class Prediction:
 
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
-    """`tile`: elements of a tile along every axis under the schedule."""
+    """`tile`: elements of a tile along every axis under the schedule, the widest if it has several
+    widths, of which a launch of these sizes has one."""
+    tile = at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
     cluster = clustered(work, schedule)

@@ -53,7 +53,9 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder, Scalars
 from wsdsl.lowering.lanes import holds_vectors
+from wsdsl.lowering.launch_widths import Widths, launch_narrowing
 from wsdsl.lowering.order_barriers import PingPong
+from wsdsl.lowering.raster import place_in_plane
 from wsdsl.lowering.turns import one_by_one
 
 
@@ -64,8 +66,11 @@ def lower_loops(kernel: Kernel) -> Kernel:
     if kernel.schedule and kernel.schedule.ctas_per_sm:
         grid = dataclasses.replace(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
     once = holds_vectors(kernel) and not kernel.of(CircularBuffer)
-    lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes), once)
-    return dataclasses.replace(kernel, body=(grid, *lowering.region(kernel.body)))
+    builder = Builder(Namer.of(kernel))
+    told, narrower, narrowed = launch_narrowing(work, builder)
+    grid = dataclasses.replace(grid, narrower=narrower, narrowed=narrowed)
+    lowering = _Loops(builder, dict(kernel.sizes), once, narrower)
+    return dataclasses.replace(kernel, body=(*told, grid, *lowering.region(kernel.body)))
 
 
 def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
@@ -107,8 +112,11 @@ def _loads_of(body: Region) -> Region:
 
 
 class _Loops:
-    def __init__(self, builder: Builder, static: dict[str, int], once: bool) -> None:
+    def __init__(
+        self, builder: Builder, static: dict[str, int], once: bool, narrower: Value | None
+    ) -> None:
         self.builder, self.static, self.once = builder, static, once
+        self.widths = Widths(builder, narrower)
         self.first: Value | None = None
         """Of the indices that a work item takes in turns."""
 
@@ -178,7 +186,7 @@ class _Loops:
         b, end = self.builder, self.size(axis.dim)
         if within > 1:
             end = b.times(b.quotient_up(end, within), within, "end")
-        first = b.plus(end, -axis.size, "fitted")
+        first = self.widths.before(end, axis)
         return b.map("max", first, b.integer(0), wish=f"{axis.name}_last")
 
     def each(self, op: ForEach) -> None:
@@ -213,7 +221,8 @@ class _Loops:
         in_cluster = math.prod(cluster) * op.sharing > 1
         counts: list[Value] = []
         for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
-            counts.append(b.quotient_up(self.size(dim), num * op.step(index), f"tiles_{dim}"))
+            step, name = num * op.step(index), f"tiles_{dim}"
+            counts.append(self.widths.count(self.size(dim), index, step, name))
         total = counts[0] if counts else b.integer(1)
         for count in counts[1:]:
             total = b.map("mul", total, count, wish="num_work")
@@ -337,7 +346,7 @@ class _Loops:
             if len(counts) > 2:
                 inside = b.map("mod", rest, plane, wish="inside")
                 rest = b.map("floordiv", rest, plane, wish="rest")
-            places = self.plane(op, inside, counts)
+            places = place_in_plane(b, op, inside, counts)
         remaining = len(counts) - len(places)
         for i in range(remaining - 1, -1, -1):
             if i == 0:
@@ -350,7 +359,7 @@ class _Loops:
             if index in ranks:
                 place = b.plus(b.times(place, num, "first"), ranks[index], "place")
             if isinstance(index.type, Axis):
-                start = b.times(place, index.type.size, f"{index.name}_start")
+                start = self.widths.begin(index, place)
                 if index in lasts:
                     start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
                 b.add(AxisAt(result=index, start=start, loc=op.loc))
@@ -358,35 +367,3 @@ class _Loops:
                 self.first = b.times(place, op.step(index), "first")
             else:
                 b.add(Map(result=index, fn="add", args=(place, b.integer(0))))
-
-    def plane(self, op: ForWork, inside: Value, counts: list[Value]) -> list[Value]:
-        """Places along the last two axes, in the order of the raster."""
-        above, swizzle = op.index[-2], op.swizzle
-        rows, columns = counts[-2:]
-        if isinstance(above.type, Axis) and op.raster in (above.name, above.type.name):
-            column, row = self.raster(inside, columns, rows, swizzle)
-            return [row, column]
-        return list(self.raster(inside, rows, columns, swizzle))
-
-    def raster(
-        self, inside: Value, rows: Value, columns: Value, swizzle: int
-    ) -> tuple[Value, Value]:
-        """Groups of `swizzle` rows are walked column by column, so that CTAs that run together
-        share what they load.
-        """
-        b = self.builder
-        if swizzle == 1:
-            return (
-                b.map("floordiv", inside, columns, wish="row"),
-                b.map("mod", inside, columns, wish="column"),
-            )
-        group_size = b.times(columns, swizzle, "group_size")
-        group = b.map("floordiv", inside, group_size, wish="group")
-        in_group = b.map("mod", inside, group_size, wish="in_group")
-        first = b.times(group, swizzle, "first_row")
-        left = b.map("sub", rows, first, wish="rows_left")
-        # At least one row is left; said so, the divisions below are unsigned ones.
-        some = b.map("max", left, b.integer(1), wish="rows_left")
-        height = b.map("min", some, b.integer(swizzle), wish="group_rows")
-        row = b.map("add", first, b.map("mod", in_group, height), wish="row")
-        return row, b.map("floordiv", in_group, height, wish="column")

@@ -37,6 +37,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import (
@@ -60,6 +61,7 @@ from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
+from wsdsl.lowering.launch_widths import declared_in
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.placed_ring import (
     THREADS,
@@ -92,7 +94,8 @@ class _Rings(RingUses):
         self.parts: dict[Value, tuple[int, ...]] = {}
         self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
         self.declarations: list[Op] = []
-        self.maps = TensorMaps(self.builder, self.declarations)
+        found = narrowing_of(kernel)
+        self.maps = TensorMaps(self.builder, self.declarations, found and found.result)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
@@ -122,7 +125,7 @@ class _Rings(RingUses):
             if not isinstance(op, CircularBuffer):
                 body.append(self.partition(op) if isinstance(op, Partition) else op)
         declared = (*self.declarations, *self.in_tensors.declarations)
-        return dataclasses.replace(self.kernel, body=(*declared, *body))
+        return dataclasses.replace(self.kernel, body=declared_in(body, declared))
 
     def partition(self, op: Partition) -> Partition:
         """Its body, behind what is known from its rank in the cluster."""

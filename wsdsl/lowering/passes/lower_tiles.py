@@ -84,6 +84,7 @@ from wsdsl.lowering.carried import (
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
+from wsdsl.lowering.launch_widths import declared_in
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import read_elements, read_values
@@ -109,7 +110,7 @@ def lower_tiles(kernel: Kernel) -> Kernel:
         return dataclasses.replace(op, body=own.partition(op.body))
 
     made = with_partitions(kernel, change)
-    return dataclasses.replace(made, body=(*declarations, *made.body))
+    return dataclasses.replace(made, body=declared_in(made.body, declarations))
 
 
 class _Lowering:
@@ -120,8 +121,7 @@ class _Lowering:
     ) -> None:
         self.builder = builder
         context = self.context = PartitionContext(kernel, partition, builder, declarations)
-        places = context.row_in_tile, context.column_in_tile
-        self.products = Products(builder, context.shapes, *places)
+        self.products = Products.of(context)
         self.stores = Stores(kernel, partition, self.context, declarations)
         self.env: dict[Value, RegisterTile] = {}
         self.sums: dict[Value, Accumulated] = {}

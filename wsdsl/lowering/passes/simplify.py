@@ -29,6 +29,7 @@ from wsdsl.ir.barrier_ops import (
     CtaRank,
     ForRange,
     InitialState,
+    LaunchNarrowing,
     NumClusters,
     NumCtas,
     WarpgroupIndex,
@@ -77,8 +78,9 @@ def simplify(kernel: Kernel) -> Kernel:
 
 def _hoist_constants(body: Region) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
-    found = [op for op in walk(body) if isinstance(op, (Constant, DimSize))]
-    rest = rewrite(body, lambda op: () if isinstance(op, (Constant, DimSize)) else (op,))
+    known = (Constant, DimSize, LaunchNarrowing)
+    found = [op for op in walk(body) if isinstance(op, known)]
+    rest = rewrite(body, lambda op: () if isinstance(op, known) else (op,))
     return (*found, *rest)
 
 

@@ -10,6 +10,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
@@ -147,8 +148,9 @@ def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
 
 def tma_store(agent: Agent, op: m.TmaStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    # A box for each warp.
-    moved = 4 * sm.boxes[op.map.name][0]
+    # A box for each warp, or more lower ones.
+    size = sm.boxes[op.map.name][0]
+    moved = size * sum(1 for _ in boxes_of_warps(op, int(size)))
     cycles = moved * speeds.store
     # Beside another's products each takes longer, but two at the same time.
     beside = speeds.beside if sm.tensor.free > agent.now else 1.0
@@ -197,7 +199,7 @@ def wgmma(agent: Agent, op: f.Wgmma) -> None:
     dtype = DTYPES[op.dtypes[0]]
     in_registers = isinstance(op.a.type, Fragment)
     cycles = speeds.product(
-        op.acc.type.columns, dtype.bits, op.k / k_step(dtype), a_in_registers=in_registers
+        op.num_columns, dtype.bits, op.k / k_step(dtype), a_in_registers=in_registers
     )
     _, end = sm.tensor.take(agent.now, cycles)
     agent.products.append(end + speeds.rates.tensor_latency_cycles * speeds.pace)

@@ -1,0 +1,233 @@
+"""Tiles whose width along wgmma's N each launch chooses (`Schedule.widths`)."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
+from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid
+from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
+from wsdsl.ir.narrowing import each_width, narrowed, narrowings
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import rewrite
+from wsdsl.lowering.stand_ins import predicted_cycles
+from wsdsl.prover.prove import prove
+from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+GEMM = CASES["gemm"].kernel
+ONE = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, mma="n", widths=8)
+TWO = dataclasses.replace(ONE, tile=dict(m=128, n=128, k=64), consumers=2)
+OTHERS = (
+    ("gemm", TWO),
+    ("gemm", dataclasses.replace(TWO, mode="cooperative", scheduler="grid")),
+    ("gemm", dataclasses.replace(ONE, tile=dict(m=24, n=64, k=128), widths=3)),
+    ("epilogue", ONE),
+    ("column_major_b", dataclasses.replace(ONE, widths=4)),
+    ("product_tf32", dataclasses.replace(ONE, tile=dict(m=64, n=64, k=32), widths=4)),
+)
+
+
+def lowered(name: str, schedule: Schedule) -> Compiled:
+    return Compiled(dataclasses.replace(CASES[name].kernel.tile, schedule=schedule))
+
+
+@pytest.fixture(scope="module")
+def made() -> Compiled:
+    return lowered("gemm", ONE)
+
+
+def arrays(m: int, n: int, k: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    shapes = dict(A=(m, k), B=(n, k))
+    given = {x: draw.standard_normal(s).astype(ml_dtypes.bfloat16) for x, s in shapes.items()}
+    return given | dict(C=np.full((m, n), np.nan, ml_dtypes.bfloat16))
+
+
+def result(kernel: Kernel, m: int, n: int, k: int) -> np.ndarray:
+    given = arrays(m, n, k)
+    simulate(kernel, given, seed=2)
+    return given["C"]
+
+
+@pytest.mark.parametrize("sizes", [(150, 64, 96), (37, 64, 64), (200, 128, 64)])
+def test_every_width_gives_the_same_bits(made: Compiled, sizes: tuple[int, int, int]) -> None:
+    alone = dataclasses.replace(ONE, widths=None)
+    wanted = result(lowered("gemm", alone).scheduled, *sizes)
+    for kernel in each_width(made.scheduled):
+        assert np.array_equal(result(kernel, *sizes), wanted)
+
+
+@pytest.mark.parametrize(("name", "schedule"), OTHERS)
+@pytest.mark.sampled(2)
+def test_forms_are_proved_and_emitted_at_every_width(name: str, schedule: Schedule) -> None:
+    found = lowered(name, schedule)
+    assert found.scheduled == parse_kernel(found.ir("scheduled"))
+    assert parse_kernel(found.ir("partitioned")) == found.partitioned
+    assert f"at each of {schedule.widths} widths" in str(found.prove())
+
+
+@pytest.mark.parametrize(("name", "schedule"), OTHERS)
+@pytest.mark.sampled(2)
+def test_forms_are_right_in_the_simulator(name: str, schedule: Schedule) -> None:
+    case = CASES[name]
+    draw = np.random.default_rng(1)
+    sizes = dict(case.sizes)
+    given = [
+        draw.integers(-3, 4, [sizes.get(d, d) for d in p.type.dims]).astype("float32")
+        for p in case.kernel.params[:-1]
+    ]
+    typed = [x.astype(wsdsl_dtype(p)) for x, p in zip(given, case.kernel.params, strict=False)]
+    found = case.kernel.simulate(*typed, schedule=schedule)
+    alone = case.kernel.simulate(*typed, schedule=dataclasses.replace(schedule, widths=None))
+    assert np.array_equal(np.asarray(found), np.asarray(alone))
+
+
+def wsdsl_dtype(param: object) -> object:
+    name = param.type.dtype.name  # type: ignore[attr-defined]
+    return ml_dtypes.bfloat16 if name == "bf16" else np.dtype("float32") if name == "tf32" else name
+
+
+def test_products_have_an_arm_for_each_width(made: Compiled) -> None:
+    widths = re.findall(r"mma_async.sync.aligned.m64n(\d+)k16", made.ptx)
+    assert {*map(int, widths)} == {8, 16, 24, 32, 40, 48, 56, 64}
+    assert made.ptx.count("wgmma.commit_group") == 8
+
+
+# What must not pass -------------------------------------------------------------------------------
+
+
+def changed(kernel: Kernel, kind: type[Op], **held: object) -> Kernel:
+    def told(op: Op) -> tuple[Op]:
+        own = isinstance(op, kind) and getattr(op, "narrower", None) is not None
+        return (dataclasses.replace(op, **held) if own else op,)
+
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, told))
+
+
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    [
+        (ArriveExpectTx, dict(line_bytes=64)),
+        (ArriveExpectTx, dict(narrower=None, line_bytes=0)),
+        (MakeTensorMap, dict(narrower=None)),
+        (MakeTensorMap, dict(narrowed=1)),
+        (Wgmma, dict(widths=4)),
+        (Wgmma, dict(narrower=None, widths=1)),
+        (TmaStore, dict(lines=60)),
+        (LaunchGrid, dict(narrowed=5)),
+    ],
+)
+def test_mutants_are_refused(made: Compiled, kind: type[Op], held: dict[str, object]) -> None:
+    with pytest.raises((VerifyError, ProofError)):
+        prove(changed(made.scheduled, kind, **held))
+
+
+def test_to_store_all_lines_is_wrong_in_the_simulator(made: Compiled) -> None:
+    kernel = narrowed(changed(made.scheduled, TmaStore, narrower=None), 24)
+    with pytest.raises(SimulationError, match="C"):
+        result(kernel, 150, 64, 64)
+
+
+def ptx_mutants(ptx: str) -> Iterator[tuple[str, str]]:
+    """What LLVM, ptxas or codegen might have done to a width."""
+    yield "an arm's width", ptx.replace("m64n40k16", "m64n48k16")
+    yield "an arm's bound", re.sub(r"(setp.ge.s32 p1, %r\d+), 32", r"\g<1>, 24", ptx)
+    yield "a branch", re.sub(r"@p1 bra", "@!p1 bra", ptx)
+    yield "no commit", ptx.replace("wgmma.commit_group.sync.aligned;", "", 1)
+    tx = re.search(r"mbarrier.arrive.expect_tx[^;]*(%r\d+);", ptx)
+    assert tx
+    yield "bytes", ptx.replace(tx[0], tx[0].replace(tx[1], "16384"))
+    stored = re.search(r"@(%p\d+) cp.async.bulk.tensor.2d.global", ptx)
+    assert stored
+    yield "all lines", ptx.replace(stored[0], stored[0].replace(f"@{stored[1]} ", ""))
+
+
+def test_ptx_is_held_to_every_width(made: Compiled) -> None:
+    check_skeleton(made.scheduled, made.ptx)
+    for what, mutant in ptx_mutants(made.ptx):
+        assert mutant != made.ptx, what
+        with pytest.raises(VerifyError):
+            check_skeleton(made.scheduled, mutant)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("gemm", dict(mma="m"), "`n` is contiguous in this: lines are stored whole"),
+        ("gemm", dict(tile=dict(m=72, n=64)), "a tile m=72 has 1"),
+        ("gemm", dict(scheduler="stream_k"), "hands on the sums of tiles"),
+        ("gemm", dict(cluster=dict(m=2)), "tiles are those of a cluster"),
+        ("product_i8", dict(), "of i8 wgmma works on"),
+        ("column_major_b", dict(), "in its last 32 columns at the most"),
+    ],
+)
+def test_refusals(name: str, changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        CASES[name].kernel.schedule(dataclasses.replace(ONE, **changes))
+    assert told in str(caught.value)
+
+
+# Launches -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "width"),
+    # Fewer tiles than SMs are as narrow as leaves them so; of many what wastes the least.
+    [(64, 8), (1024, 32), (4000, 64), (1152, 40)],
+)
+def test_a_launch_takes_the_width_by_which_sms_are_done_first(
+    made: Compiled, rows: int, width: int
+) -> None:
+    columns = made.signature.narrowing(dict(M=rows, N=256, K=64), 132)
+    assert 64 - columns == width
+
+
+def test_what_follows_from_the_width_of_a_launch(made: Compiled) -> None:
+    own = made.signature.at(24)
+    assert dict(own.tiles)["M"] == 40
+    boxes = {a.tensor: a.box for a in own.arguments if hasattr(a, "box")}
+    assert boxes["A"] == (40, 64) and boxes["B"] == (64, 64)
+    assert [a.columns for a in own.arguments if hasattr(a, "columns")] == [24]
+
+
+def test_the_model_goes_by_the_width_of_the_launch() -> None:
+    """Beside one width none takes longer than by it."""
+    schedule = GEMM.schedule(TWO, M=1000, N=1024, K=4096)
+    for rows in (100, 700, 1000, 3333):
+        sizes = dict(M=rows, N=1024, K=4096)
+        alone = dataclasses.replace(schedule, widths=None)
+        cycles = [predicted_cycles(GEMM.tile, s, sizes) for s in (schedule, alone)]
+        assert cycles[0] <= cycles[1]
+
+
+def test_explain_tells_the_width() -> None:
+    told = GEMM.explain(TWO, M=1000, N=1024, K=4096)
+    assert re.search(r"tiles of \d+ along m: of 8 widths from 72 to 128", told)
+
+
+def test_what_is_of_one_width_is_itself() -> None:
+    kernel = lowered("gemm", dataclasses.replace(ONE, widths=None)).scheduled
+    assert [*each_width(kernel)] == [kernel]
+    verify(kernel)
+
+
+def test_widths_are_steps_of_eight() -> None:
+    assert [*narrowings(3)] == [0, 8, 16]
+
+
+def test_a_kept_signature_has_its_widths(made: Compiled) -> None:
+    entry = Entry("key", "emitter", made.signature)
+    assert from_bytes("key", to_bytes(entry)).value == made.signature

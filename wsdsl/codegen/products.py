@@ -1,0 +1,140 @@
+"""wgmma: descriptors of operands, accumulators, groups of products, and waits."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from wsdsl.codegen import nvvm, wgmma_ptx
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
+from wsdsl.codegen.descriptors import START_MASK, layout
+from wsdsl.codegen.fragments import texts_of
+from wsdsl.codegen.held import Descriptor, Registers
+from wsdsl.codegen.register_operands import pin_operands
+from wsdsl.codegen.wgmma_group import Group, Product
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir.narrowing import narrowings
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment
+from wsdsl.ir.wgmma import k_step, sum_of
+
+UNDEFINED = "undef"
+
+
+def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    dtype = DTYPES[op.dtype]
+    # Of halves of bytes lines run along K, and are told in bytes.
+    columns = dtype.size(op.columns) if dtype.bits < 8 else op.columns
+    held = layout(op.rows, columns, op.swizzle, op.k_major, dtype.bytes)
+    address = c.item(shared, c.state(op.state).stage)
+    if op.start is not None:
+        start = c.scalar(op.start)
+        if isinstance(start.known, int) and start.known % held.start_unit:
+            raise CompileError(
+                Finding(
+                    f"a wgmma operand can not begin {start.known} elements into its tile",
+                    op.loc,
+                    f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
+                )
+            )
+        address = w.add(address, w.multiply(start.text, held.per_start))
+    address = w.add(address, shared.offset + op.offset)
+    field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
+    low = w.binary("or", "i32", field, held.leading >> 4 << 16)
+    steps = tuple(step >> 4 for step in held.steps[op.first // k_step(DTYPES[op.dtype]) :])
+    c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
+
+
+def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
+    kind = op.result.type
+    assert isinstance(kind, Accumulator)
+    count = num_registers(kind.dtype, *shape_of(kind))
+    # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
+    texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
+    c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
+
+
+def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
+    c.held[op.result] = c.registers(op.x)
+
+
+def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
+    pin_operands(c, op)
+    nvvm.wgmma_fence(c.w)
+
+
+def convert_wgmma(c: Context, op: f.Wgmma) -> None:
+    if op.columns:
+        raise CompileError(Finding("a kernel of one of several widths is not code", op.loc))
+    named = c.named.get(op.acc)
+    held_back = c.group is not None and op.acc in c.group.results
+    acc = c.group.sums[c.group.results[op.acc]] if c.group and held_back else None
+    acc = acc or c.registers(named or op.acc)
+    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
+    if acc.dtype != sum_of(*dtypes):
+        kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
+        raise CompileError(Finding(f"there is no wgmma of {kinds}", op.loc))
+    steps = op.k // k_step(dtypes[0])
+    in_registers = isinstance(op.a.type, Fragment)
+    sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
+    for value, k_major in sides[1:] if in_registers else sides:
+        held = c.descriptor(value)
+        if held.k_major != k_major or len(held.steps) < steps:
+            raise CompileError(
+                Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
+            )
+    accumulate = c.scalar(op.accumulate).text
+    if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
+        accumulate = c.never
+    a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
+    b, name = c.descriptor(op.b), op.result.name
+    if op.narrower is not None:
+        c.group = c.group or Group(c.scalar(op.narrower).text, narrowings(op.widths))
+        texts = acc.texts if named else c.group.registers(op.acc, acc, op.result)
+        c.group.products.append(Product(name, texts, a, b, steps, dtypes, accumulate))
+        return
+    if named:
+        wgmma_ptx.wgmma_named(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
+        return
+    texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
+    c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
+
+
+def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
+    if c.group is None:
+        nvvm.wgmma_commit(c.w)
+        return
+    group, c.group = c.group, None
+    sums = group.emit(c.w)
+    c.held |= {value: sums[place] for value, place in group.results.items()}
+
+
+def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
+    waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
+    kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
+    # Sums whose zeros are written first are read after that.
+    read = [() if value in c.zeroed else held.texts for value, held in zip(op.result, waited)]
+    accumulators = [
+        (register_type(held.dtype, held.columns), x)
+        for held, own in zip(waited, read, strict=True)
+        for x in own
+    ]
+    wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
+    texts = iter(wait(c.w, op.pending, accumulators, kept))
+    for value, held, own in zip(op.result, waited, read, strict=True):
+        texts_read = tuple(islice(texts, len(own)))
+        c.held[value] = Registers(held.dtype, *held.shape, texts_read)
+
+
+def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
+    x, cond = c.registers(op.x), c.scalar(op.cond)
+    source = c.zeroed.get(op.x)
+    type = register_type(x.dtype, x.columns)
+    if type not in ("float", "i32"):
+        raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
+    if source is not None:
+        texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
+    else:
+        texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    c.held[op.result] = Registers(x.dtype, *x.shape, texts)

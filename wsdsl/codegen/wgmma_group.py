@@ -1,0 +1,109 @@
+"""A group of wgmmas whose width the launch says, and its commit, as one piece of inline PTX.
+
+The branches by width stand around the whole group: around each product alone ptxas would commit it
+by itself. So products are held back until the commit, and LLVM sees no branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from wsdsl.codegen.held import Descriptor, Registers
+from wsdsl.codegen.wgmma_ptx import wgmma_steps
+from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import DType
+
+
+@dataclass(frozen=True)
+class Product:
+    """`registers`: names in PTX, or operands of the piece, from the first one on."""
+
+    name: str
+    registers: Sequence[str]
+    a: Descriptor | Sequence[str]
+    b: Descriptor
+    num_steps: int
+    dtypes: tuple[DType, DType]
+    accumulate: str
+
+    def ptx(self, low: int, columns: int = 0) -> tuple[str, list[str], list[Operand]]:
+        """By so many columns narrower, two a register; its other operands from `low` on."""
+        own = self.registers[: len(self.registers) - columns // 2]
+        rest = self.a, self.b, self.num_steps, self.dtypes, self.accumulate
+        return wgmma_steps(self.name, own, low, *rest)
+
+
+@dataclass
+class Group:
+    """`narrower` (i32): by how many columns, one of `by`. Sums that are values of LLVM are `sums`,
+    as they were before; `results` says which of them a product's result is.
+    """
+
+    narrower: str
+    by: Sequence[int]
+    products: list[Product] = field(default_factory=list[Product])
+    sums: list[Registers] = field(default_factory=list[Registers])
+    results: dict[Value, int] = field(default_factory=dict[Value, int])
+
+    def registers(self, acc: Value, held: Registers | None, result: Value) -> list[str]:
+        """Those of a sum that is a value of LLVM, by their operands; what it `held`, if it was in
+        no product of the group.
+        """
+        if acc not in self.results:
+            assert held is not None
+            self.results[acc] = len(self.sums)
+            self.sums.append(held)
+        place = self.results[result] = self.results[acc]
+        before = sum(len(one.texts) for one in self.sums[:place])
+        return [f"${before + i}" for i in range(len(self.sums[place].texts))]
+
+    def emit(self, w: Writer) -> list[Registers]:
+        """The sums as they are then."""
+        before = [x for one in self.sums for x in one.texts]
+        type, letter = "float", "f"
+        if any(one.dtype.is_integer for one in self.sums):
+            type, letter = "i32", "r"
+        # What is added to nothing starts here, rather than be carried to here.
+        new = {x for p in self.products if p.accumulate == "false" for x in p.registers}
+        tied = [i for i in range(len(before)) if f"${i}" not in new]
+        low = len(before) + len(tied)
+        constraints = [f"={letter}"] * len(before) + [str(i) for i in tied]
+        args: list[Operand] = [(type, before[i]) for i in tied]
+        lows = list[int]()
+        for product in self.products:
+            lows.append(low)
+            _, own, held = product.ptx(low)
+            low, constraints, args = low + len(held), constraints + own, args + held
+        ptx = self._arms(f"${low}", lows)
+        given = [*args, ("i32", self.narrower)]
+        texts = iter(w.asm_values(ptx, [type] * len(before), [*constraints, "r"], given))
+        return [
+            Registers(one.dtype, *one.shape, tuple(next(texts) for _ in one.texts))
+            for one in self.sums
+        ]
+
+    def _arms(self, number: str, lows: Sequence[int]) -> str:
+        by, tests, lines = self.by, count(1), [f".reg .pred p<{len(self.by)}>;"]
+
+        def arm(columns: int) -> list[str]:
+            held = zip(self.products, lows, strict=True)
+            return [product.ptx(low, columns)[0] for product, low in held]
+
+        def choose(first: int, last: int) -> None:
+            """The arms from `first` on, up to `last`."""
+            if first == last:
+                lines.extend((*arm(by[first]), "wgmma.commit_group.sync.aligned;"))
+                lines.append("bra.uni DONE_${:uid};")
+                return
+            middle, test = (first + last) // 2 + 1, next(tests)
+            lines.append(f"setp.ge.s32 p{test}, {number}, {by[middle]};")
+            lines.append(f"@p{test} bra.uni FROM{middle}_${{:uid}};")
+            choose(first, middle - 1)
+            lines.append(f"FROM{middle}_${{:uid}}:")
+            choose(middle, last)
+
+        choose(0, len(by) - 1)
+        return "{\n" + "\n".join(lines) + "\nDONE_${:uid}:\n}"

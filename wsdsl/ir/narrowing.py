@@ -1,0 +1,99 @@
+"""Kernels whose tiles are as wide as each launch says: what they are at one width.
+
+A launch gives by how many columns of wgmma's N its tiles are narrower than the kernel's widest
+(`launch_narrowing`), and what depends on it takes that as `narrower`: products, boxes that TMA
+loads, bytes that barriers expect, lines that it stores, and the number of tiles. `narrowed` writes
+a number in its place, which leaves a kernel of one width. Spec, prover, simulator and the model go
+by these, one after the other; code is made of the kernel as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
+from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.tile_ops import Constant
+from wsdsl.ir.tile_scheduler import Extents, count_work
+from wsdsl.ir.types import Accumulator
+from wsdsl.ir.walk import rewrite
+
+WIDTH_STEP = 8
+"""Columns of wgmma's N from one width to the next."""
+
+
+BESIDE = 16
+"""What a tile takes beside its products counts as so many columns. By the model the width that is
+chosen so takes at most 0.4 % longer in the mean than the best one, for 60 numbers of rows beside
+five sizes of weights and tiles of all heights, from 1.0 % (0.1 % beyond 64 columns)."""
+
+
+def quickest(
+    tiles: Extents, narrowed: str, widths: int, size: Callable[[str], int], room: int
+) -> int:
+    """By how much narrower than the widest ones, which `tiles` has, those of a launch are quickest,
+    along the dimension `narrowed`, if `room` work items run at the same time. Of two that take as
+    long, the wider ones.
+    """
+
+    def cost(narrower: int) -> int:
+        sides = [(dim, n - narrower * (dim == narrowed)) for dim, n in tiles]
+        rounds = -(-count_work(tuple(sides), (), size)[0] // max(1, room))
+        return rounds * (dict(sides)[narrowed] + BESIDE)
+
+    return min(narrowings(widths), key=cost)
+
+
+def narrowings(widths: int) -> range:
+    """By how many columns tiles may be narrower, of so many widths."""
+    return range(0, WIDTH_STEP * widths, WIDTH_STEP)
+
+
+def narrowing_of(kernel: Kernel) -> LaunchNarrowing | None:
+    """The op by which a kernel gets it, if its launches differ in width."""
+    return next(iter(kernel.of(LaunchNarrowing)), None)
+
+
+def each_width(kernel: Kernel) -> Iterator[Kernel]:
+    """What a SCHEDULED kernel is at each of its widths, the widest first; itself if it has one."""
+    found = narrowing_of(kernel)
+    for columns in narrowings(found.widths) if found else (0,):
+        yield narrowed(kernel, columns)
+
+
+def narrowed(kernel: Kernel, columns: int) -> Kernel:
+    """The kernel of the tiles that are by so many columns narrower than its widest."""
+    if narrowing_of(kernel) is None:
+        return kernel
+
+    def told(op: Op) -> tuple[Op]:
+        if isinstance(op, LaunchNarrowing):
+            return (Constant(result=op.result, value=columns, loc=op.loc),)
+        narrower: Value | None = getattr(op, "narrower", None)
+        return (op if narrower is None else _at(op, columns),)
+
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, told))
+
+
+def _at(op: Op, columns: int) -> Op:
+    match op:
+        case LaunchGrid():
+            sizes = ((d, n - columns * (i == op.narrowed)) for i, (d, n) in enumerate(op.tiles))
+            return dataclasses.replace(op, tiles=tuple(sizes), narrower=None, narrowed=0)
+        case MakeTensorMap():
+            box = (n - columns * (d == op.narrowed) for d, n in enumerate(op.box))
+            return dataclasses.replace(op, box=tuple(box), narrower=None, narrowed=0)
+        case ArriveExpectTx():
+            left = op.tx_bytes - columns * op.line_bytes
+            return dataclasses.replace(op, tx_bytes=left, narrower=None, line_bytes=0)
+        case TmaStore():
+            return dataclasses.replace(op, lines=op.lines - columns, narrower=None)
+        case Wgmma():
+            assert isinstance(op.acc.type, Accumulator)
+            left = op.acc.type.columns - columns if columns else 0
+            return dataclasses.replace(op, columns=left, narrower=None, widths=1)
+        case _:
+            raise AssertionError(op)

@@ -1,0 +1,85 @@
+"""Rules of SCHEDULED kernels whose launches differ in width. What a kernel is at each width is held
+to all other rules (`ir/narrowing.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
+from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma, WgmmaCommit
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
+from wsdsl.ir.narrowing import narrowing_of
+from wsdsl.ir.op import Kernel, Op, Region, regions
+from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.tile_ops import Constant, Map
+from wsdsl.ir.walk import walk
+
+OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
+    LaunchGrid: (("narrowed", 0),),
+    MakeTensorMap: (("narrowed", 0),),
+    ArriveExpectTx: (("line_bytes", 0),),
+    Wgmma: (("widths", 1),),
+}
+"""Attributes that say what is narrower, and what they are where nothing is."""
+BETWEEN = (Wgmma, MatrixOperand, Constant, Map)
+"""What may stand between the products of a group: nothing that others can notice."""
+
+
+def what_is_narrower_is_told(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        narrower = getattr(op, "narrower", None)
+        for name, nothing in OF_NARROWER.get(type(op), ()):
+            if narrower is None and getattr(op, name) != nothing:
+                yield op, f"{name}={getattr(op, name)!r}, and no `narrower` says by how much"
+        if isinstance(op, LaunchGrid) and narrower and op.narrowed >= len(op.tiles):
+            yield op, f"narrowed={op.narrowed}, of {len(op.tiles)} sizes"
+        if isinstance(op, MakeTensorMap) and narrower and op.narrowed >= len(op.box) - 1:
+            yield op, f"narrowed={op.narrowed}: lines of a box are whole"
+        if isinstance(op, TmaStore) and not op.lines and (narrower or op.line_dim):
+            yield op, "what is narrower is copied by lines"
+
+
+def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:
+    found = narrowing_of(kernel)
+    for op in kernel.of(LaunchNarrowing)[1:]:
+        yield op, "a launch has tiles of one width"
+    for op in kernel.ops:
+        narrower = getattr(op, "narrower", None)
+        if narrower is not None and (found is None or narrower != found.result):
+            yield op, "`narrower` is what launch_narrowing gives"
+        widths = found.widths if found and narrower is not None else 1
+        if isinstance(op, Wgmma) and op.widths != widths:
+            yield op, f"widths={op.widths}, and launches have {widths}"
+
+
+def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
+    """A branch by the width stands around a whole group and its commit: around single products
+    ptxas would commit each by itself.
+    """
+
+    def visit(region: Region) -> Iterator[Problem]:
+        open: Op | None = None
+        for op in region:
+            if isinstance(op, Wgmma) and op.narrower is not None:
+                open = op
+            elif open is not None and isinstance(op, Wgmma):
+                yield op, "products of a group have all launches' widths, or all one"
+            elif isinstance(op, WgmmaCommit):
+                open = None
+            elif open is not None and not isinstance(op, BETWEEN):
+                yield open, "a group whose width a launch says is committed behind its products"
+                open = None
+            for inner in regions(op):
+                yield from visit(inner)
+        if open is not None:
+            yield open, "a group whose width a launch says is committed where it begins"
+
+    if any(isinstance(op, Wgmma) and op.narrower is not None for op in walk(kernel.body)):
+        yield from visit(kernel.body)
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    what_is_narrower_is_told,
+    launches_have_one_width,
+    groups_have_one_width,
+)

@@ -1,0 +1,141 @@
+"""Where each launch may choose how wide tiles are along wgmma's N (`Schedule.widths`).
+
+A narrower tile is the front of a wider one. Its operand is the front of a slot, as rows that lie
+one behind the other; of its sums the first columns are products', and others hold anything. So
+these must not get further than a panel of results, of which lines are copied one by one: no sum of
+columns, no neighbour's element, and no result whose rows they are along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.narrowing import WIDTH_STEP, narrowings
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    Contract,
+    DimSize,
+    ForEach,
+    ForTiles,
+    Full,
+    Index,
+    Load,
+    Map,
+    Store,
+    Yield,
+)
+from wsdsl.ir.types import Axis
+from wsdsl.ir.wgmma import columns_fault
+from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.lowering.cooperation import cluster_size, shared_role
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.precision import fp8_axes, promotes
+from wsdsl.lowering.product_operands import multiplied, operand_loads
+from wsdsl.lowering.register_tiles import chunk_widths
+from wsdsl.lowering.store_panels import stored_as_panels
+from wsdsl.schedule import Schedule
+
+ELEMENTWISE = (
+    Bitcast, Cast, Constant, Contract, DimSize, ForEach, ForTiles, Full, Index, Load, Map, Store,
+    Yield,
+)  # fmt: skip
+"""Ops by which an element depends on no other column's; of loops those over the contraction."""
+
+
+def width_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """What keeps tiles from having several widths, if the schedule gives them."""
+    if (chosen.widths or 1) == 1:
+        return
+    told, leave = f"Schedule.widths is {chosen.widths}", "leave widths out"
+    if kernel.target.has_tensor_memory or not kernel.of(Contract):
+        why = "sums in tensor memory have one" if kernel.of(Contract) else "nothing is multiplied"
+        yield Finding(f"{told}, which are those of wgmma: {why}", hint=leave)
+        return
+    nest = [loop.index.type for loop in output_nest(kernel)[0]]
+    axes = [kind for kind in nest if isinstance(kind, Axis) and kind.role == "columns"]
+    if len(axes) != 1:
+        which = ", ".join(loop_variable(a.name) for a in axes) or "no loop of the output"
+        yield Finding(f"{told}, and along wgmma's N is {which}: expected one loop", hint=leave)
+        return
+    yield from _of_schedule(kernel, chosen, axes[0], told)
+    yield from _of_text(kernel, axes[0], told)
+
+
+def most_widths(columns: int, narrow: bool) -> int:
+    """Of a tile of so many columns: those that differ in its last chunk."""
+    return chunk_widths(columns, narrow)[-1] // WIDTH_STEP
+
+
+def has_narrow_chunks(kernel: Kernel, axis: Axis) -> bool:
+    """Whether chunks of columns have half as many, since elements of four bytes are stored."""
+    stores = (op for op in kernel.of(Store) if any(a.name == axis.name for a in op.axes))
+    return any(op.dtype.bytes == 4 and op.tensor in stored_as_panels(kernel) for op in stores)
+
+
+def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Iterator[Finding]:
+    variable, size = loop_variable(axis.name), axis_sizes(kernel, chosen)[axis.name]
+    narrow = has_narrow_chunks(kernel, axis)
+    if (chosen.widths or 1) > (most := most_widths(size, narrow)):
+        chunk = 32 if narrow else 64
+        why = ", since elements of four bytes are stored" if narrow else ""
+        yield Finding(
+            f"{told}, and a tile {variable}={size} has {most}: they differ in its last {chunk} "
+            f"columns at the most{why}",
+            hint=f"use widths={most}, or a tile of {variable} that is a multiple of {chunk}",
+        )
+    for op in kernel.of(Contract):
+        for columns in narrowings(chosen.widths or 1):
+            if fault := columns_fault(size - columns, op.dtype):
+                own = f"of {size - columns} columns"
+                yield Finding(f"{told}, and {own}: {fault}", op.loc, "leave widths out")
+                break
+    if chosen.cuts_tiles:
+        cut = f'scheduler="{chosen.scheduler}" hands on the sums of tiles'
+        yield Finding(f"{told}, and {cut}", hint='use scheduler="persistent" or "grid"')
+    if cluster_size(chosen) > 1:
+        yield Finding(f"{told}, and tiles are those of a cluster", hint="leave cluster out")
+    if shared_role(kernel, chosen) == "columns":
+        yield Finding(f'{told}, and share="{chosen.share}" divides them', hint="leave share out")
+    if promotes(chosen) and fp8_axes(kernel):
+        # By value, ptxas finds no registers for such a group of products.
+        apart = f"sums of fp8 are added up apart every {chosen.precise_every} elements"
+        yield Finding(f"{told}, and {apart}", hint="use precise_every=0, or leave widths out")
+    if axis.dim in dict(kernel.sizes):
+        yield Finding(f"{told}, and {axis.dim} has one size", hint="leave widths out")
+
+
+def _of_text(kernel: Kernel, axis: Axis, told: str) -> Iterator[Finding]:
+    variable = loop_variable(axis.name)
+    written = {op.tensor for op in kernel.of(Store)}
+    for op in kernel.ops:
+        if isinstance(op, Load) and op.tensor in written:
+            yield Finding(f"{told}, and this is stored, too", op.loc, "leave widths out")
+        elif isinstance(op, Load) and op.result in multiplied(kernel):
+            last = op.index[-1].type
+            lies = isinstance(last, Axis) and last.name == axis.name
+            if lies or op.tensor.name in kernel.unaligned:
+                how = f"has `{variable}` contiguous" if lies else "is no tensor that TMA takes"
+                yield Finding(f"{told}, and this operand {how}", op.loc, "leave widths out")
+        elif isinstance(op, Store):
+            yield from _of_store(kernel, op, axis, told)
+        elif not isinstance(op, ELEMENTWISE):
+            yield Finding(f"{told}, and this needs more than one column", op.loc, "leave it out")
+    for op in kernel.of(Contract):
+        if op.scales or any(v not in operand_loads(kernel) for v in (op.a, op.b)):
+            yield Finding(f"{told}, and operands are computed or scaled", op.loc, "leave it out")
+
+
+def _of_store(kernel: Kernel, op: Store, axis: Axis, told: str) -> Iterator[Finding]:
+    if op.tensor not in stored_as_panels(kernel) or op.tensor.name in kernel.unaligned:
+        yield Finding(f"{told}, and TMA does not store this", op.loc, "leave widths out")
+    elif op.accumulate:
+        yield Finding(f"{told}, and this adds to memory", op.loc, "leave widths out")
+    elif op.last is None or op.last.role != "rows":
+        variable = loop_variable(axis.name)
+        lies = f"`{variable}` is contiguous in this: lines are stored whole"
+        hint = f'have `{variable}` lie along wgmma\'s M: mma="{variable}"'
+        yield Finding(f"{told}, and {lies}", op.loc, hint)
