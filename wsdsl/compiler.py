@@ -185,7 +185,8 @@ class Kernel(Serving):
             raise CompileError(Finding(message, self.tile.loc, hint))
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
-        own = narrowed(made, compiled.signature.narrowing(sizes, made.target.num_sms))
+        room = made.target.num_sms, made.target.cluster_room(compiled.signature.cluster)
+        own = narrowed(made, compiled.signature.narrowing(sizes, *room))
         return timeline(scheduled_tile(compiled.source, sizes), sizes, own)
 
     def _asked(

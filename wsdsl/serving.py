@@ -119,10 +119,16 @@ class Serving(Callee):
             if asked.shared
             else None
         )
-        own = self._variants.lowered_as(asked).schedule
+        own = self._variants.lowered_as(asked)
         yield f"calls are of the class {self.size_class(**sizes)}"
-        if own != compiled.schedule:
-            yield f"  and run {own!r}"
+        if own.schedule != compiled.schedule:
+            yield f"  and run {own.schedule!r}"
+        signature, card = own.signature, own.scheduled.target
+        if signature.widths > 1:
+            room = card.num_sms, card.cluster_room(signature.cluster)
+            width = dict(signature.tiles)[signature.narrowed] - signature.narrowing(sizes, *room)
+            among = f"of {signature.widths} widths, the one by which SMs are done first"
+            yield f"  with tiles of {width} along {signature.narrowed}: {among}"
         if held is not None:
             yield from self._told_of_range(held, sizes)
 

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from tests.kernels import CASES
+from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.signature import MapArgument
+from wsdsl.codegen.signature import signature
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid
@@ -34,6 +37,7 @@ OTHERS = (
     ("gemm", TWO),
     ("gemm", dataclasses.replace(TWO, mode="cooperative", scheduler="grid")),
     ("gemm", dataclasses.replace(ONE, tile=dict(m=24, n=64, k=128), widths=3)),
+    ("gemm", dataclasses.replace(ONE, cluster=dict(n=2), multicast=False)),
     ("epilogue", ONE),
     ("column_major_b", dataclasses.replace(ONE, widths=4)),
     ("product_tf32", dataclasses.replace(ONE, tile=dict(m=64, n=64, k=32), widths=4)),
@@ -141,6 +145,10 @@ def test_to_store_all_lines_is_wrong_in_the_simulator(made: Compiled) -> None:
         result(kernel, 150, 64, 64)
 
 
+def test_synchronisation_of_a_narrower_width_is_held(made: Compiled) -> None:
+    assert missed_in_case("gemm", narrowed(made.scheduled, 24), each=4) == []
+
+
 def ptx_mutants(ptx: str) -> Iterator[tuple[str, str]]:
     """What LLVM, ptxas or codegen might have done to a width."""
     yield "an arm's width", ptx.replace("m64n40k16", "m64n48k16")
@@ -169,7 +177,8 @@ def test_ptx_is_held_to_every_width(made: Compiled) -> None:
         ("gemm", dict(mma="m"), "`n` is contiguous in this: lines are stored whole"),
         ("gemm", dict(tile=dict(m=72, n=64)), "a tile m=72 has 1"),
         ("gemm", dict(scheduler="stream_k"), "hands on the sums of tiles"),
-        ("gemm", dict(cluster=dict(m=2)), "tiles are those of a cluster"),
+        ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 of them"),
+        ("gemm", dict(cluster=dict(n=2)), "CTAs load parts of them for others"),
         ("product_i8", dict(), "of i8 wgmma works on"),
         ("column_major_b", dict(), "in its last 32 columns at the most"),
     ],
@@ -201,6 +210,14 @@ def test_what_follows_from_the_width_of_a_launch(made: Compiled) -> None:
     boxes = {a.tensor: a.box for a in own.arguments if hasattr(a, "box")}
     assert boxes["A"] == (40, 64) and boxes["B"] == (64, 64)
     assert [a.columns for a in own.arguments if hasattr(a, "columns")] == [24]
+
+
+def test_a_launch_takes_what_the_kernel_of_its_width_does(made: Compiled) -> None:
+    for columns in narrowings(8):
+        own, alone = made.signature.at(columns), signature(narrowed(made.scheduled, columns))
+        maps = [[a for a in s.arguments if isinstance(a, MapArgument)] for s in (own, alone)]
+        assert [(a.tensor, a.box) for a in maps[0]] == [(a.tensor, a.box) for a in maps[1]]
+        assert own.tiles == alone.tiles
 
 
 def test_the_model_goes_by_the_width_of_the_launch() -> None:

@@ -110,11 +110,15 @@ class Signature:
     narrowed: str = ""
     """The dimension that such tiles are along."""
 
-    def narrowing(self, dims: Mapping[str, int], num_sms: int) -> int:
-        """By how many columns the tiles of a launch of these sizes are narrower."""
+    def narrowing(
+        self, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
+    ) -> int:
+        """By how many columns the tiles of a launch of these sizes are narrower. `max_clusters`: as
+        of `num_ctas`."""
         if self.widths == 1:
             return 0
         room = num_sms * self.ctas_per_sm // self.cluster
+        room = room if max_clusters is None else min(room, max_clusters)
         return quickest(self.tiles, self.narrowed, self.widths, lambda d: dims[d], room)
 
     def at(self, columns: int) -> Signature:

@@ -31,11 +31,16 @@ from wsdsl.ir.tile_ops import (
 from wsdsl.ir.types import Axis
 from wsdsl.ir.wgmma import columns_fault
 from wsdsl.lowering.axes import loop_variable, output_nest
-from wsdsl.lowering.cooperation import cluster_size, shared_role
+from wsdsl.lowering.cooperation import (
+    cluster_along,
+    cluster_size,
+    cluster_splits,
+    shared_role,
+)
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.precision import fp8_axes, promotes
 from wsdsl.lowering.product_operands import multiplied, operand_loads
-from wsdsl.lowering.register_tiles import chunk_widths
+from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
 
@@ -76,6 +81,12 @@ def has_narrow_chunks(kernel: Kernel, axis: Axis) -> bool:
     return any(op.dtype.bytes == 4 and op.tensor in stored_as_panels(kernel) for op in stores)
 
 
+def most_widths_of(kernel: Kernel) -> int:
+    """Of tiles that are multiples of 64 columns, the most that there may be."""
+    four = any(op.dtype.bytes == 4 for op in kernel.of(Store))
+    return most_widths(MAX_WIDTH, four)
+
+
 def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Iterator[Finding]:
     variable, size = loop_variable(axis.name), axis_sizes(kernel, chosen)[axis.name]
     narrow = has_narrow_chunks(kernel, axis)
@@ -96,8 +107,13 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
     if chosen.cuts_tiles:
         cut = f'scheduler="{chosen.scheduler}" hands on the sums of tiles'
         yield Finding(f"{told}, and {cut}", hint='use scheduler="persistent" or "grid"')
-    if cluster_size(chosen) > 1:
-        yield Finding(f"{told}, and tiles are those of a cluster", hint="leave cluster out")
+    if cluster_along(chosen, axis.name) > 1:
+        along = f"a cluster has {cluster_along(chosen, axis.name)} of them"
+        yield Finding(f"{told}, and {along}", hint=f"leave {variable} out of the cluster")
+    elif cluster_splits(kernel, chosen) > 1:
+        yield Finding(f"{told}, and a cluster shares their sums", hint="leave cluster out")
+    elif cluster_size(chosen) > 1 and chosen.multicast is not False:
+        yield Finding(f"{told}, and CTAs load parts of them for others", hint="use multicast=False")
     if shared_role(kernel, chosen) == "columns":
         yield Finding(f'{told}, and share="{chosen.share}" divides them', hint="leave share out")
     if promotes(chosen) and fp8_axes(kernel):

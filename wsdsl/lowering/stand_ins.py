@@ -28,9 +28,13 @@ from wsdsl.artifact.artifact import StandIns
 from wsdsl.artifact.size_class import FINE, Span, row_parts, row_range
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.ir.types import Axis
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
+from wsdsl.lowering.check_widths import most_widths_of
+from wsdsl.lowering.choice.orientation import may_be_swapped
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.passes.choose_schedule import nearly_best
@@ -45,7 +49,7 @@ NEARLY, MOST_EACH = 1.1, 12
 orientation at the most."""
 MOST_FIRST, MOST = 2, 7
 """Kernels for the first range of rows, where all read the same weights, and for each other."""
-NEAR = 1.01
+NEAR = 1.002
 """No more are taken where the mean is within so much of what each size has by itself."""
 SWEEPS = 3
 """How often those that were taken are looked at again, at the most, beside each that is added."""
@@ -128,18 +132,33 @@ def _candidates(
 ) -> list[_Candidate]:
     kernel, found = before_choice(kernel), dict[Schedule, _Candidate]()
     refused: ScheduleError | None = None
-    for size in samples:
-        try:
-            best = nearly_best(kernel, {**others, dim: size}, NEARLY, MOST_EACH)
-        except ScheduleError as error:
-            refused = error
-            continue
-        for own, schedule in best:
-            like = changed(schedule, raster=None, swizzle=None, overlap=None)
-            found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
+    for way in (kernel, *_of_widths(kernel, dim)):
+        for size in samples:
+            try:
+                best = nearly_best(way, {**others, dim: size}, NEARLY, MOST_EACH)
+            except ScheduleError as error:
+                refused = error
+                continue
+            for own, schedule in best:
+                like = changed(schedule, raster=None, swizzle=None, overlap=None)
+                found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
     if refused is not None and not found:
         raise refused
     return list(found.values())
+
+
+def _of_widths(kernel: Kernel, dim: str) -> Iterator[Kernel]:
+    """The kernel with as many widths of tiles as there are, if rows can ride wgmma's N."""
+    given = kernel.schedule or Schedule()
+    axes = [loop.index.type for loop in output_nest(kernel)[0]]
+    sides = [axis for axis in axes if isinstance(axis, Axis)]
+    own, others = ([a for a in sides if (a.dim == dim) == is_own] for is_own in (True, False))
+    if given.widths is not None or len(own) != 1 or len(others) != 1:
+        return
+    if given.mma is None and may_be_swapped(kernel, own[0].name, others[0].name):
+        variable, widths = loop_variable(others[0].name), most_widths_of(kernel)
+        schedule = changed(given, mma=variable, widths=widths)
+        yield dataclasses.replace(kernel, schedule=schedule)
 
 
 def _cycles(
@@ -147,18 +166,19 @@ def _cycles(
 ) -> list[float]:
     """At each size: those that come to as many tiles take as long as the largest of them."""
     kernel, schedule = candidate.kernel, candidate.schedule
-    tile, known = axis_sizes(kernel, schedule), dict[tuple[int, ...], float]()
+    widest, known = axis_sizes(kernel, schedule), dict[tuple[int, ...], float]()
     walked = [loop.index.type for loop in output_nest(kernel)[0]]
     axes = [axis for axis in axes_of(kernel).values() if axis.dim == dim]
-    steps = [tile[axis.name] * cluster_along(schedule, axis.name) for axis in axes]
-    if not all(steps) or any(axis not in walked for axis in axes):
-        steps = [1]
+    is_walked = all(axis in walked and widest[axis.name] for axis in axes)
     found = list[float]()
     for size in reversed(sizes):
-        tiles = tuple([-(-size // step) for step in steps])
+        sized = {**others, dim: size}
+        tile = at_launch(Work.of(kernel, sized), schedule, widest) if schedule.widths else widest
+        steps = [tile[axis.name] * cluster_along(schedule, axis.name) for axis in axes]
+        steps = steps if is_walked else [1]
+        tiles = *steps, *[-(-size // step) for step in steps]
         if tiles not in known:
-            work = Work.of(kernel, {**others, dim: size})
-            known[tiles] = predict(work, schedule, tile).cycles
+            known[tiles] = predict(Work.of(kernel, sized), schedule, widest).cycles
         is_able = any(candidate.may_serve(size, chosen_for) for chosen_for in candidate.chosen)
         found.append(known[tiles] * (1 if is_able else REFUSED))
     return found[::-1]

@@ -174,7 +174,7 @@ class Launcher:
         if tile_scheduler(self.signature.scheduler).splits_tiles:
             self.require_room(kernel)
         room, num_sms = self.max_clusters(kernel), context.device.num_sms
-        signature = self.signature.at(self.signature.narrowing(dims, num_sms))
+        signature = self.signature.at(self.signature.narrowing(dims, num_sms, room))
         grid = num_ctas(signature, dims, num_sms, room)
         lent = lent_for(signature, num_slots(signature, dims, grid))
         zeros = _zeros(context, now) if grid and _needs_zeros(signature, views) else 0

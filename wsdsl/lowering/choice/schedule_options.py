@@ -13,6 +13,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
+from wsdsl.lowering.check_widths import has_narrow_chunks, most_widths
 from wsdsl.lowering.choice.counted_option import counted_options
 from wsdsl.lowering.choice.held_row_options import held_row_option
 from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
@@ -144,6 +145,9 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     step, sharing = _width_step(kernel, team), cluster_splits(kernel, given)
     each = slice_step(kernel, given) * sharing if sharing > 1 else 1
     widest = 256 // step * step
+    if (given.widths or 1) > 1:
+        narrow = any(has_narrow_chunks(kernel, axes_of(kernel)[name]) for name in work.columns)
+        return [w for w in range(widest, 0, -step) if most_widths(w, narrow) >= (given.widths or 1)]
     widths = [w for w in range(widest, 0, -step) if w % each == 0] or [widest]
     if work.few_columns:
         is_open = given.cluster is None and given.scheduler in (None, "auto")

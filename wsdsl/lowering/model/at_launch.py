@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from wsdsl.ir.narrowing import quickest
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -19,7 +19,7 @@ def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mappin
     found = next((axis for axis in axes if work.roles[axis.name] == "columns"), None)
     if found is None:
         return tile
-    sides = tuple((axis.dim, tile[axis.name]) for axis in axes)
-    room = work.target.num_sms // cluster_size(schedule)
+    sides = tuple((a.dim, tile[a.name] * cluster_along(schedule, a.name)) for a in axes)
+    room = work.target.cluster_room(cluster_size(schedule))
     narrower = quickest(sides, found.dim, schedule.widths or 1, work.size, room)
     return {**tile, found.name: tile[found.name] - narrower}
