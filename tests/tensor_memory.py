@@ -25,6 +25,7 @@ from wsdsl.schedule import Arch
 DELETED = (
     b.NamedBarrierSync,
     m.StoreShared,
+    t.TensorStore,
     t.StoreScales,
     t.StoreScaleBytes,
     t.TensorCopy,
@@ -73,6 +74,9 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "columns", dataclasses.replace(op, columns=op.columns + 16)
             yield "rows", dataclasses.replace(op, rows=192 - op.rows)
             yield "k", dataclasses.replace(op, k=2 * op.k)
+            if op.a_state is not None:
+                yield "a_column", dataclasses.replace(op, a_column=op.a_column + 8)
+                yield "a_state", dataclasses.replace(op, a_state=op.state)
             if op.scales is not None:
                 yield "a_scale", dataclasses.replace(op, a_scale=op.a_scale + 4)
                 yield (
@@ -113,7 +117,7 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "own barrier", dataclasses.replace(op, cta=None)
         case b.SyncCluster():
             yield "relaxed", dataclasses.replace(op, relaxed=not op.relaxed)
-        case t.TensorLoad():
+        case t.TensorLoad() | t.TensorStore():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
         case m.StoreShared(state=None):

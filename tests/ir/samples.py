@@ -374,6 +374,10 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
         "%sums: columns<64 x 2>, %s: state",
         "%x: acc<f32[64x32]> = tensor_load(sums=%sums, state=%s, column=32, half=1)",
     ),
+    "tensor_store": (
+        "%x: frag<bf16[64x64]>, %c: columns<64 x 2>, %s: state",
+        "tensor_store(value=%x, columns=%c, state=%s, column=32, half=1)",
+    ),
     "tensor_wait": ("%x: acc<f32[64x32]>", "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))"),
     "tensor_fence": ("", "tensor_fence(after=True)"),
     "store_scale_bytes": (

@@ -32,13 +32,11 @@ from wsdsl.ir.block_scales import (
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.tensor_instructions import instructions
+from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, Lanes, TensorMemory
 
 VERSION = 1 << 14
 """What smem descriptors have in their high half, beside wgmma's fields."""
-WIDEST = 128
-"""Columns that one instruction loads."""
 ATOM = 128 >> 4
 """The high half of an smem descriptor of atoms: from eight rows to the next eight, in units of 16
 bytes, and no swizzle."""
@@ -97,20 +95,22 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
     """Each instruction takes 32 bytes of a line; none waits for another. Descriptors hold in both
     CTAs of a pair.
     """
-    a, b = c.descriptor(op.a), c.descriptor(op.b)
     issued = instructions(op)
     steps = len(issued)
-    for held, k_major in ((a, op.a_k_major), (b, op.b_k_major)):
+    a, b = None if op.a_state else c.descriptor(op.a), c.descriptor(op.b)
+    sides = [(b, op.b_k_major), *([] if a is None else [(a, op.a_k_major)])]
+    for held, k_major in sides:
         if held.k_major != k_major or len(held.steps) < steps:
             raise CompileError(Finding("an operand is laid out or sized differently", op.loc))
     address = _address(c, op.sums, op.state, op.column)
     lines = [
         ".reg .b32 la, lb, ha, hb, how, sa, sb;",
         ".reg .b64 a, b;",
-        f"mov.b32 ha, {_high(a)};",
+        *([] if a is None else [f"mov.b32 ha, {_high(a)};"]),
         f"mov.b32 hb, {_high(b)};",
     ]
-    args: list[Operand] = [("i32", x) for x in (address, a.low, b.low)]
+    low = a.low if a is not None else _address(c, op.a, op.a_state, op.a_column)
+    args: list[Operand] = [("i32", x) for x in (address, low, b.low)]
     constraints = ["r"] * 3
     if op.scales is not None and op.scale_state is not None:
         args.append(("i32", _address(c, op.scales, op.scale_state, 0)))
@@ -120,15 +120,17 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
     for i, made in enumerate(issued):
         scales = (made.a_scale, made.b_scale) if made.is_scaled else ()
         lines += [
-            f"add.s32 la, $1, {a.steps[i]};",
-            "mov.b64 a, {la, ha};",
+            f"add.s32 la, $1, {a.steps[i] if a is not None else i * op.a_columns // steps};",
+            *([] if a is None else ["mov.b64 a, {la, ha};"]),
             f"add.s32 lb, $2, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
             f"mov.b32 how, {made.descriptor};",
             *(f"add.s32 {name}, $3, {at};" for name, at in zip(("sa", "sb"), scales, strict=False)),
         ]
         shown = ", [sa], [sb]" if scales else ""
-        ptx = f"tcgen05.mma.cta_group::{op.cta_group}.kind::{made.kind} [$0], a, b, how{shown}"
+        left = "[la]" if a is None else "a"
+        group = f"cta_group::{op.cta_group}.kind::{made.kind}"
+        ptx = f"tcgen05.mma.{group} [$0], {left}, b, how{shown}"
         lines.append(f"{ptx}, {first if i == 0 else 1};")
     if first[0] == "$":
         args.append(("i1", accumulate))
@@ -155,20 +157,37 @@ def convert_load(c: Context, op: t.TensorLoad) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
     kind = op.result.type
     assert isinstance(kind, Accumulator)
-    address = _address(c, op.sums, op.state, op.column)
-    quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
-    address = c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
-    type, texts, at = register_type(kind.dtype, kind.columns), list[str](), 0
+    address = _of_half(c, _address(c, op.sums, op.state, op.column), op.half)
+    type, texts = register_type(kind.dtype, kind.columns), list[str]()
     letter = "=f" if type == "float" else "=r"
-    while at < kind.columns:
-        width = min(WIDEST, 1 << (kind.columns - at).bit_length() - 1)
+    for at, width in at_once(kind.columns):
         count = width // 2
         shown = ", ".join(f"${i}" for i in range(count))
         ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {{{shown}}}, [${count}];"
         args: list[Operand] = [("i32", c.w.add(address, at))]
         texts += c.w.asm_values(ptx, [type] * count, [*[letter] * count, "r"], args)
-        at += width
     c.held[op.result] = Registers(kind.dtype, *_shape(kind), tuple(texts))
+
+
+def _of_half(c: Context, address: str, half: int) -> str:
+    """In a warp's own lanes, 16 of them."""
+    quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
+    return c.w.add(c.w.add(address, quarter), half * 16 << LANE)
+
+
+def convert_store(c: Context, op: t.TensorStore) -> None:
+    """Pairs of 16 bits are a lane's own in an accumulator, too: they lie in one cell."""
+    value, shape = c.registers(op.value), stored_shape(op)
+    address = _of_half(c, _address(c, op.columns, op.state, op.column), op.half)
+    type = register_type(value.dtype, value.columns)
+    letter, texts = "f" if type == "float" else "r", list(value.texts)
+    for at, width in at_once(op.width):
+        times = width // STORED[shape]
+        own, texts = texts[: width // 2], texts[width // 2 :]
+        shown = ", ".join(f"${i + 1}" for i in range(len(own)))
+        ptx = f"tcgen05.st.sync.aligned.{shape}.x{times}.b32 [$0], {{{shown}}};"
+        args: list[Operand] = [("i32", c.w.add(address, at)), *((type, text) for text in own)]
+        c.w.asm(ptx, "void", ",".join(["r", *[letter] * len(own)]), args)
 
 
 def _shape(kind: Accumulator) -> tuple[int, int, Lanes]:
@@ -316,6 +335,7 @@ ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
     t.TensorProduct: convert_product,
     t.TensorCommit: convert_commit,
     t.TensorLoad: convert_load,
+    t.TensorStore: convert_store,
     t.StoreScales: convert_store_scales,
     t.StoreScaleBytes: convert_store_scale_bytes,
     t.TensorCopy: convert_copy,

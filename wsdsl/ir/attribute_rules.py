@@ -146,6 +146,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         rows=one_of(64, 128),
         columns=between(8, 256, 8),
         k=SIZE,
+        a_column=between(0, 511),
         a_scale=between(0, 511),
         b_scale=between(0, 511),
         block=one_of(0, 16, 32),
@@ -167,6 +168,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         cta_group=PAIR,
     ),
     tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
+    tm.TensorStore: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(
         fn=one_of("add", "max", "min"),
         offset=BYTES,

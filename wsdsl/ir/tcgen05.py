@@ -14,6 +14,7 @@ LEAST_ALLOCATED = 32
 """Columns; a power of two of them is allocated."""
 WARP_LANES = 32
 """That a warp of a warpgroup reads."""
+CELL_BITS = 32
 ROWS = (64, 128)
 """Of a product of one CTA."""
 COLUMN_STEP = {64: 8, 128: 16}
@@ -76,6 +77,11 @@ def instruction_descriptor(
         (rows >> 4, 24),
     )
     return sum(value << at for value, at in fields)
+
+
+def cell_columns(dtype: DType, elements: int) -> int:
+    """Columns that so many elements of a row take: of 32 bits a cell each, two of 16 to a cell."""
+    return -(-elements * dtype.bits // CELL_BITS)
 
 
 def allocated(columns: int) -> int:

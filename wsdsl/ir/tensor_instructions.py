@@ -4,11 +4,12 @@ writes them, and the PTX is checked against them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from wsdsl.ir.block_scales import ROWS, kind_of, scale_columns, scaled_descriptor
 from wsdsl.ir.tcgen05 import KINDS, instruction_descriptor
-from wsdsl.ir.tensor_ops import TensorProduct
+from wsdsl.ir.tensor_ops import TensorProduct, TensorStore
 from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import k_step
 
@@ -23,6 +24,29 @@ class Instruction(NamedTuple):
     a_scale: int
     b_scale: int
     is_scaled: bool
+
+
+STORED = {"16x256b": 8, "16x128b": 4}
+"""Columns of an `.x1`, by the shape of a store: lanes have of so many columns what they have of 8
+elements of an accumulator, of 32 bits or of 16.
+"""
+WIDEST = 128
+"""Columns that one instruction loads or stores."""
+
+
+def stored_shape(op: TensorStore) -> str:
+    return "16x256b" if op.value.as_fragment.dtype.bits == 32 else "16x128b"
+
+
+def at_once(columns: int) -> Iterator[tuple[int, int]]:
+    """Where each instruction begins that loads or stores so many, and how many it takes: a power of
+    two.
+    """
+    first = 0
+    while first < columns:
+        width = min(WIDEST, 1 << (columns - first).bit_length() - 1)
+        yield first, width
+        first += width
 
 
 def instructions(op: TensorProduct) -> list[Instruction]:

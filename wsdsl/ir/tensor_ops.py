@@ -16,6 +16,8 @@ from typing import ClassVar
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.scale_atoms import atoms_of
+from wsdsl.ir.tcgen05 import cell_columns
+from wsdsl.ir.types import DTYPES
 
 
 @op_class
@@ -60,9 +62,11 @@ class TensorProduct(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
     floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
-    32 (m / 16) + m % 16. Operands are smem descriptors; of each instruction they take 32 bytes of a
-    line. `dtype` is that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done
-    reading SMEM and scales, when a `tensor_commit` that follows has arrived.
+    32 (m / 16) + m % 16. Operands are smem descriptors, or a is columns of tensor memory: then its
+    rows lie in the lanes of d's, in item `a_state.stage` from column `a_column` on, as
+    `tensor_store` writes them. Of each instruction operands take 32 bytes of a line. `dtype` is
+    that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done reading, when a
+    `tensor_commit` that follows has arrived.
 
     With `scales` each `block` elements of a line are multiplied by one, of type `scale_dtype`: a's
     lie in item `scale_state.stage`, from its column `a_scale` on, b's from `b_scale` on, each row's
@@ -77,6 +81,8 @@ class TensorProduct(Op):
     state: Value
     column: int = 0
     a: Value
+    a_state: Value | None = None
+    a_column: int = 0
     b: Value
     accumulate: Value
     dtype: str
@@ -97,6 +103,11 @@ class TensorProduct(Op):
     @property
     def dtypes(self) -> tuple[str, str]:
         return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def a_columns(self) -> int:
+        """Of tensor memory, that a takes if it lies there."""
+        return cell_columns(DTYPES[self.dtype], self.k)
 
 
 @op_class
@@ -126,6 +137,28 @@ class TensorLoad(Op):
     state: Value
     column: int = 0
     half: int = 0
+
+
+@op_class
+class TensorStore(Op):
+    """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
+    `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
+    `half`, elements of 32 bits a cell each, two of 16 bits to a cell. It writes nothing that the
+    thread still loads: behind a `tensor_load` of these lanes and columns is a `tensor_wait`.
+    """
+
+    levels: ClassVar = SCHEDULED
+    value: Value
+    columns: Value
+    state: Value
+    column: int = 0
+    half: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of tensor memory."""
+        kind = self.value.as_fragment
+        return cell_columns(kind.dtype, kind.columns)
 
 
 @op_class
@@ -204,7 +237,7 @@ class TensorCopy(Op):
 
 @op_class
 class TensorStoreWait(Op):
-    """Wait until all `store_scales` of the thread are over."""
+    """Wait until all `tensor_store`s and `store_scales` of the thread are over."""
 
     levels: ClassVar = SCHEDULED
 

@@ -15,8 +15,17 @@ from wsdsl.ir.op import Kernel, Op, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem, cluster_of
 from wsdsl.ir.scale_rules import RULES as SCALE_RULES
-from wsdsl.ir.tcgen05 import COLUMNS, LEAST_ALLOCATED, shape_fault
-from wsdsl.ir.types import DTYPES, Accumulator, Columns, Fragment, SmemDescriptor, TensorMemory
+from wsdsl.ir.tcgen05 import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault
+from wsdsl.ir.types import (
+    ACCUMULATOR,
+    DTYPES,
+    Accumulator,
+    Columns,
+    DType,
+    Fragment,
+    SmemDescriptor,
+    TensorMemory,
+)
 from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import k_step, may_be_mn_major, sum_of
 
@@ -27,6 +36,7 @@ TENSOR_OPS: tuple[type[Op], ...] = (
     tm.TensorProduct,
     tm.TensorCommit,
     tm.TensorLoad,
+    tm.TensorStore,
     tm.TensorWait,
     tm.TensorFence,
     tm.StoreScales,
@@ -34,6 +44,8 @@ TENSOR_OPS: tuple[type[Op], ...] = (
     tm.TensorStoreWait,
 )
 ADDRESS_BYTES = 4
+STORED_BITS = (16, 32)
+"""Of elements that threads write to tensor memory."""
 
 
 def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
@@ -139,7 +151,9 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
         sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, own))
         for (value, k_major, extent), dtype in zip(sides, op.dtypes, strict=True):
             held = made.get(value)
-            if not isinstance(value.type, SmemDescriptor):
+            if value is op.a and isinstance(value.type, Columns):
+                yield from _operand_in_columns(op, a)
+            elif not isinstance(value.type, SmemDescriptor):
                 yield op, f"{value} is no smem descriptor"
             elif isinstance(held, MatrixOperand):
                 along, deep = held.rows, held.columns
@@ -148,6 +162,43 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"{value} is {held.dtype} with k_major={held.k_major}"
                 if extent > along or held.first + op.k > deep:
                     yield op, f"{extent} x {op.k} elements of a tile of {along} x {deep}"
+
+
+def _operand_in_columns(op: tm.TensorProduct, dtype: DType) -> Iterator[Problem]:
+    yield from _within(op, op.a, op.a_column, op.a_columns)
+    if op.a_state is None:
+        yield op, f"which item of {op.a} it reads"
+    if dtype.bits not in STORED_BITS or not op.a_k_major:
+        yield op, f"K-major operands of 16 or 32 bits lie in tensor memory, no {dtype}"
+    if op.cta_group > 1 or op.scales is not None:
+        yield op, "a pair of CTAs, or products with scales, read no operand in tensor memory"
+
+
+def _is_stored(kind: Fragment) -> bool:
+    whole = kind.rows == 64 and kind.lanes == ACCUMULATOR and not kind.columns % 8
+    return whole and kind.dtype.bits in STORED_BITS
+
+
+def stores_fit(kernel: Kernel) -> Iterator[Problem]:
+    """Of operands, or of sums that products go on with, in the lanes that these read."""
+    read = dict[Value, tuple[int, int]]()
+    for op in kernel.of(tm.TensorProduct):
+        read[op.sums] = op.rows, CELL_BITS
+        if isinstance(op.a.type, Columns):
+            read[op.a] = op.rows, DTYPES[op.dtype].bits
+    for op in kernel.of(tm.TensorStore):
+        kind = op.value.type
+        if not isinstance(kind, Fragment) or not _is_stored(kind):
+            yield op, f"64 rows and a multiple of 8 columns of 16 or 32 bits are stored, no {kind}"
+            continue
+        yield from _within(op, op.columns, op.column, op.width)
+        rows, bits = read.get(op.columns, (0, 0))
+        if not rows:
+            yield op, f"no product reads {op.columns}"
+        elif bits != kind.dtype.bits:
+            yield op, f"products read elements of {bits} bits there, not {kind.dtype}"
+        if op.half and rows == 64:
+            yield op, "products of 64 rows have no second half"
 
 
 def loads_fit(kernel: Kernel) -> Iterator[Problem]:
@@ -196,8 +247,8 @@ def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     for p in makers[1:]:
         yield p, "one partition multiplies on tensor memory"
     for p in makers:
-        if any(isinstance(o, tm.TensorLoad) for o in walk(p.body)):
-            yield p, "who multiplies reads no sums: another partition does"
+        if any(isinstance(o, (tm.TensorLoad, tm.TensorStore)) for o in walk(p.body)):
+            yield p, "who multiplies reads and stores no sums: another partition does"
     inside = {id(o) for p in parts for o in walk(p.body)}
     for op in kernel.of(tm.TensorProduct):
         if id(op) not in inside:
@@ -235,6 +286,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     tensor_memory_is_freed,
     columns_are_allocated,
     products_fit,
+    stores_fit,
     loads_fit,
     loads_are_waited_for,
     products_have_a_thread_of_their_own,

@@ -119,6 +119,7 @@ THREADS: dict[type[Op], Threads] = {
     f.ScanColumns: "warpgroup",
     f.Iota: "warpgroup",
     tm.TensorLoad: "warpgroup",
+    tm.TensorStore: "warpgroup",
     tm.StoreScales: "warpgroup",
     tm.StoreScaleBytes: "warpgroup",
     tm.TensorStoreWait: "warpgroup",

@@ -127,6 +127,7 @@ def _release_hint(reader: Party) -> str:
         "TensorCopy": "a tensor_commit",
         "TensorLoad": "tensor_wait, then tensor_fence",
         "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
+        "TensorStore": "tensor_store_wait, then tensor_fence",
         "StoreScales": fenced,
         "LoadPanels": fenced,
         "LoadShared": fenced,

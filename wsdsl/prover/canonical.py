@@ -228,7 +228,8 @@ class Canonical:
         a.unwritten = frozenset(r for r in a.unwritten if r in accumulators)
         busy = frozenset(map(number, a.unfenced)), frozenset(map(number, a.unwritten))
         groups = tuple(
-            (tuple(number(r, -1) for r in g.registers), g.fragments) for g in (*a.groups, a.open)
+            (tuple(number(r, -1) for r in g.registers), g.fragments, g.op is None, g.open)
+            for g in (*a.groups, a.open)
         )
         held = m.named_of(a)
         waiting = -1 if a.named < 0 or held is None else held.phase - a.named

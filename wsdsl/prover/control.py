@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsdsl.ir.op import Op
+from wsdsl.ir.tensor_ops import StoreScales, TensorStore
 from wsdsl.ir.threads import misplaced
 from wsdsl.prover.carried import name_carried
 from wsdsl.prover.errors import Undecided
@@ -244,13 +245,10 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("unknown", a, op, "the kernel ends, and a loop of it does not")
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
-        raise m.fail(
-            "exit",
-            a,
-            last,
-            "the kernel ends, but no wgmma_wait has retired this wgmma",
-            hint="end with wgmma_wait(pending=0)",
-        )
+        what, wait = "wgmma_wait has retired this wgmma", "wgmma_wait(pending=0)"
+        if isinstance(last, (TensorStore, StoreScales)):
+            what, wait = "fence has followed the wait for this store", "tensor_fence"
+        raise m.fail("exit", a, last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:
         raise m.fail(
             "exit",

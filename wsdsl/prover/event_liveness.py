@@ -15,6 +15,7 @@ from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op, operands
 from wsdsl.ir.protocol_rules import reaches_others
+from wsdsl.ir.types import Columns
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import Code, Instruction
@@ -111,12 +112,14 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
         case tm.TensorProduct():
-            scales = [] if op.scales is None else [ask(op.scales, LOOKS)]
-            return [ask(op.sums, CHANGES), *scales]
+            read = [v for v in (op.a, op.scales) if v is not None and isinstance(v.type, Columns)]
+            return [ask(op.sums, CHANGES), *(ask(v, LOOKS) for v in read)]
         case tm.StoreScales() | tm.TensorCopy():
             return [ask(op.scales, CHANGES), ask(op.shared, LOOKS)]
         case tm.TensorCommit():
             return [ask(op.barriers, CHANGES)]
+        case tm.TensorStore():
+            return [ask(op.columns, CHANGES)]
         case tm.TensorLoad():
             return [ask(op.sums, LOOKS)]
         case tm.FreeTensorMemory():

@@ -49,16 +49,20 @@ class Registers:
 
 @dataclass(slots=True)
 class Group:
-    """wgmmas of one commit group: events that are published when it retires, and what it uses."""
+    """wgmmas of one commit group: events that are published when it retires, and what it uses. Or
+    stores to tensor memory, which may still be `open` beside loads.
+    """
 
     events: int = 0
     registers: tuple[int, ...] = ()
     fragments: tuple[tuple[str, Op], ...] = ()
     passed: int = 0
     op: Op | None = None
+    open: bool = False
 
     def copy(self) -> Group:
-        return Group(self.events, self.registers, self.fragments, self.passed, self.op)
+        own = self.registers, self.fragments, self.passed, self.op
+        return Group(self.events, *own, self.open)
 
 
 @dataclass(slots=True)

@@ -99,6 +99,7 @@ HANDLERS: dict[type[Op], Run] = {
     tm.TensorProduct: tensor_memory.tensor_product,
     tm.TensorCommit: tensor_memory.tensor_commit,
     tm.TensorLoad: tensor_memory.tensor_load,
+    tm.TensorStore: tensor_memory.tensor_store,
     tm.StoreScales: tensor_memory.store_scales,
     tm.TensorCopy: tensor_memory.tensor_copy,
     tm.TensorStoreWait: tensor_memory.tensor_store_wait,

@@ -121,6 +121,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     tm.TensorProduct,
     tm.TensorCommit,
     tm.TensorLoad,
+    tm.TensorStore,
     tm.StoreScales,
     tm.StoreScaleBytes,
     tm.TensorCopy,
@@ -306,11 +307,12 @@ def _wanted(op: Op) -> list[Value]:
         case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []
         case tm.TensorProduct():
-            held = [op.state, op.a, op.b, op.accumulate]
+            a = op.a if op.a_state is None else op.a_state
+            held = [op.state, a, op.b, op.accumulate]
             return [*held, *([] if op.scale_state is None else [op.scale_state])]
         case tm.StoreScales() | tm.TensorCopy():
             return [op.state, op.shared_state]
-        case tm.TensorLoad():
+        case tm.TensorLoad() | tm.TensorStore():
             return [op.state]
         case f.Wgmma() | f.WgmmaWait():
             # What fragments hold is data; of the registers they are in the name says enough.

@@ -9,7 +9,7 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import stored_at_once, word_columns
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import ROWS
-from wsdsl.ir.tensor_instructions import instructions
+from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.types import Accumulator, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
 from wsdsl.prover.skeleton_states import Fill, Places
@@ -17,6 +17,7 @@ from wsdsl.prover.skeleton_states import Fill, Places
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
 PREFIX = "tcgen05."
+IN_TENSOR = ", a in tensor memory"
 
 
 Ask = TypeVar("Ask")
@@ -46,16 +47,18 @@ def tensor_events(made: Builder, op: Op) -> None:
             first = "p" if known is None else str(int(known))
             for step, own in enumerate(instructions(op)):
                 flag = "1" if step else first
-                made.emit(op, f"{PREFIX}mma{group}.kind::{own.kind}", f"{flag}, {own.descriptor}")
+                detail = f"{flag}, {own.descriptor}{IN_TENSOR if op.a_state else ''}"
+                made.emit(op, f"{PREFIX}mma{group}.kind::{own.kind}", detail)
         case t.TensorCommit():
             fill = Fill(made.places.barriers[op.barriers], op.state)
             many = ".multicast::cluster" if op.multicast is not None else ""
             made.emit(op, f"{PREFIX}commit{group}.mbarrier::arrive::one{many}", fill=fill)
         case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
-            while columns:
-                width = min(128, 1 << columns.bit_length() - 1)
+            for _, width in at_once(columns):
                 made.emit(op, f"{PREFIX}ld.16x256b.x{width // 8}")
-                columns -= width
+        case t.TensorStore():
+            for _, width in at_once(op.width):
+                made.emit(op, f"{PREFIX}st.{stored_shape(op)}.x{width // STORED[stored_shape(op)]}")
         case t.TensorWait():
             made.emit(op, f"{PREFIX}wait::ld")
         case t.StoreScales():
@@ -96,7 +99,8 @@ def tensor_letter(
         shown = args[-1] if args[-1] in ("0", "1") else "p"
         scaled = ".block_scale" in kind
         how = constant(args[3]) if len(args) == 5 + 2 * scaled else None
-        return (Letter(kind, f"{shown}, {UNKNOWN if how is None else how}"),)
+        there = IN_TENSOR if args[1].startswith("[") else ""
+        return (Letter(kind, f"{shown}, {UNKNOWN if how is None else how}{there}"),)
     if operation == "commit":
         return Letter(kind), barrier
     return (Letter(kind),)

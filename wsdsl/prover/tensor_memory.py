@@ -5,8 +5,10 @@ on which a later commit of its thread counts; the thread's own products follow i
 are over for those who hear of the first `tensor_fence` behind its `tensor_wait`. And whoever has
 waited has to run `tensor_fence(after=True)` before it touches tensor memory.
 
-All are events of the agent's open group, which is closed by the wait for loads, or for stores of
-scales: no partition has two of products, loads and stores (`ir/tensor_rules.py`).
+Products and loads are events of the agent's open group, which is closed by the wait for loads: no
+partition has both (`ir/tensor_rules.py`). Stores have a group of their own, open until they are
+waited for. They follow what their own warpgroup has loaded and waited for, since each warp has
+lanes of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import Any
 
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import WORD, scale_columns, word_columns
+from wsdsl.ir.op import Op
 from wsdsl.ir.scale_atoms import BYTES, ROWS
-from wsdsl.ir.types import Accumulator
+from wsdsl.ir.types import Accumulator, Columns
 from wsdsl.prover.access import destinations, item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
@@ -62,11 +65,26 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
             _read_scales(m, a, i, event, cta)
         extents = op.rows, op.columns // op.cta_group
         for value, extent, dtype in zip((op.a, op.b), extents, op.dtypes, strict=True):
+            if isinstance(value.type, Columns):
+                _read_columns(m, a, i, event)
+                continue
             held: Any = a.slots[i.extra[value.name]]
             assert isinstance(held, Descriptor)
             read_operand(m, a, op, held, extent, dtype, a.know[0], event, cta)
     a.open.events |= event
     return LOCAL
+
+
+def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
+    """Of the left operand."""
+    op = i.op
+    assert isinstance(op, t.TensorProduct) and op.a_state is not None
+    array = m.model.arrays[op.a.name]
+    state: StageParity = a.slots[i.extra[op.a_state.name]]
+    where = array, state.stage, op.a_column, op.a_column + op.a_columns
+    item_of(m, a, op, *where)
+    before, reader = a.know[0] | a.open.events, ("tensor", a.index)
+    read(m, a, op, *where, before, reader, event, before, asynchronous=False)
 
 
 def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
@@ -121,16 +139,41 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
         item_of(m, a, op, array, state.stage, begin, end)
         know = known_to_each(a, ALL)
         write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
-    a.open.events |= event
-    a.open.op = op
-    # The lanes of a warp store together, as they load.
-    a.met = a.did
+    _stored(a, op).events |= event
     return LOCAL
 
 
+def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each warp writes its own lanes: over for who hears from all warps."""
+    op = i.op
+    assert isinstance(op, t.TensorStore)
+    _fenced(m, a, i)
+    array, event, stores = m.model.arrays[op.columns.name], m.event(), _stored(a, op)
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    begin, end = op.column, op.column + op.width
+    item_of(m, a, op, array, state.stage, begin, end)
+    know = known_to_each(a, ALL) | stores.events
+    for group in a.groups:
+        know |= group.events if group.op is None else 0
+    write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+    stores.events |= event
+    return LOCAL
+
+
+def _stored(a: Agent, op: Op) -> Group:
+    """The stores that were not waited for yet, one more of which begins."""
+    # The lanes of a warp store together, as they load.
+    a.met = a.did
+    for group in a.groups:
+        if group.open:
+            return group
+    a.groups.append(Group(op=op, open=True))
+    return a.groups[-1]
+
+
 def tensor_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    a.groups.append(a.open)
-    a.open = Group()
+    for group in a.groups:
+        group.open = False
     return LOCAL
 
 
@@ -194,13 +237,14 @@ def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
     if op.after:
         a.stale &= ~(STALE_ELECTED if i.elected else STALE)
     elif not i.elected:
-        for group in a.groups:
+        over = [group for group in a.groups if not group.open]
+        for group in over:
             for c in ALL if group.op is None else ():
                 a.know[c] |= group.events
             if group.op is not None:
                 a.did |= group.events
                 a.met |= group.events
-        a.groups.clear()
+        a.groups = [group for group in a.groups if group.open]
     return LOCAL
 
 

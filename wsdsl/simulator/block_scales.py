@@ -50,7 +50,7 @@ def write_words(memory: TensorMemory, first: int, words: Array) -> None:
     row = np.arange(len(words))
     for quarter in range(0, LANES, WARP_ROWS):
         memory.cells[quarter + row % WARP_ROWS, first + row // WARP_ROWS] = words
-    memory.written[first : first + -(-len(words) // WARP_ROWS)] = True
+    memory.written[:, first : first + -(-len(words) // WARP_ROWS)] = True
 
 
 def scaled_operands(
@@ -91,7 +91,7 @@ def _scales(
         actors, reader = wg.tensor_pipe.thread, (wg.index, "scales")
         conflict = memory.accesses.read(start, stop, read, actors, reader, False)
         wg.settle(op, f"it reads scales in columns {start} to {stop}", conflict)
-        if not memory.written[start:stop].all():
+        if not memory.written[:, start:stop].all():
             wg.fail(op, f"its scales, in columns {start} to {stop}, nothing has written")
     first = [base + own.start for own in columns]
     return lambda: _fetch(memory, first, rows, op.scale_dtype, op.block)

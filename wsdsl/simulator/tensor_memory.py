@@ -43,7 +43,7 @@ class TensorMemory:
     def __init__(self, columns: int, clocks: Clocks) -> None:
         self.columns = columns
         self.cells = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
-        self.written = np.zeros(COLUMNS, bool)
+        self.written = np.zeros((LANES, COLUMNS), bool)
         self.freed = False
         """Also where the other CTA of a pair has done so."""
         self.fenced = FencedClocks(clocks)
@@ -104,6 +104,8 @@ class CellAccess(Access):
     epochs: Clock | None = None
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if actors == self.by and (self.waited or self.wait == "tensor_store_wait"):
+            return ""  # A warp's lanes are its own; it stores each of them once.
         if self.epochs is None:
             return "no tensor_fence followed it" if self.waited else f"no {self.wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.

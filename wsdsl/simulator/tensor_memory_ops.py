@@ -15,7 +15,7 @@ from wsdsl.ir.block_scales import TILE_COLUMNS, are_scaled, scale_columns, word_
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tcgen05 import WARP_LANES
-from wsdsl.ir.types import DTYPES, Accumulator, Columns
+from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
@@ -23,7 +23,7 @@ from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write
 from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.shared_ops import write_shared
-from wsdsl.simulator.tensor_core_ops import operand_in_shared
+from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
     CellCopy,
@@ -115,7 +115,10 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     for cta in ctas:
         memory = _memory(wg, op, cta)
         first = _begin_sums(wg, op, cta, memory, accumulate)
-        a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major, cta)
+        if isinstance(op.a.type, Columns):
+            a = _operand_in_columns(wg, op, memory, dtype)
+        else:
+            a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major, cta)
         b = parts[0] if len(parts) == 1 else partial(_together, parts)
         if op.scales is not None:
             own = PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
@@ -130,20 +133,41 @@ def _together(parts: list[Callable[[], Array]]) -> Array:
     return np.concatenate([fetch() for fetch in parts])
 
 
+def _operand_in_columns(
+    wg: Warpgroup, op: t.TensorProduct, memory: TensorMemory, dtype: DType
+) -> Callable[[], Array]:
+    """What its rows have there when the product runs."""
+    assert op.a_state is not None
+    first, pipe = _first(wg, op, op.a, op.a_state, op.a_column, op.a_columns), wg.tensor_pipe
+    columns, lanes = slice(first, first + op.a_columns), lanes_of(op.rows)
+    if not memory.written[lanes, columns].all():
+        wg.fail(op, f"it reads columns {first} to {columns.stop}, which nothing has written")
+    read = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
+    conflict = memory.accesses.read(first, columns.stop, read, pipe.thread, "operand", False)
+    wg.settle(op, f"it reads columns {first} to {columns.stop}", conflict)
+
+    def fetch() -> Array:
+        cells = np.ascontiguousarray(memory.cells[lanes, columns])
+        return multiplicand(elements_of(cells.view(np.uint8), dtype), dtype)
+
+    return fetch
+
+
 def _begin_sums(
     wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: TensorMemory, accumulate: bool
 ) -> int:
     """The first column of what a product writes there."""
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
     columns, pipe = slice(first, first + op.columns), wg.tensor_pipe
-    if accumulate and not memory.written[columns].all():
+    lanes = lanes_of(op.rows)
+    if accumulate and not memory.written[lanes, columns].all():
         wg.fail(op, "accumulates on columns that nothing has written")
     write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     conflict = memory.accesses.write(columns.start, columns.stop, write, pipe.thread, False)
     wg.settle(op, f"it writes columns {columns.start} to {columns.stop}{cta.suffix}", conflict)
     if not accumulate:
-        memory.cells[lanes_of(op.rows), columns] = 0xFFFFFFFF
-    memory.written[columns] = True
+        memory.cells[lanes, columns] = 0xFFFFFFFF
+    memory.written[lanes, columns] = True
     return first
 
 
@@ -163,7 +187,7 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
         write = PipeAccess(wg.told, op, pipe, number, in_order=True)
         conflict = memory.accesses.write(first, first + end, write, pipe.thread, False)
         wg.settle(op, f"it writes columns {first} to {first + end}{cta.suffix}", conflict)
-        memory.written[first : first + end] = True
+        memory.written[:, first : first + end] = True
         held = cta.memory.bytes
         for word, atom in product(range(op.words), range(count)):
             place = start + BYTES * (atom * op.words + word)
@@ -202,9 +226,28 @@ def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     conflict = memory.accesses.read(columns.start, columns.stop, access, wg.everyone, reader, False)
     wg.settle(op, f"it reads columns {columns.start} to {columns.stop}", conflict)
     wg.cell_accesses.append(access)
-    lanes = [WARP_LANES * w + 16 * op.half + r for w in range(4) for r in range(16)]
+    lanes = _lanes_of_half(op.half)
     cells = memory.cells[lanes, columns].view(numpy_dtype(kind.dtype))
-    wg.values[op.result.name] = cells if memory.written[columns].all() else UNDEFINED
+    wg.values[op.result.name] = cells if memory.written[lanes, columns].all() else UNDEFINED
+
+
+def _lanes_of_half(half: int) -> list[int]:
+    """That the warps of a warpgroup load or store at a time."""
+    return [WARP_LANES * w + 16 * half + r for w in range(4) for r in range(16)]
+
+
+def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
+    """Each warp writes lanes that are its own."""
+    memory = _memory(wg, op)
+    first = _first(wg, op, op.columns, op.state, op.column, op.width)
+    columns, lanes = slice(first, first + op.width), _lanes_of_half(op.half)
+    access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
+    conflict = memory.accesses.write(first, columns.stop, access, wg.everyone, False)
+    wg.settle(op, f"it writes columns {first} to {columns.stop}", conflict)
+    wg.cell_accesses.append(access)
+    value = wg.get(op.value, op)
+    memory.cells[lanes, columns] = np.ascontiguousarray(value).view(np.uint32)
+    memory.written[lanes, columns] = True
 
 
 def tensor_wait(wg: Warpgroup, op: t.TensorWait) -> None:
@@ -271,6 +314,7 @@ TENSOR_MEMORY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     t.TensorProduct: tensor_product,
     t.TensorCommit: tensor_commit,
     t.TensorLoad: tensor_load,
+    t.TensorStore: tensor_store,
     t.StoreScales: store_scales,
     t.StoreScaleBytes: store_scale_bytes,
     t.TensorCopy: tensor_copy,
