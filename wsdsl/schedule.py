@@ -10,7 +10,7 @@ from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 from wsdsl.lazy import cached_property
 
 Mode = Literal["cooperative", "pingpong"]
-Place = Literal["registers", "shared"]
+Place = Literal["registers", "shared", "tensor"]
 Reduction = Literal["serial", "parallel", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
 ScalePath = Literal["copy", "store"]
@@ -69,7 +69,9 @@ class Schedule:
         have in common (tcgen05's cta_group::2; CUTLASS says 2SM)
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
         warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
-        operand is loaded from, `dict(W="registers", X="shared")`
+        operand is loaded from, `dict(W="registers", X="shared")`. On cards that sum products in
+        tensor memory what is made of other products lies in "shared" memory, too, or in "tensor"
+        memory
     scale_path: how scales of blocks come to tensor memory: "copy", by the tensor cores, which take
         them in atoms (`Kernel.packed`), or "store", by a partition of threads, which takes them a
         row at a time. Scales lie as they are given; if this is said, they have to lie so
@@ -189,7 +191,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda held: isinstance(held, kind)
 
 
-_place = _words("registers", "shared")
+_place = _words("registers", "shared", "tensor")
 
 
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -232,7 +234,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "decode",
         lambda held: _place(held) or _by_name(_place)(held),
-        '"registers" or "shared", or these by tensor',
+        '"registers", "shared" or "tensor", or these by tensor',
     ),
     (
         "precise_every",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -225,3 +226,19 @@ def test_ptx_that_lacks_something_is_refused() -> None:
         assert text in ptx
         with pytest.raises(Exception, match="PTX"):
             check_skeleton(kernel, ptx.replace(text, other, 1))
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_machine_code_of_an_operand_in_tensor_memory(arch: Arch) -> None:
+    """Threads store it, 32 registers at a time, and wait once; products read it there."""
+    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode="tensor")
+    kernel = lowered(CASES["attention"], arch, sizes=dict(D=64), **asked)
+    ptx = ptx_of(kernel)
+    assert len(re.findall(r"tcgen05\.mma\S+ \[[%\w]+\], \[[%\w]+\],", ptx)) == 4
+    check_skeleton(kernel, ptx)
+    assembled = assemble_checked(kernel, ptx)
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    assert (sass.count("STTM"), sass.count("FENCE.VIEW.ASYNC.T")) == (2, 1)
+    assert "BRA.U.ANY" not in sass

@@ -12,9 +12,10 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
+from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, lowered
-from wsdsl import Schedule
+from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, WaitBarrier
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
@@ -139,7 +140,7 @@ def _(Q: Any, K: Any) -> Any:
 
 
 def case_of(name: str) -> Case:
-    return OWN.get(name) or CASES[name]
+    return OWN.get(name) or CASES.get(name) or DECODED[name]
 
 
 def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def partitioned(name: str, **asked: Any) -> Kernel:
 def test_products_of_a_chain_have_rings_of_their_own() -> None:
     kernel = partitioned("three_links")
     rings = {op.result.name: op for op in kernel.of(CircularBuffer)}
-    assert [op.space for op in rings.values()].count("TMEM") == 3
+    assert [op.space for op in rings.values()].count("TMEM") == 5
     (mma,) = (p for p in kernel.of(Partition) if p.role == "mma")
     (compute,) = (p for p in kernel.of(Partition) if p.role == "compute")
     made = [op.ring.name for op in walk(compute.body) if isinstance(op, ProducerAcquire)]
@@ -234,11 +235,41 @@ def test_the_next_scores_do_not_wait_for_what_is_made_of_these(name: str, ahead:
 def test_slots_of_sums_share_what_columns_there_are() -> None:
     case = CASES["attention"]
     sizes = (("D", 128), ("H", 2), ("M", 4096), ("N", 4096))
-    for n, depths in ((64, {64: 2, 128: 2}), (128, {128: 2})):
+    for n, depths in ((64, (2, 2, 2)), (128, (2, 2, 1)), (256, (1, 1, 1))):
         asked = Schedule(arch="sm_100a", tile=dict(m=64, n=n), stages=1)
         kernel = lower(dataclasses.replace(case.kernel.tile, schedule=asked, sizes=sizes))
-        found = [c for c in columns_of(kernel).values() if isinstance(c, Columns)]
-        assert {c.columns: c.num for c in found} == depths
+        found = columns_of(kernel)
+        widths = dict(sums=n, operands=n // 2, sums_1=128)
+        rings = zip(widths.items(), depths, strict=True)
+        assert found == {name: Columns(width, num) for (name, width), num in rings}
+
+
+def test_an_operand_lies_where_the_schedule_says() -> None:
+    """The same values, to the bit; told where it lies."""
+    found = list[bytes]()
+    for place, told in (("tensor", "TMEM"), ("shared", "SMEM")):
+        asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode=place)
+        found.append(simulated("attention", "sm_100a", **asked)["O"].tobytes())
+        plan = CASES["attention"].kernel.plan(Schedule(arch="sm_100a", **asked), D=64)
+        assert f"compute -> mma; {told} bf16[m, n]" in str(plan)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [
+        ("attention", dict(arch="sm_90a"), "is for cards with tensor memory"),
+        ("attention", dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
+        ("widened", {}, "this operand can not lie in tensor memory"),
+    ],
+)
+def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
+    name: str, asked: dict[str, Any], words: str
+) -> None:
+    schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
+    sizes = dict(D=256) if name == "attention" else {}
+    with pytest.raises(ScheduleError, match=words):
+        case_of(name).kernel.compile(schedule, **sizes)
 
 
 def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:

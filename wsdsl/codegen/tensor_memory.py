@@ -109,7 +109,7 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
         *([] if a is None else [f"mov.b32 ha, {_high(a)};"]),
         f"mov.b32 hb, {_high(b)};",
     ]
-    low = a.low if a is not None else _address(c, op.a, op.a_state, op.a_column)
+    low = a.low if a is not None else _address(c, op.a, op.a_state or op.state, op.a_column)
     args: list[Operand] = [("i32", x) for x in (address, low, b.low)]
     constraints = ["r"] * 3
     if op.scales is not None and op.scale_state is not None:

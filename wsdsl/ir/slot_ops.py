@@ -75,6 +75,20 @@ class StoreInShared(Op):
 
 
 @op_class
+class StoreInTensor(Op):
+    """The same to item `state.stage` of `columns`, from its column `column` on, as products read
+    operands in tensor memory; what `store_to_slot` becomes where its slots lie there.
+    """
+
+    levels: ClassVar = PARTITIONED
+    value: Value
+    summed: Value
+    columns: Value
+    column: int
+    state: Value
+
+
+@op_class
 class BlocksToSlot(Op):
     """Threads write the scales in the tile `value` to `field` of a slot: of each `block` elements
     of its last axis, which are alike, one, rows one behind the other: a `box` of so many.
@@ -318,14 +332,14 @@ class CopyScales(Op):
 
 
 @op_class
-class ScalesInTensor(Op):
-    """The tile of scales in item `state.stage` of `scales`, from its column `column` on; what
-    `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
+class TileInTensor(Op):
+    """The operand, or tile of scales, in item `state.stage` of `columns`, from its column `column`
+    on; what `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
     """
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
-    scales: Value
+    columns: Value
     column: int
     state: Value
 

@@ -201,6 +201,20 @@ def stores_fit(kernel: Kernel) -> Iterator[Problem]:
             yield op, "products of 64 rows have no second half"
 
 
+def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
+    """Of both halves of the lanes, where products read all of them."""
+    rows = dict[Value, int]()
+    for op in kernel.of(tm.TensorProduct):
+        rows |= {op.sums: op.rows, op.a: op.rows}
+    stored = dict[tuple[Value, Value], list[tm.TensorStore]]()
+    for op in kernel.of(tm.TensorStore):
+        stored.setdefault((op.columns, op.state), []).append(op)
+    for (columns, _), own in stored.items():
+        halves = [{(op.column, op.width) for op in own if op.half == half} for half in (0, 1)]
+        if rows.get(columns) == 128 and halves[0] != halves[1]:
+            yield own[0], "products read 128 rows there, and both halves of them are not stored"
+
+
 def loads_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of lanes that products write, into registers that are waited for."""
     rows = {op.sums: op.rows for op in kernel.of(tm.TensorProduct)}
@@ -287,6 +301,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     columns_are_allocated,
     products_fit,
     stores_fit,
+    stores_are_whole,
     loads_fit,
     loads_are_waited_for,
     products_have_a_thread_of_their_own,

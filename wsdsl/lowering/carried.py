@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout
-from wsdsl.ir.op import Region, Value
-from wsdsl.ir.tile_ops import Contract, Full
-from wsdsl.ir.types import Fragment, State, Tile
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.tile_ops import Contract, Full, Load, Lookup
+from wsdsl.ir.types import Fragment, State, Tile, Type
 from wsdsl.ir.walk import uses, yielded
+from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held, narrow
+from wsdsl.lowering.split_k_rules import grows
 
 
 def accumulated_in(body: Region, last: Value) -> bool:
@@ -61,6 +63,9 @@ class Lowering(Protocol):
     env: dict[Value, RegisterTile]
     sums: dict[Value, Accumulated]
 
+    @property
+    def made(self) -> Mapping[Value, Op]: ...
+    def addend(self, value: Value | None, kind: Type) -> Accumulated: ...
     def pieces(self, value: Value) -> RegisterTile: ...
     def scalar(self, value: Value) -> Value: ...
 
@@ -285,3 +290,24 @@ class CarriedSum(Carried):
 
 def _flag(lowering: Lowering, started: Value | bool) -> Value:
     return started if isinstance(started, Value) else lowering.builder.flag(started)
+
+
+def carried_variable(
+    lowering: Lowering,
+    loop: ForRange,
+    first: Value,
+    arg: Value,
+    last: Value,
+    made: Value,
+    is_sum: bool,
+) -> Carried:
+    """How it goes round, by what it is."""
+    if is_sum:
+        tile = lowering.addend(first, arg.type)
+        known = tile.started is False and grows(loop.body, arg, last, by_products=True)
+        return CarriedSum.of(lowering, loop, tile, (arg, last, made), known)
+    if is_tile(arg):
+        loaded = all(isinstance(lowering.made.get(v), (Load, Lookup)) for v in (first, last))
+        kind = CarriedLoad if loaded else CarriedTile
+        return kind.of(lowering, first, arg, last, made)
+    return CarriedScalar((lowering.scalar(first),), arg, last, made)

@@ -18,6 +18,7 @@ from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
+from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.schedule import Schedule
 
@@ -25,6 +26,9 @@ from wsdsl.schedule import Schedule
 def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.scale_path and not kernel.target.has_tensor_memory:
         what = "Schedule.scale_path is for cards whose tensor cores take scales"
+        yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
+    if "tensor" in _places(chosen) and not kernel.target.has_tensor_memory:
+        what = 'Schedule.decode says "tensor", which is for cards with tensor memory'
         yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
     if not kernel.target.has_tensor_memory or not kernel.of(Contract):
         if in_pairs(chosen):
@@ -55,11 +59,20 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
                 hint = f'make it a multiple of {ATOM_ROWS}, or scale_path="store"'
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
+    yield from unfit_operands(kernel)
+    forced = operand_columns(kernel, sizes) if chosen.decode == "tensor" else {}
     used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
+    used += sum(forced.values())
     if used > COLUMNS:
-        both = "sums and scales" if scaled else "sums"
+        both = "sums and operands" if forced else "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
         yield Finding(told, hint="make the tile narrower")
+
+
+def _places(chosen: Schedule) -> set[str]:
+    """Where computed operands are to be made."""
+    asked = chosen.decode
+    return {asked} if isinstance(asked, str) else {*(asked or {}).values()}
 
 
 def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

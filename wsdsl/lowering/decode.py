@@ -70,7 +70,7 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 def decoded(kernel: Kernel) -> Decoded:
     """What a partition of its own decodes: nothing, unless the schedule asks for it."""
     asked = kernel.schedule.decode if kernel.schedule else None
-    if asked is None or asked == "registers":
+    if asked is None or asked in ("registers", "tensor"):
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
     stored = {op.tensor for op in kernel.of(Store)}
@@ -236,7 +236,7 @@ def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
         yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
     elif isinstance(asked, Mapping):
         yield from _unfit_by_tensor(kernel, asked, computed)
-    elif asked == "shared" and not decoded(kernel).tiles:
+    elif asked == "shared" and not decoded(kernel).tiles and not kernel.target.has_tensor_memory:
         yield _not_of_loads(kernel, 'Schedule.decode is "shared"', computed)
 
 

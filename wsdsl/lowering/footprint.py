@@ -32,6 +32,7 @@ from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
+from wsdsl.lowering.tensor_operands import in_tensor_memory
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule
 
@@ -151,7 +152,8 @@ def smem_bytes(
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     rings: dict[int, int] = {}
-    for group in (g for g in operand_slots(kernel) if g.in_shared):
+    there = in_tensor_memory(kernel, sizes)
+    for group in (g for g in operand_slots(kernel) if g.in_shared and g.ring not in there):
         size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())

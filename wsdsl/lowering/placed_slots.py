@@ -13,17 +13,18 @@ from wsdsl.ir.slot_ops import (
     ConsumerWait,
     ElementsInShared,
     ProducerAcquire,
-    ScalesInTensor,
     SlotElements,
     SlotSum,
     SlotTile,
     SlotValues,
     StoreInShared,
+    StoreInTensor,
     StoreToSlot,
     SumInTensor,
     SumToSlot,
     SumToTensor,
     TileInShared,
+    TileInTensor,
     ValuesInShared,
 )
 from wsdsl.ir.types import Columns
@@ -45,8 +46,8 @@ def located(
     where = dict[str, Any](shared=ring.shared, offset=offset, **place)
     match op:
         case SlotTile() if isinstance(ring.shared.type, Columns):
-            place |= dict(scales=ring.shared, column=offset)
-            return ScalesInTensor(result=op.result, **place)
+            place |= dict(columns=ring.shared, column=offset)
+            return TileInTensor(result=op.result, **place)
         case SlotTile():
             return TileInShared(result=op.result, **where)
         case SlotElements(result=result, tensor=tensor):
@@ -54,6 +55,9 @@ def located(
         case SlotValues(result=result, every=every, stride=stride):
             where |= dict(bytes=math.prod(box) * result.as_tile.dtype.bytes, last=op.last)
             return ValuesInShared(result=result, every=every, stride=stride, **where)
+        case StoreToSlot(value=value, summed=summed) if isinstance(ring.shared.type, Columns):
+            place |= dict(columns=ring.shared, column=offset)
+            return StoreInTensor(value=value, summed=summed, **place)
         case StoreToSlot(value=value, summed=summed):
             return StoreInShared(value=value, summed=summed, swizzle=swizzle(), **where)
         case BlocksToSlot():

@@ -17,7 +17,7 @@ from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Value
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.slot_ops import CopyScales, ScalesInTensor, ScalesToSlot
+from wsdsl.ir.slot_ops import CopyScales, ScalesToSlot, TileInTensor
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
 from wsdsl.ir.types import Axis, SharedTile, State
 from wsdsl.lowering.builder import Builder
@@ -81,8 +81,9 @@ def copy_scales(
     rows, summed = (axes[x].size for x in op.value.type.axes)
     state = b.value("s", State())
     b.add(InitialState(result=state, parity=0))
-    where = dict[str, Any](scales=rings.scales, state=state, column=rings.copied[op.result])
+    where = dict[str, Any](state=state, column=rings.copied[op.result])
     made = TensorCopy(
+        scales=rings.scales,
         **where,
         shared=read[0].shared,
         shared_state=read[1],
@@ -93,7 +94,7 @@ def copy_scales(
         loc=op.loc,
     )
     b.add(made)
-    b.add(ScalesInTensor(result=op.result, **where, loc=op.loc))
+    b.add(TileInTensor(result=op.result, columns=rings.scales, **where, loc=op.loc))
 
 
 def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:

@@ -23,9 +23,10 @@ from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.slot_ops import BlocksInShared, StoreInShared, TileInShared
+from wsdsl.ir.slot_ops import BlocksInShared, StoreInShared, StoreInTensor, TileInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tensor_ops import StoreScaleBytes, TensorFence
+from wsdsl.ir.tcgen05 import cell_columns
+from wsdsl.ir.tensor_ops import StoreScaleBytes, TensorFence, TensorStore
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.ir.walk import walk
@@ -124,7 +125,7 @@ def _panels(
 
 
 def write_to_slot(
-    op: StoreInShared | BlocksInShared,
+    op: StoreInShared | StoreInTensor | BlocksInShared,
     pieces: RegisterTile,
     made: Mapping[Value, Op],
     context: PartitionContext,
@@ -135,7 +136,10 @@ def write_to_slot(
         return
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
-    _write_panels(op, pieces, kind.dtype, context)
+    if isinstance(op, StoreInTensor):
+        _write_columns(op, pieces, kind.dtype, context)
+    else:
+        _write_panels(op, pieces, kind.dtype, context)
 
 
 def _write_blocks(op: BlocksInShared, pieces: RegisterTile, context: PartitionContext) -> None:
@@ -151,6 +155,22 @@ def _write_blocks(op: BlocksInShared, pieces: RegisterTile, context: PartitionCo
             start=context.row_in_tile(shape.rows, i),
             rows=context.axes[shape.rows].size,
             block=op.block,
+            loc=op.loc,
+        )
+        context.builder.add(made)
+
+
+def _write_columns(
+    op: StoreInTensor, pieces: RegisterTile, dtype: DType, context: PartitionContext
+) -> None:
+    """Piece by piece, as they are made."""
+    for i, j in pieces.shape.places():
+        made = TensorStore(
+            value=pieces.get(i, j),
+            columns=op.columns,
+            state=op.state,
+            column=op.column + cell_columns(dtype, pieces.shape.first_column(j)),
+            half=i,
             loc=op.loc,
         )
         context.builder.add(made)

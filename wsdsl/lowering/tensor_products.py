@@ -32,7 +32,8 @@ from typing import Any, Protocol
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import ScalesInTensor, SumToTensor, TileInShared
+from wsdsl.ir.slot_ops import SumToTensor, TileInShared, TileInTensor
+from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
 from wsdsl.ir.types import SharedTile
@@ -70,7 +71,7 @@ class TensorProducts:
         shapes.axes = halved_axes(context.kernel, shapes.axes)
         self.operands = Products(context.builder, shapes, *where)
         self.tiles: dict[Value, TileInShared] = {}
-        self.scales: dict[Value, ScalesInTensor] = {}
+        self.in_tensor: dict[Value, TileInTensor] = {}
         self.started: dict[Value, Value] = {}
         self.places: dict[Value, SumToTensor] = {}
         for op in walk(partition.body):
@@ -114,8 +115,8 @@ class TensorProducts:
             case TileInShared():
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
-            case ScalesInTensor():
-                self.scales[op.result] = op
+            case TileInTensor():
+                self.in_tensor[op.result] = op
             case SumToTensor():
                 pass
             case Contract():
@@ -156,11 +157,16 @@ class TensorProducts:
         sides = {axes[name].role: axes[name] for name in op.result.as_tile.axes}
         (k,), (a, c) = op.summed, op.tiles
         first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
-        scales = [self.scales[v] for v in op.scales]
+        scales = [self.in_tensor[v] for v in op.scales]
         if sides["rows"].name not in a.axes:
             first, second, dtypes, scales = second, first, dtypes[::-1], scales[::-1]
         depth = op.depth or (0, axes[k].size)
-        left, left_k = self.operands.operand(self.tiles[first], k, depth, None, op.loc)
+        there = self.in_tensor.get(first)
+        left, left_k, where = (
+            _in_columns(there, depth[0])
+            if there
+            else (*self.operands.operand(self.tiles[first], k, depth, None, op.loc), {})
+        )
         right, right_k = self.operands.operand(self.tiles[second], k, depth, None, op.loc)
         product = TensorProduct(
             sums=place.sums,
@@ -177,6 +183,7 @@ class TensorProducts:
             a_k_major=left_k,
             b_k_major=right_k,
             cta_group=self.cta_group,
+            **where,
             **_scaled(op, scales),
             loc=op.loc,
         )
@@ -184,13 +191,20 @@ class TensorProducts:
         self.started[op.result] = b.flag(True)
 
 
-def _scaled(op: Contract, scales: list[ScalesInTensor]) -> dict[str, Any]:
+def _in_columns(tile: TileInTensor, first: int) -> tuple[Value, bool, dict[str, Any]]:
+    """An operand in tensor memory, from an element of what is summed over on."""
+    assert isinstance(tile.result.type, SharedTile)
+    column = tile.column + cell_columns(tile.result.type.dtype, first)
+    return tile.columns, True, dict(a_state=tile.state, a_column=column)
+
+
+def _scaled(op: Contract, scales: list[TileInTensor]) -> dict[str, Any]:
     """What a product says of the scales of its operands, the left one's first."""
     if not scales:
         return {}
     a, b = scales
     names = dict(a_scale=a.column, b_scale=b.column, scale_dtype=_dtype(op.scales[0]))
-    return dict(scales=a.scales, scale_state=a.state, block=op.block, **names)
+    return dict(scales=a.columns, scale_state=a.state, block=op.block, **names)
 
 
 def _dtype(scale: Value) -> str:

@@ -6,14 +6,22 @@ from itertools import accumulate
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import Elect, WaitBarrier
+from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, WaitBarrier
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.slot_ops import CopyScales
 from wsdsl.ir.tcgen05 import allocated
-from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorColumns, TensorCommit, TensorFence
+from wsdsl.ir.tensor_ops import (
+    AllocateTensorMemory,
+    TensorColumns,
+    TensorCommit,
+    TensorFence,
+    TensorStoreWait,
+)
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.tensor_loop import made_rings
+from wsdsl.lowering.tensor_operands import operand_width
 from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
 
@@ -42,6 +50,12 @@ def committed(
     return by_one(of_all, TensorCommit(barriers=barriers, state=state, **told))
 
 
+def stored(barriers: Value, state: Value, loc: Loc | None) -> tuple[Op, ...]:
+    """An arrival of each warp when what it has stored is there."""
+    arrival = ArriveBarrier(barriers=barriers, state=state, each_warp=True, loc=loc)
+    return TensorStoreWait(loc=loc), TensorFence(loc=loc), arrival
+
+
 def in_tensor_memory(op: Op) -> bool:
     return isinstance(op, CircularBuffer) and op.space == "TMEM"
 
@@ -55,8 +69,8 @@ class TensorRings:
         # Sums come first: wide ones begin at multiples of what their columns are.
         rings = [op for op in kernel.of(CircularBuffer) if in_tensor_memory(op)]
         self.first: dict[Value, int] = {}
-        used = 0
-        for op in sorted(rings, key=lambda op: op.block):
+        used, self.operands = 0, made_rings(kernel)
+        for op in sorted(rings, key=lambda op: (op.block, op.result in self.operands)):
             self.first[op.result] = used
             used += op.depth * self._slot(op)[0]
         self.copied: dict[Value, int] = {}
@@ -81,6 +95,8 @@ class TensorRings:
     def _width(self, op: CircularBuffer, tile: Tile) -> int:
         if op.block:
             return columns_of_scales(tile, op.block, self.sizes)
+        if op.result in self.operands:
+            return operand_width(tile, self.sizes)
         return sum_columns(self.kernel, tile, self.sizes)
 
     def place(self, op: CircularBuffer) -> tuple[Value, tuple[tuple[int, ...], ...]]:

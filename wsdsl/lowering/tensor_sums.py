@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tcgen05 import COLUMNS, LANES
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import walk
@@ -29,9 +29,6 @@ from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.tensor_chains import Chains, chains, hands_on_inside, is_read
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import columns_of_scales
-
-BUFFERED = 2
-"""Slots for sums, where columns allow."""
 
 
 @once
@@ -167,17 +164,6 @@ def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
     for group in sum_slots(kernel):
         own = sum(sum_columns(kernel, edge.layout, sizes) for edge in group.edges)
         found[group.ring] = max(own, found.get(group.ring, 0))
-    return found
-
-
-def sum_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
-    """By ring of sums, its slots: the innermost ones have the first choice of columns."""
-    columns = slot_columns(kernel, sizes)
-    left = COLUMNS - scale_columns_of(kernel, sizes) - sum(columns.values())
-    found = dict[int, int]()
-    for ring in sorted(columns):
-        found[ring] = max(1, min(BUFFERED, 1 + left // max(1, columns[ring])))
-        left -= (found[ring] - 1) * columns[ring]
     return found
 
 

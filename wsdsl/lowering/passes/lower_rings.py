@@ -76,7 +76,7 @@ from wsdsl.lowering.ring_uses import RingUses
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
-from wsdsl.lowering.tensor_rings import TensorRings, awaited, committed, in_tensor_memory
+from wsdsl.lowering.tensor_rings import TensorRings, awaited, committed, in_tensor_memory, stored
 
 WARPS = 4
 
@@ -165,12 +165,13 @@ class _Rings(RingUses):
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
     def place_in_tensor_memory(self, op: CircularBuffer) -> None:
-        """Sums are there when the products are complete, and given back by each warp. Scales each
-        warp has written, and the products that take them give them back.
+        """Sums are there when the products are complete, and given back by each warp. Scales and
+        operands each warp has written, and the products that take them give them back.
         """
         columns, offsets = self.in_tensors.place(op)
-        warps = WARPS * self.sides(op)
-        arrivals = (warps, 1) if op.block else (1, warps * op.consumers)
+        warps, stores = WARPS * self.sides(op), self.producers.stores.get(op.result, 0)
+        written = (WARPS * stores, 1) if stores else (warps, 1)
+        arrivals = written if op.block or stores else (1, warps * op.consumers)
         self.barriers(op, columns, None, offsets, arrivals)
 
     def sides(self, op: CircularBuffer) -> int:
@@ -237,6 +238,10 @@ class _Rings(RingUses):
     def in_tensor_memory(self, ring: Value) -> bool:
         return ring in self.rings and isinstance(self.rings[ring].shared.type, Columns)
 
+    def is_stored(self, ring: Value) -> bool:
+        """Whether threads fill its slots, in tensor memory."""
+        return self.in_tensor_memory(ring) and self.producers.by_stores(ring)
+
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
             for op in region:
@@ -283,6 +288,9 @@ class _Rings(RingUses):
                 b.add(self.locate(op))
             case ProducerCommit() if self.stores_scales:
                 hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
+            case ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
+                full, state = self.rings[ring].full, self.place_of(op.slot)[1]
+                b.ops += stored(full, state, op.loc)
             case ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
                 self.commit(self.rings[ring].full, self.place_of(op.slot)[1], self.both)
             case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):

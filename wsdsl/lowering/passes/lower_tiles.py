@@ -49,6 +49,7 @@ from wsdsl.ir.slot_ops import (
     BlocksInShared,
     ElementsInShared,
     StoreInShared,
+    StoreInTensor,
     SubtilesInShared,
     SumInTensor,
     TileInShared,
@@ -72,13 +73,9 @@ from wsdsl.lowering import elementwise
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
-    Carried,
     CarriedExchange,
-    CarriedLoad,
     CarriedOperand,
-    CarriedScalar,
-    CarriedSum,
-    CarriedTile,
+    carried_variable,
     carrying,
     stays_with_products,
 )
@@ -91,7 +88,6 @@ from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_to_slot
-from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
 from wsdsl.lowering.tensor_products import TensorProducts
@@ -222,7 +218,7 @@ class _Lowering:
                 self.env[op.result] = self.in_tensor_memory[op.state].begin(op, self.scalar)
             case ArriveBarrier() if op.state in self.in_tensor_memory:
                 self.in_tensor_memory[op.state].finish()
-            case StoreInShared() | BlocksInShared():
+            case StoreInShared() | StoreInTensor() | BlocksInShared():
                 write_to_slot(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished |= isinstance(op, StoreInShared)
             case CommitProducts():
@@ -320,7 +316,7 @@ class _Lowering:
         self.make(v for v in (*free_values(op.body), *op.init) if v not in sums_only)
         self.read_first(stored_in(op))
         names = zip(op.init, op.args, lasts, op.result, summed, strict=True)
-        carried = [self.carry(op, *each) for each in names]
+        carried = [carried_variable(self, op, *each) for each in names]
         carried += [CarriedExchange.of(self, op.loc)] if exchanges(op.body) else []
         carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
         self.stores.begin_loop(op)
@@ -342,20 +338,6 @@ class _Lowering:
         self.products.begin(sums, outside, results[-1] if slots else ())
         for var in carried:
             var.after(self)
-
-    def carry(
-        self, op: ForRange, first: Value, arg: Value, last: Value, made: Value, is_sum: bool
-    ) -> Carried:
-        """How a carried variable goes round, by what it is."""
-        if is_sum:
-            tile = self.addend(first, arg.type)
-            known = tile.started is False and grows(op.body, arg, last, by_products=True)
-            return CarriedSum.of(self, op, tile, (arg, last, made), known)
-        if is_tile(arg):
-            loaded = all(isinstance(self.made.get(v), (Load, Lookup)) for v in (first, last))
-            kind = CarriedLoad if loaded else CarriedTile
-            return kind.of(self, first, arg, last, made)
-        return CarriedScalar((self.scalar(first),), arg, last, made)
 
     def branch(self, op: If) -> None:
         b = self.builder

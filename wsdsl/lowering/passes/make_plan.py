@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import ExchangeRows
@@ -45,13 +46,13 @@ from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.spread_rows import spread_bytes
+from wsdsl.lowering.tensor_operands import in_tensor_memory, operand_columns, tensor_depths
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import stores_scales
 from wsdsl.lowering.tensor_sums import (
     multiplying_warps,
     scale_slot_columns,
     slot_columns,
-    sum_depths,
     sum_slots,
 )
 from wsdsl.schedule import Schedule
@@ -83,7 +84,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         summed=roles[""],
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
-        edges=tuple(map(str, edges(kernel))),
+        edges=tuple(_edges(kernel, schedule)),
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
         exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
         meetings=tuple(_meetings(kernel)),
@@ -143,10 +144,19 @@ def _partitions(
         yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)
 
 
+def _edges(kernel: Kernel, schedule: Schedule) -> Iterator[str]:
+    there = in_tensor_memory(kernel, axis_sizes(kernel, schedule))
+    for edge in edges(kernel):
+        made = edge.ring in there and edge.space == "SMEM"
+        yield str(dataclasses.replace(edge, space="TMEM") if made else edge)
+
+
 def _rings(
     kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]
 ) -> Iterator[PlannedRing]:
     sizes, namer = axis_sizes(kernel, schedule), Namer.of(kernel)
+    there = in_tensor_memory(kernel, sizes)
+    depths = tensor_depths(kernel, sizes) if sum_slots(kernel) else {}
     for number in sorted({group.ring for group in groups}):
         own = [group for group in groups if group.ring == number]
         firsts = [next(g for g in own if g.layout == held) for held in layouts_of(own)[number]]
@@ -166,9 +176,14 @@ def _rings(
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
-            depth, columns = sum_depths(kernel, sizes), slot_columns(kernel, sizes)
-            where = dict(depth=depth[number], columns=columns[number])
+            columns = slot_columns(kernel, sizes)
+            where = dict(depth=depths[number], columns=columns[number])
             yield dataclasses.replace(ring, name=namer.new("sum_ring"), **where)
+            continue
+        if number in there:
+            place = dict[str, Any](space="TMEM", columns=operand_columns(kernel, sizes)[number])
+            name, depth = namer.new("operand_ring"), depths[number]
+            yield dataclasses.replace(ring, name=name, depth=depth, **place)
             continue
         if own[0].edges[0].depth == "scales":
             name, columns = namer.new("scale_ring"), scale_slot_columns(kernel, sizes)

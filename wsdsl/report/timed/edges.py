@@ -15,7 +15,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tensor_ops import TensorCommit
+from wsdsl.ir.tensor_ops import TensorCommit, TensorStore
 from wsdsl.ir.walk import walk
 
 FULL, EMPTY = "full", "empty"
@@ -42,6 +42,8 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
                 brought[number(shared)][tensor.name] = None
             case StoreShared(shared=shared, state=state) if state is not None:
                 brought[number(shared)]["what is computed"] = None
+            case TensorStore(columns=columns):
+                brought[number(columns)]["what is computed"] = None
             case TensorCommit(barriers=barriers):
                 # What it gives back is of another ring.
                 if barriers.name.startswith(FULL):
