@@ -346,7 +346,9 @@ class TileInTensor(Op):
 
 @op_class
 class SumToSlot(Op):
-    """The sum `value`, which products make, is made in `field` of a slot in tensor memory."""
+    """The sum `value`, which products make, is made in `field` of a slot in tensor memory; or
+    threads write there, in a slot that they have waited for, what they have made of the sum in it.
+    """
 
     levels: ClassVar = PARTITIONED
     slot: Value
@@ -371,7 +373,8 @@ class SumToTensor(Op):
 class SlotSum(Op):
     """What threads read of the sum in `field` of a slot that was waited for: zeros if the scalar
     `started` does not hold, since no product was started then. The slot is given back to the thread
-    that multiplies when all sums of it have been read, or with `consumer_release`.
+    that multiplies when all sums of it have been read, or with `consumer_release`. Of a slot that
+    was acquired: what lies there, for products to add to.
     """
 
     levels: ClassVar = PARTITIONED

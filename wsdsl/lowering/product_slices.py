@@ -58,6 +58,7 @@ from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
 from wsdsl.lowering.started_sums import StartedSums
 from wsdsl.lowering.tensor_chains import chains, staying
+from wsdsl.lowering.updated_sums import Updates, updates
 
 WITH_SLOTS = (ConsumerRelease, ProducerCommit, StoreToSlot, SumToSlot)
 """What they do, and give nothing."""
@@ -82,7 +83,8 @@ class TensorSlice(ConsumerSlice):
 
     def cut(self, body: Region) -> tuple[Region, Region]:
         """What multiplies, and what computes."""
-        whole = self.of(body)
+        changed = Updates(updates(self.loads.kernel), self.namer, self._slot_of)
+        whole = changed.region(self.of(body))
         rings = {self.loads.rings[group.ring] for group in self.sums}
         for op in walk(whole):
             if isinstance(op, (ConsumerWait, ProducerAcquire)):
@@ -100,14 +102,19 @@ class TensorSlice(ConsumerSlice):
                 made += self._filled(group)
         for group in self._in(self.sums, block):
             if group.first == place:
-                made.append(self._acquired(group))
+                made.append(acquire := self._acquired(group))
+                if self.is_updated(group):
+                    # Who computes writes to it first.
+                    made.append(ProducerCommit(slot=acquire.result, loc=acquire.loc))
         return made
 
     def behind(self, block: Region, place: int) -> list[Op]:
         made, last = list[Op](), len(block) - 1 - isinstance(block[-1], Yield)
         own = self._in(self.sums, block)
         if isinstance(op := block[place], (Contract, ForTiles, ForEach)):
-            made += self.started.behind(op, staying(op, self.counts))
+            update = updates(self.loads.kernel).get(op)
+            changed = [] if update is None else [update.place]
+            made += self.started.behind(op, [*staying(op, self.counts), *changed])
         for group in own:
             if group.last == place:
                 made += self._handed_over(group)
@@ -144,11 +151,21 @@ class TensorSlice(ConsumerSlice):
         place = dict(ring=self.loads.rings[group.ring], layout=layouts.index(group.layout))
         return dict(result=Value(self.namer.new("slot"), Slot()), loc=group.loc, **place)
 
+    def is_updated(self, group: SlotGroup) -> bool:
+        """Whether threads change its sum in place."""
+        return any(edge.made in updates(self.loads.kernel) for edge in group.edges)
+
+    def _slot_of(self, sum: Value) -> dict[str, Any]:
+        """The next one of the ring through which a loop's result is handed over."""
+        group = next(g for g in self.sums if any(sum in edge.values for edge in g.edges))
+        return self._slot(group)
+
     def _handed_over(self, group: SlotGroup) -> Iterator[Op]:
         slot, loc = self.slots[id(group)], group.block[group.last].loc
-        for n, edge in enumerate(group.edges):
-            yield SumToSlot(slot=slot, field=n, value=edge.values[0])
-        yield ProducerCommit(slot=slot, loc=loc)
+        if not self.is_updated(group):
+            for n, edge in enumerate(group.edges):
+                yield SumToSlot(slot=slot, field=n, value=edge.values[0])
+            yield ProducerCommit(slot=slot, loc=loc)
         wait = ConsumerWait(**self._slot(group))
         self.slots[id(group)] = wait.result
         yield wait
@@ -161,13 +178,13 @@ class TensorSlice(ConsumerSlice):
 
     def _multiplied(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, WITH_SLOTS) and op.slot not in self.multiplying
-            if not theirs and not isinstance(op, (Store, Materialize, SlotSum)):
+            theirs = isinstance(op, (*WITH_SLOTS, SlotSum)) and op.slot not in self.multiplying
+            if not theirs and not isinstance(op, (Store, Materialize)):
                 yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
 
     def _computed(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, WITH_SLOTS) and op.slot in self.multiplying
+            theirs = isinstance(op, (*WITH_SLOTS, SlotSum)) and op.slot in self.multiplying
             if theirs or isinstance(op, Contract):
                 continue
             op = with_regions(op, lambda inner: tuple(self._computed(inner)))

@@ -14,6 +14,7 @@ from wsdsl.ir.slot_ops import (
     ProducerAcquire,
     SlotElements,
     SlotTile,
+    SumToSlot,
 )
 from wsdsl.ir.types import State
 from wsdsl.lowering.builder import Builder
@@ -38,7 +39,12 @@ class RingUses:
         self.released_by_threads = set[Value]().union(*map(released_unmet, kernel.body))
         """Of slots that may be released with no product since the wait: nothing then says that all
         threads of a warpgroup have come past it, so each arrives for itself."""
+        self.changed = set[Value]()
+        """Slots of sums to which threads write what they have made of these."""
+        waits = {op.result for op in kernel.ops if isinstance(op, ConsumerWait)}
         for op in kernel.ops:
+            if isinstance(op, SumToSlot) and op.slot in waits:
+                self.changed.add(op.slot)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             if isinstance(op, (ConsumerWait, NoSlot)) and op.state is not None:

@@ -23,7 +23,13 @@ from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.slot_ops import BlocksInShared, StoreInShared, StoreInTensor, TileInShared
+from wsdsl.ir.slot_ops import (
+    BlocksInShared,
+    StoreInShared,
+    StoreInTensor,
+    SumToTensor,
+    TileInShared,
+)
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.tensor_ops import StoreScaleBytes, TensorFence, TensorStore
@@ -137,7 +143,7 @@ def write_to_slot(
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
     if isinstance(op, StoreInTensor):
-        _write_columns(op, pieces, kind.dtype, context)
+        _write_columns(op.columns, op, pieces, kind.dtype, context)
     else:
         _write_panels(op, pieces, kind.dtype, context)
 
@@ -160,14 +166,23 @@ def _write_blocks(op: BlocksInShared, pieces: RegisterTile, context: PartitionCo
         context.builder.add(made)
 
 
+def write_back(op: SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
+    """What is made of a sum, to its place."""
+    _write_columns(op.sums, op, pieces, op.value.as_tile.dtype, context)
+
+
 def _write_columns(
-    op: StoreInTensor, pieces: RegisterTile, dtype: DType, context: PartitionContext
+    columns: Value,
+    op: StoreInTensor | SumToTensor,
+    pieces: RegisterTile,
+    dtype: DType,
+    context: PartitionContext,
 ) -> None:
     """Piece by piece, as they are made."""
     for i, j in pieces.shape.places():
         made = TensorStore(
             value=pieces.get(i, j),
-            columns=op.columns,
+            columns=columns,
             state=op.state,
             column=op.column + cell_columns(dtype, pieces.shape.first_column(j)),
             half=i,

@@ -6,8 +6,9 @@
     }
 
 The thread that multiplies adds to what lies there, and does nothing else with it: so a sum stays
-there from zeros on as long as products are all that is added to it, and nobody else reads it. What
-threads make of sums, as to scale them, they hold in registers (`passes/take_sums_apart.py`).
+there from zeros on as long as products are all that is added to it, and nobody else reads it. So
+does what threads change in front of products that wait for them in any case (`updated_sums.py`).
+What else they make of sums they hold in registers (`passes/take_sums_apart.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.updated_sums import updates
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def chains(kernel: Kernel) -> Chains:
     """Of a kernel whose sums have been taken apart."""
     body = output_nest(kernel)[1]
     sums, continued = set[Value](), set[Value]()
-    counts = Counter(uses(body))
+    counts, changed = Counter(uses(body)), updates(kernel)
     for op in walk(body):
         if isinstance(op, Contract):
             sums.add(op.result)
@@ -51,6 +53,10 @@ def chains(kernel: Kernel) -> Chains:
             assert isinstance(op, (ForTiles, ForEach))
             sums |= {op.args[n], op.result[n]}
             continued |= {op.init[n], yielded(op.body)[n]}
+        if (update := changed.get(op)) is not None:
+            assert isinstance(op, (ForTiles, ForEach))
+            sums |= {update.arg, op.result[update.place]}
+            continued |= {op.init[update.place], update.product.result}
     return Chains(frozenset(sums), frozenset(continued))
 
 

@@ -23,7 +23,8 @@ from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
-from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
+from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns, sum_slots
+from wsdsl.lowering.updated_sums import updates
 from wsdsl.schedule import Place, Schedule
 
 BUFFERED = 2
@@ -40,11 +41,22 @@ def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
     wanted = sums | operands
     left = COLUMNS - scale_columns_of(kernel, sizes) - sum(wanted[ring] for ring in found)
     first, *others = sorted(sums)
+    alone = updated_rings(kernel)
     for ring in (first, *operands, *others):
-        num = max(0, min(BUFFERED - found.get(ring, 0), left // wanted[ring]))
+        most = 1 if ring in alone else BUFFERED
+        num = max(0, min(most - found.get(ring, 0), left // wanted[ring]))
         found[ring] = found.get(ring, 0) + num
         left -= num * wanted[ring]
     return {ring: num for ring, num in found.items() if num}
+
+
+@once
+def updated_rings(kernel: Kernel) -> frozenset[int]:
+    """Of sums that threads change in place: there is one of each."""
+    changed = updates(kernel)
+    return frozenset(
+        g.ring for g in sum_slots(kernel) if any(edge.made in changed for edge in g.edges)
+    )
 
 
 def in_tensor_memory(kernel: Kernel, sizes: Mapping[str, int]) -> frozenset[int]:

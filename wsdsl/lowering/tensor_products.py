@@ -32,7 +32,7 @@ from typing import Any, Protocol
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import SumToTensor, TileInShared, TileInTensor
+from wsdsl.ir.slot_ops import SumInTensor, SumToTensor, TileInShared, TileInTensor
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
@@ -119,6 +119,8 @@ class TensorProducts:
                 self.in_tensor[op.result] = op
             case SumToTensor():
                 pass
+            case SumInTensor():
+                self.started[op.result] = b.flag(True)
             case Contract():
                 self.multiply(op)
             case ForRange():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from wsdsl.ir.barrier_ops import ArriveBarrier, NamedBarrierSync, WaitBarrier
 from wsdsl.ir.fragment_ops import ZeroUnless
 from wsdsl.ir.op import Op, Region, Value, regions
-from wsdsl.ir.slot_ops import SumInTensor
+from wsdsl.ir.slot_ops import SumInTensor, SumToTensor
 from wsdsl.ir.tensor_ops import TensorFence, TensorLoad, TensorWait
 from wsdsl.ir.types import Accumulator, Fragment, Tile
 from wsdsl.ir.walk import walk
@@ -26,8 +26,9 @@ class TensorReads:
     """The sums in one slot, that of `state`."""
 
     def __init__(
-        self, ops: Sequence[SumInTensor], release: ArriveBarrier, context: PartitionContext
+        self, ops: Sequence[SumInTensor], release: ArriveBarrier | None, context: PartitionContext
     ) -> None:
+        """`release`: what gives it back, unless something is stored there first."""
         self.release, self.context = release, context
         self.started: dict[Value, Value] = {}
         self.pieces = {op.result: self._pieces(op) for op in ops}
@@ -43,7 +44,9 @@ class TensorReads:
             if isinstance(op, SumInTensor):
                 found.setdefault(op.state, []).append(op)
         releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
-        return {state: cls(ops, releases[state], context) for state, ops in found.items()}
+        changed = {op.state for op in walk(body) if isinstance(op, SumToTensor)}
+        given_back = {state: op for state, op in releases.items() if state not in changed}
+        return {state: cls(ops, given_back.get(state), context) for state, ops in found.items()}
 
     def begin(self, op: SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
         """The sum, whose pieces are read when they are asked for; `scalar`: what stands for one."""
@@ -73,7 +76,7 @@ class TensorReads:
         sum = b.value("sum", kind)
         b.add(TensorWait(result=(sum,), loads=(load.result,), loc=op.loc))
         self.unread.discard((op.result, i, j))
-        if not self.unread:
+        if self.release is not None and not self.unread:
             b.add(TensorFence(loc=op.loc))
             b.add(self.release)
         started = self.started.get(op.result)
@@ -84,6 +87,7 @@ class TensorReads:
 
     def finish(self) -> None:
         """What nobody asked for is read, too."""
+        assert self.release is not None
         for pieces in self.pieces.values():
             pieces.all()
 

@@ -29,6 +29,7 @@ from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.tensor_chains import Chains, chains, hands_on_inside, is_read
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import columns_of_scales
+from wsdsl.lowering.updated_sums import Update, updates
 
 
 @once
@@ -109,24 +110,29 @@ class _Groups:
         )
 
 
-def given_back_late(operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]) -> set[int]:
+def given_back_late(
+    kernel: Kernel, operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]
+) -> set[int]:
     """Rings of slots that products give back behind the last sums that they hand over: nothing
     tells then that they have arrived.
     """
+    changed = updates(kernel)
     ends = [*sums]
     return {
         group.ring
         for group in (operands if ends else ())
         if group.consumer == "mma"
         and group.in_shared
-        and not any(_follows(own, group) for own in ends)
+        and not any(_follows(own, group, changed) for own in ends)
     }
 
 
-def _follows(sums: SlotGroup, group: SlotGroup) -> bool:
-    """Whether sums are handed over behind the place where the slot is given back."""
+def _follows(sums: SlotGroup, group: SlotGroup, changed: Mapping[Op, Update]) -> bool:
+    """Whether sums are handed over behind the place where the slot is given back; those that are
+    `changed` are so in the loop that adds to them.
+    """
     if sums.block is group.block:
-        return sums.last >= group.last
+        return sums.last >= group.last and not any(edge.made in changed for edge in sums.edges)
     before = walk(sums.block[: sums.last + 1])
     return any(inner is group.block for op in before for inner in regions(op))
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tensor_ops import TensorColumns, TensorProduct
+from wsdsl.ir.tensor_ops import TensorColumns, TensorLoad, TensorProduct, TensorStore
 from wsdsl.ir.types import Barriers, Columns, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
@@ -89,7 +89,8 @@ class Model:
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
         self.columns = frozenset(op.result.name for op in flat if isinstance(op, TensorColumns))
-        """Arrays in tensor memory; `bytes` of theirs are columns."""
+        """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
+        half of each warp's lanes, then those of the other."""
         self.boxes = _boxes(flat)
         self.copied = frozenset(op.shared.name for op in flat if isinstance(op, m.TmaLoad))
         """Arrays that TMA writes."""
@@ -163,6 +164,7 @@ class Model:
 
     def _arrays(self, flat: list[Any]) -> dict[str, Array]:
         made: dict[str, Array] = {}
+        halved = {v for op in flat for v in _by_halves(op)}
         barriers = 0
         for op in flat:
             if isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
@@ -174,7 +176,8 @@ class Model:
                 made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
             elif isinstance(op, TensorColumns) and isinstance(op.result.type, Columns):
                 name, of = op.result.name, op.result.type
-                made[name] = Array(name, op.label, of.num, of.columns, index=len(made))
+                columns = of.columns * (2 if op.result in halved else 1)
+                made[name] = Array(name, op.label, of.num, columns, index=len(made))
         self.num_barriers = barriers
         return made
 
@@ -232,6 +235,19 @@ def _reaches_others(op: Op, effects: Effects) -> bool:
             return effects.has(op)
         case _:
             return reaches_others(op)
+
+
+def _by_halves(op: Op) -> tuple[Value, ...]:
+    """Columns that threads load or store half of the lanes of at a time."""
+    match op:
+        case TensorProduct():
+            return op.sums, op.a
+        case TensorLoad():
+            return (op.sums,)
+        case TensorStore():
+            return (op.columns,)
+        case _:
+            return ()
 
 
 def _boxes(flat: list[Any]) -> dict[str, int]:

@@ -1,14 +1,15 @@
 """Tensor memory: products of one thread, which run in order, their commits, and loads of sums.
 
-Columns of an item are spans like bytes of SMEM. A product's events are over when a phase completes
+Columns of an item are spans like bytes of SMEM, of each half of the lanes that a warp loads or
+stores at a time. A product's events are over when a phase completes
 on which a later commit of its thread counts; the thread's own products follow in any case. A load's
 are over for those who hear of the first `tensor_fence` behind its `tensor_wait`. And whoever has
 waited has to run `tensor_fence(after=True)` before it touches tensor memory.
 
 Products and loads are events of the agent's open group, which is closed by the wait for loads: no
 partition has both (`ir/tensor_rules.py`). Stores have a group of their own, open until they are
-waited for. They follow what their own warpgroup has loaded and waited for, since each warp has
-lanes of its own.
+waited for. A warpgroup's accesses follow its own that it has waited for, since each warp has lanes
+of its own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import WORD, scale_columns, word_columns
 from wsdsl.ir.op import Op
 from wsdsl.ir.scale_atoms import BYTES, ROWS
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.types import Accumulator, Columns
 from wsdsl.prover.access import destinations, item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
+from wsdsl.prover.model import Array
 from wsdsl.prover.products import Descriptor, read_operand
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.shared_loads import read_by_threads
@@ -46,13 +49,13 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array = m.model.arrays[op.sums.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    begin, end = op.column, op.column + op.columns
-    item_of(m, a, op, array, state.stage, begin, end)
+    parts = _parts(array, op.column, op.columns, _halves(op.rows))
+    item_of(m, a, op, array, state.stage, *parts[-1])
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     event, know = m.event(), a.know[0] | a.open.events
     for cta in pair_of(m, a, i, op.cta_group):
-        spans = spans_of(m, cta, array, state.stage, begin, end) if accumulates else ()
-        if not all(s.written for s in spans if begin <= s.start and s.end <= end):
+        known = [_is_written(m, cta, array, state.stage, part) for part in parts]
+        if accumulates and not all(known):
             raise m.fail(
                 "tensor",
                 a,
@@ -60,7 +63,8 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
                 "accumulates on columns that nothing has written",
                 hint="`accumulate` must be false for the first product",
             )
-        write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, cta)
+        for part in parts:
+            write(m, a, op, array, state.stage, *part, know, (event, 0), False, cta)
         if op.scales is not None:
             _read_scales(m, a, i, event, cta)
         extents = op.rows, op.columns // op.cta_group
@@ -81,10 +85,30 @@ def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
     assert isinstance(op, t.TensorProduct) and op.a_state is not None
     array = m.model.arrays[op.a.name]
     state: StageParity = a.slots[i.extra[op.a_state.name]]
-    where = array, state.stage, op.a_column, op.a_column + op.a_columns
-    item_of(m, a, op, *where)
     before, reader = a.know[0] | a.open.events, ("tensor", a.index)
-    read(m, a, op, *where, before, reader, event, before, asynchronous=False)
+    for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
+        item_of(m, a, op, array, state.stage, *part)
+        where = array, state.stage, *part
+        read(m, a, op, *where, before, reader, event, before, asynchronous=False)
+
+
+def _halves(rows: int) -> tuple[int, ...]:
+    """Of the lanes of each warp, 16 of which hold the rows of a product of 64."""
+    return (0, 1) if rows == LANES else (0,)
+
+
+def _parts(
+    array: Array, first: int, columns: int, halves: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """Where columns begin and end, in each half of the lanes."""
+    starts = [half * (array.bytes // 2) + first for half in halves]
+    return [(start, start + columns) for start in starts]
+
+
+def _is_written(m: Machine, cta: int, array: Array, item: int, part: tuple[int, int]) -> bool:
+    begin, end = part
+    spans = spans_of(m, cta, array, item, begin, end)
+    return all(s.written for s in spans if begin <= s.start and s.end <= end)
 
 
 def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
@@ -150,14 +174,20 @@ def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array, event, stores = m.model.arrays[op.columns.name], m.event(), _stored(a, op)
     state: StageParity = a.slots[i.extra[op.state.name]]
-    begin, end = op.column, op.column + op.width
-    item_of(m, a, op, array, state.stage, begin, end)
-    know = known_to_each(a, ALL) | stores.events
-    for group in a.groups:
-        know |= group.events if group.op is None else 0
-    write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+    (part,) = _parts(array, op.column, op.width, (op.half,))
+    item_of(m, a, op, array, state.stage, *part)
+    know = _known_in_order(a)
+    write(m, a, op, array, state.stage, *part, know, (event, 0), False, a.cta)
     stores.events |= event
     return LOCAL
+
+
+def _known_in_order(a: Agent) -> int:
+    """What each thread knows, and what it has waited for itself: each warp has lanes of its own."""
+    know = known_to_each(a, ALL)
+    for group in a.groups:
+        know |= 0 if group.open else group.events
+    return know
 
 
 def _stored(a: Agent, op: Op) -> Group:
@@ -172,9 +202,20 @@ def _stored(a: Agent, op: Op) -> Group:
 
 
 def tensor_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    for group in a.groups:
-        group.open = False
+    for group in [group for group in a.groups if group.open]:
+        a.groups.remove(group)
+        _waited_for(a, group)
     return LOCAL
+
+
+def _waited_for(a: Agent, group: Group) -> None:
+    """One group of loads, and one of stores, whatever number of waits is in front of a fence."""
+    group.open = False
+    for held in a.groups:
+        if not held.open and (held.op is None) == (group.op is None):
+            held.events |= group.events
+            return
+    a.groups.append(group)
 
 
 def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
@@ -198,9 +239,9 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array = m.model.arrays[op.sums.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    begin, end = op.column, op.column + op.result.type.columns
+    ((begin, end),) = _parts(array, op.column, op.result.type.columns, (op.half,))
     item_of(m, a, op, array, state.stage, begin, end)
-    event, know = m.event(), known_to_each(a, ALL)
+    event, know = m.event(), _known_in_order(a)
     # What nobody has written may be read: of no products there is no sum, and none is used.
     read(
         m,
@@ -224,7 +265,7 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tensor_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    a.groups.append(a.open)
+    _waited_for(a, a.open)
     a.open = Group()
     for slot in i.defines:
         a.slots[slot] = 0

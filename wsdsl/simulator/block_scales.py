@@ -89,7 +89,7 @@ def _scales(
     for own in columns:
         start, stop = base + own.start, base + own.stop
         actors, reader = wg.tensor_pipe.thread, (wg.index, "scales")
-        conflict = memory.accesses.read(start, stop, read, actors, reader, False)
+        conflict = memory.read(slice(start, stop), read, actors, reader)
         wg.settle(op, f"it reads scales in columns {start} to {stop}", conflict)
         if not memory.written[:, start:stop].all():
             wg.fail(op, f"its scales, in columns {start} to {stop}, nothing has written")

@@ -9,7 +9,7 @@ fence.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from wsdsl.ir.tensor_ops import TensorCommit, TensorProduct
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier, RemoteArrival
 from wsdsl.simulator.clocks import Clock, Clocks
-from wsdsl.simulator.races import Access, SharedAccesses
+from wsdsl.simulator.races import Access, Conflict, SharedAccesses
 from wsdsl.simulator.wgmma_groups import summed
 
 
@@ -47,10 +47,36 @@ class TensorMemory:
         self.freed = False
         """Also where the other CTA of a pair has done so."""
         self.fenced = FencedClocks(clocks)
-        self.accesses = SharedAccesses(COLUMNS, self.fenced)
+        self.accesses = SharedAccesses(2 * COLUMNS, self.fenced)
+        """Of the columns of one half of each quarter of the lanes, then of those of the other."""
         for span in self.accesses.spans:
             # What nobody has written may be read: a sum that nothing was added to is not used.
             span.write = Untouched("nobody", _NO_OP)
+
+    def read(
+        self,
+        columns: slice,
+        access: Access,
+        actors: slice,
+        reader: object,
+        halves: Sequence[int] = (0, 1),
+    ) -> Conflict | None:
+        for at in halves:
+            start, stop = at * COLUMNS + columns.start, at * COLUMNS + columns.stop
+            conflict = self.accesses.read(start, stop, access, actors, reader, False)
+            if conflict is not None:
+                return conflict
+        return None
+
+    def write(
+        self, columns: slice, access: Access, actors: slice, halves: Sequence[int] = (0, 1)
+    ) -> Conflict | None:
+        for at in halves:
+            start, stop = at * COLUMNS + columns.start, at * COLUMNS + columns.stop
+            conflict = self.accesses.write(start, stop, access, actors, False)
+            if conflict is not None:
+                return conflict
+        return None
 
 
 class Untouched(Access):
@@ -104,8 +130,8 @@ class CellAccess(Access):
     epochs: Clock | None = None
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
-        if actors == self.by and (self.waited or self.wait == "tensor_store_wait"):
-            return ""  # A warp's lanes are its own; it stores each of them once.
+        if actors == self.by and self.waited:
+            return ""  # A warp's lanes are its own.
         if self.epochs is None:
             return "no tensor_fence followed it" if self.waited else f"no {self.wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.

@@ -14,7 +14,7 @@ from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import TILE_COLUMNS, are_scaled, scale_columns, word_columns
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
-from wsdsl.ir.tcgen05 import WARP_LANES
+from wsdsl.ir.tcgen05 import LANES, WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
@@ -65,7 +65,7 @@ def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
     for cta in ctas[first : first + 2] if op.cta_group > 1 else [wg.cta]:
         if (memory := cta.tensor_memory) is not None:
             access = Untouched(wg.told, op)
-            conflict = memory.accesses.write(0, memory.columns, access, wg.everyone, False)
+            conflict = memory.write(slice(0, memory.columns), access, wg.everyone)
             wg.settle(op, f"it frees columns{cta.suffix}", conflict)
             memory.freed = True
     if wg.cta.tensor_memory is None:
@@ -143,7 +143,7 @@ def _operand_in_columns(
     if not memory.written[lanes, columns].all():
         wg.fail(op, f"it reads columns {first} to {columns.stop}, which nothing has written")
     read = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-    conflict = memory.accesses.read(first, columns.stop, read, pipe.thread, "operand", False)
+    conflict = memory.read(columns, read, pipe.thread, "operand", _halves(op.rows))
     wg.settle(op, f"it reads columns {first} to {columns.stop}", conflict)
 
     def fetch() -> Array:
@@ -163,12 +163,17 @@ def _begin_sums(
     if accumulate and not memory.written[lanes, columns].all():
         wg.fail(op, "accumulates on columns that nothing has written")
     write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-    conflict = memory.accesses.write(columns.start, columns.stop, write, pipe.thread, False)
+    conflict = memory.write(columns, write, pipe.thread, _halves(op.rows))
     wg.settle(op, f"it writes columns {columns.start} to {columns.stop}{cta.suffix}", conflict)
     if not accumulate:
         memory.cells[lanes, columns] = 0xFFFFFFFF
     memory.written[lanes, columns] = True
     return first
+
+
+def _halves(rows: int) -> tuple[int, ...]:
+    """Of the lanes of each warp, 16 of which hold the rows of a product of 64."""
+    return (0, 1) if rows == LANES else (0,)
 
 
 def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
@@ -185,7 +190,7 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
         conflict = cta.accesses.read(start, stop, read, wg.actors, reader)
         wg.settle(op, f"it reads item {state.stage} of `{shared.label}`{cta.suffix}", conflict)
         write = PipeAccess(wg.told, op, pipe, number, in_order=True)
-        conflict = memory.accesses.write(first, first + end, write, pipe.thread, False)
+        conflict = memory.write(slice(first, first + end), write, pipe.thread)
         wg.settle(op, f"it writes columns {first} to {first + end}{cta.suffix}", conflict)
         memory.written[:, first : first + end] = True
         held = cta.memory.bytes
@@ -223,7 +228,7 @@ def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     columns = slice(first, first + kind.columns)
     access = CellAccess(wg.told, op, wg.everyone)
     reader = (wg.index, op.half)
-    conflict = memory.accesses.read(columns.start, columns.stop, access, wg.everyone, reader, False)
+    conflict = memory.read(columns, access, wg.everyone, reader, (op.half,))
     wg.settle(op, f"it reads columns {columns.start} to {columns.stop}", conflict)
     wg.cell_accesses.append(access)
     lanes = _lanes_of_half(op.half)
@@ -242,7 +247,7 @@ def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
     first = _first(wg, op, op.columns, op.state, op.column, op.width)
     columns, lanes = slice(first, first + op.width), _lanes_of_half(op.half)
     access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
-    conflict = memory.accesses.write(first, columns.stop, access, wg.everyone, False)
+    conflict = memory.write(columns, access, wg.everyone, (op.half,))
     wg.settle(op, f"it writes columns {first} to {columns.stop}", conflict)
     wg.cell_accesses.append(access)
     value = wg.get(op.value, op)
@@ -272,7 +277,7 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
     for own, word in zip(columns, range(op.words), strict=True):
         start, stop = first + own.start, first + own.stop
         access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
-        conflict = memory.accesses.write(start, stop, access, wg.everyone, False)
+        conflict = memory.write(slice(start, stop), access, wg.everyone)
         wg.settle(op, f"it writes columns {start} to {stop}", conflict)
         wg.cell_accesses.append(access)
         write_words(memory, start, words[:, word])

@@ -327,6 +327,9 @@ class _Rings(RingUses):
         if self.multiplies:
             self.commit(self.rings[ring].empty, state, *self.peers[ring])
             return
+        if op.slot in self.changed:
+            b.ops += stored(self.rings[ring].empty, state, op.loc)
+            return
         for cta in self.peers[ring]:
             b.add(
                 ArriveBarrier(

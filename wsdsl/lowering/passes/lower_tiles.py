@@ -52,6 +52,7 @@ from wsdsl.ir.slot_ops import (
     StoreInTensor,
     SubtilesInShared,
     SumInTensor,
+    SumToTensor,
     TileInShared,
     ValuesInShared,
 )
@@ -87,7 +88,7 @@ from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
-from wsdsl.lowering.slot_writes import clear_beyond, write_to_slot
+from wsdsl.lowering.slot_writes import clear_beyond, write_back, write_to_slot
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
 from wsdsl.lowering.tensor_products import TensorProducts
@@ -216,11 +217,13 @@ class _Lowering:
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case SumInTensor():
                 self.env[op.result] = self.in_tensor_memory[op.state].begin(op, self.scalar)
-            case ArriveBarrier() if op.state in self.in_tensor_memory:
+            case ArriveBarrier() if self.is_read(op.state):
                 self.in_tensor_memory[op.state].finish()
             case StoreInShared() | StoreInTensor() | BlocksInShared():
                 write_to_slot(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished |= isinstance(op, StoreInShared)
+            case SumToTensor():
+                write_back(op, self.pieces(op.value), self.context)
             case CommitProducts():
                 self.products.commit(op.loc)
             case Contract(in_turns=True):
@@ -261,6 +264,11 @@ class _Lowering:
                 self.builder.add(replace_operands(op, swap))
         if made and made[0] in self.env:
             self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
+
+    def is_read(self, state: Value) -> bool:
+        """Whether a slot of sums goes back when they have been read."""
+        reads = self.in_tensor_memory.get(state)
+        return reads is not None and reads.release is not None
 
     def finish_reading(self) -> None:
         """All that is read in slots is read, and what is written shown, before one is given back:

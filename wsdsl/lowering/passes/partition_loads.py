@@ -149,7 +149,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
             work = dataclasses.replace(work, **in_turn)
         partitions.append(partition("compute", work, 4 * num_cooperating(schedule)))
-    late = {rings[number] for number in given_back_late(groups, sums)}
+    late = {rings[number] for number in given_back_late(kernel, groups, sums)}
     body = (*declared.values(), *(_with_tails(op, late) for op in partitions))
     return dataclasses.replace(kernel, level="partitioned", body=body)
 

@@ -8,8 +8,9 @@ After:
     %y: f32[m, n] = map(fn="add", args=(%scaled, %p))
 
 So it is with what a loop carries and does anything else with than add products to it; who computes
-has it in registers. A loop that adds products to something else than zeros begins with zeros, and
-that is added behind it. Where products are summed in registers, the kernel stays as it is.
+has it in registers, unless it is changed in place (`updated_sums.py`). A loop that adds products to
+something else than zeros begins with zeros, and that is added behind it. Where products are summed
+in registers, the kernel stays as it is.
 
 Why here: products have been joined with what they are added to; next is asked where sums lie.
 """
@@ -24,6 +25,7 @@ from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import Namer, uses, with_regions
 from wsdsl.lowering.tensor_chains import staying
+from wsdsl.lowering.updated_sums import updates
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -39,6 +41,7 @@ class _Apart:
     def __init__(self, kernel: Kernel) -> None:
         self.namer, self.counts = Namer.of(kernel), Counter(uses(kernel.body))
         self.ready = tiles_of_zeros(kernel.body)
+        self.ready |= {update.changed for update in updates(kernel).values()}
 
     def region(self, region: Region) -> Region:
         made: list[Op] = []

@@ -1,0 +1,203 @@
+"""Sums that threads change in place between the products that add to them.
+
+    %scaled: f32[m, D] = map(fn="mul", args=(%acc, %shrink))
+    %y: f32[m, D] = contract(a=%p, b=%v, acc=%scaled)
+
+A loop carries such a sum from zeros on, makes something of it element by element, and adds products
+to that whose operand threads make in the same iteration: these wait for the threads in any case. So
+the sum stays in tensor memory. Of its ring there is one slot, which goes to and fro: products are
+over, threads have changed what lies there, products go on with it. In the first iteration threads
+write what they make of zeros.
+
+Of a loop of both partitions, before:
+    %sum = for_tiles(index=%t, init=(%zeros,), args=(%acc,)) {
+      %scaled = map(fn="mul", args=(%acc, %shrink))
+      %y = contract(a=%p, b=%v, acc=%scaled)
+      yield(values=(%y,))
+    }
+After:
+    for_tiles(index=%t, init=(%false,), args=(%changed,)) {
+      %done = consumer_wait(ring=%sum_ring)                                 (compute)
+      if(cond=%changed) {
+        %acc = slot_sum(slot=%done, field=0)
+        %scaled = map(fn="mul", args=(%acc, %shrink))
+        sum_to_slot(slot=%done, field=0, value=%scaled)
+      } { ... the same of zeros ... }
+      consumer_release(slot=%done)
+      %slot = producer_acquire(ring=%sum_ring)                              (mma)
+      %held = slot_sum(slot=%slot, field=0)
+      %y = contract(a=%p, b=%v, acc=%held)
+      sum_to_slot(slot=%slot, field=0, value=%y)
+      producer_commit(slot=%slot)
+      yield(values=(%true,))
+    }
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of
+from wsdsl.ir.pipeline_ops import Materialize
+from wsdsl.ir.slot_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    ProducerAcquire,
+    ProducerCommit,
+    SlotSum,
+    SumToSlot,
+)
+from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
+from wsdsl.ir.types import BOOL, Tile
+from wsdsl.ir.walk import Namer, copy_region, definers, made_of, uses, walk, with_regions, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.zeros import tiles_of_zeros
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a loop carries at a `place`, as `arg`: `ops` change it, and the `product` is added to
+    what they make.
+    """
+
+    place: int
+    arg: Value
+    ops: tuple[Op, ...]
+    product: Contract
+
+    @property
+    def changed(self) -> Value:
+        assert self.product.acc is not None
+        return self.product.acc
+
+
+@once
+def updates(kernel: Kernel) -> Mapping[Op, Update]:
+    """By loop; one sum of each at the most."""
+    found = dict[Op, Update]()
+    if not kernel.target.has_tensor_memory:
+        return found
+    counts, zeros = Counter(uses(kernel.body)), tiles_of_zeros(kernel.body)
+    for op in walk(kernel.body):
+        if isinstance(op, (ForTiles, ForEach)):
+            own = [update for n in range(len(op.args)) for update in _updates(op, n, counts)]
+            own = [update for update in own if op.init[update.place] in zeros]
+            found |= {op: own[0]} if len(own) == 1 else {}
+    return found
+
+
+def _updates(loop: ForTiles | ForEach, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
+    value, ops = loop.args[n], list[Op]()
+    made = definers(loop.body)
+    while counts[value] == 1:
+        user = next((op for op in loop.body if value in operands(op)), None)
+        if isinstance(user, Map) and user.result.type == value.type:
+            ops.append(user)
+            value = user.result
+            continue
+        if not isinstance(user, Contract) or user.acc != value or not ops:
+            return
+        last = user.result == yielded(loop.body)[n] and counts[user.result] == 1
+        if last and any(_is_made(operand, made) for operand in (user.a, user.b)):
+            yield Update(n, loop.args[n], tuple(ops), user)
+        return
+
+
+def _is_made(operand: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether an operand is made of another product of the loop."""
+    walked = made_of((operand,), made, lambda op: not isinstance(op, Contract))
+    return any(isinstance(op, Contract) for _, op in walked)
+
+
+SlotOf = Callable[[Value], dict[str, Any]]
+"""Of the ring of a loop's result: what an op says that takes its next slot."""
+
+
+class Updates:
+    """Rewrites the loops of `found`, in what both partitions do."""
+
+    def __init__(self, found: Mapping[Op, Update], namer: Namer, slot_of: SlotOf) -> None:
+        self.by_arg = {update.arg: update for update in found.values()}
+        self.namer, self.slot_of = namer, slot_of
+
+    def region(self, region: Region) -> Region:
+        return tuple(made for op in region for made in self.op(op))
+
+    def op(self, op: Op) -> list[Op]:
+        op = with_regions(op, self.region)
+        if isinstance(op, (ForTiles, ForEach)):
+            for arg in op.args:
+                if arg in self.by_arg:
+                    return self.loop(op, self.by_arg[arg])
+        return [op]
+
+    def loop(self, op: ForTiles | ForEach, update: Update) -> list[Op]:
+        flags = [Value(self.namer.new(name), Tile(BOOL)) for name in ("none", "some")]
+        none, some = (
+            Constant(result=v, value=held, loc=op.loc) for v, held in zip(flags, (False, True))
+        )
+        changed, after = (Value(self.namer.new("changed"), Tile(BOOL)) for _ in range(2))
+        body, late = list[Op](), list[Op]()
+        for inner in op.body[:-1]:
+            if not isinstance(inner, ConsumerRelease):
+                # Handed over behind what goes back: it tells that this has arrived.
+                body, late = [*body, *late], []
+            if isinstance(inner, Contract) and inner.result == update.product.result:
+                sum = op.result[update.place]
+                there = {v for before in body for v in results_of(before)}
+                handed = [v for v in yielded(op.body) if v in there and is_tile(v)]
+                if handed:
+                    # What they are made of takes registers.
+                    body.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))
+                multiplied, late = self.multiply(inner, self.slot_of(sum))
+                body += [*self.change(update, changed, self.slot_of(sum)), *multiplied]
+            elif inner not in update.ops:
+                body.append(inner)
+        body += late
+        n = update.place
+        handed = (*_without(yielded(op.body), n), some.result)
+        made = dataclasses.replace(
+            op,
+            result=(*_without(op.result, n), after),
+            init=(*_without(op.init, n), none.result),
+            args=(*_without(op.args, n), changed),
+            body=(some, *body, dataclasses.replace(op.body[-1], values=handed)),
+        )
+        return [none, made]
+
+    def change(self, update: Update, cond: Value, where: dict[str, Any]) -> list[Op]:
+        """By who computes."""
+        loc, kind = update.product.loc, update.arg.as_tile
+        wait = ConsumerWait(**where)
+        place = dict[str, Any](slot=wait.result, field=0, loc=loc)
+        zero = Value(self.namer.new("zero"), Tile(kind.dtype))
+        before = (SlotSum(result=update.arg, **place),)
+        first = (
+            Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
+            Full(result=update.arg, value=zero, loc=loc),
+        )
+        back = (*update.ops, SumToSlot(value=update.changed, **place), Yield(loc=loc))
+        then = copy_region((*before, *back), self.namer)
+        orelse = copy_region((*first, *back), self.namer)
+        branch = If(cond=cond, then=then, orelse=orelse, loc=loc)
+        return [wait, branch, ConsumerRelease(slot=wait.result, loc=loc)]
+
+    def multiply(self, op: Contract, where: dict[str, Any]) -> tuple[list[Op], list[Op]]:
+        """By who multiplies; and what hands it over."""
+        acquire = ProducerAcquire(**where)
+        place = dict[str, Any](slot=acquire.result, field=0, loc=op.loc)
+        held = Value(self.namer.new("held"), op.result.type)
+        product = dataclasses.replace(op, acc=held)
+        commit = ProducerCommit(slot=acquire.result, loc=op.loc)
+        return (
+            [acquire, SlotSum(result=held, **place), product],
+            [SumToSlot(value=op.result, **place), commit],
+        )
+
+
+def _without(values: tuple[Value, ...], n: int) -> tuple[Value, ...]:
+    return (*values[:n], *values[n + 1 :])
