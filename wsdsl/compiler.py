@@ -230,7 +230,7 @@ class Kernel(Serving):
             self.resolve(self.in_order(args, named)),
             schedule,
             seconds=seconds,
-            tried=candidates,
+            candidates=candidates,
             progress=progress,
             plot=plot,
         )

@@ -76,7 +76,7 @@ def tune(
     InThisProcess.today = to_bytes(Entry(str(gemm.tile), "", held))
     start: Any = InThisProcess
     means = Means(f"tests.tune.fakes:{of}", 1.0, start, 0.5)
-    how = dict(tried=tried, means=means, progress=False) | how
+    how = dict(candidates=tried, means=means, progress=False) | how
     if arrays:
         return gemm._tuned(gemm.resolve(arrays), None, **how)
     return gemm.tune_for(SIZES, **how)
@@ -217,4 +217,4 @@ def test_a_candidate_has_to_be_what_is_given(
 ) -> None:
     monkeypatch.undo()
     with pytest.raises(ScheduleError, match="is none of"):
-        make_gemm().tune_for(SIZES, tried=[like(192)], schedule=Schedule(stages=3))
+        make_gemm().tune_for(SIZES, candidates=[like(192)], schedule=Schedule(stages=3))

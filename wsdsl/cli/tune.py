@@ -27,7 +27,7 @@ def tune_command(options: argparse.Namespace) -> int:
         scalars,
         schedule=schedule,
         seconds=options.seconds,
-        tried=options.candidates,
+        candidates=options.candidates,
         progress=not options.json,
         plot=options.plot,
     )

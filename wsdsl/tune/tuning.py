@@ -68,16 +68,16 @@ def tune(
     question: Question,
     *,
     seconds: float = 60.0,
-    tried: Sequence[Schedule] | int | None = None,
+    candidates: Sequence[Schedule] | int | None = None,
     progress: bool = True,
     plot: str | Path | None = None,
     means: Means = USUAL_MEANS,
 ) -> Tuned:
-    """`tried`: the candidates, or how many. LaunchError where nothing can be measured."""
+    """`candidates`: these, or how many. LaunchError where nothing can be measured."""
     begin = time.monotonic()
     if plot is not None:
         require_matplotlib()
-    trials = [Trial(s) for s in _schedules(question, tried)]
+    trials = [Trial(s) for s in _schedules(question, candidates)]
     incumbent = Trial(question.today.schedule, is_incumbent=True)
     trials = [t for t in trials if t.schedule != incumbent.schedule]
     by_name = {name_of(t): t for t in (incumbent, *trials)}
@@ -120,7 +120,7 @@ def tune(
     return tuned
 
 
-def _schedules(question: Question, tried: Sequence[Schedule] | int | None) -> list[Schedule]:
+def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> list[Schedule]:
     """Whole ones. ScheduleError for one that does not fit the kernel, or what is given."""
     from wsdsl.ir.parser import parse_kernel
     from wsdsl.lowering.pipeline import scheduled_tile
@@ -128,11 +128,11 @@ def _schedules(question: Question, tried: Sequence[Schedule] | int | None) -> li
     q, tile = question, parse_kernel(question.text)
     static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
-    if tried is None or isinstance(tried, int):
-        most = USUAL if tried is None else tried
+    if asked is None or isinstance(asked, int):
+        most = USUAL if asked is None else asked
         return candidates(tile, q.given, q.call.dims, most)
     found: dict[Schedule, None] = {}
-    for schedule in tried:
+    for schedule in asked:
         whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule
         assert whole is not None
         if not agrees(q.given, whole):
