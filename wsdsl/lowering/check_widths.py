@@ -42,7 +42,7 @@ from wsdsl.lowering.precision import fp8_axes, promotes
 from wsdsl.lowering.product_operands import multiplied, operand_loads
 from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
 from wsdsl.lowering.store_panels import stored_as_panels
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 ELEMENTWISE = (
     Bitcast, Cast, Constant, Contract, DimSize, ForEach, ForTiles, Full, Index, Load, Map, Store,
@@ -85,6 +85,19 @@ def most_widths_of(kernel: Kernel) -> int:
     """Of tiles that are multiples of 64 columns, the most that there may be."""
     four = any(op.dtype.bytes == 4 for op in kernel.of(Store))
     return most_widths(MAX_WIDTH, four)
+
+
+def narrowest(kernel: Kernel, schedule: Schedule) -> Schedule:
+    """With the narrowest of a tile's widths as its only one."""
+    if (schedule.widths or 1) == 1:
+        return schedule
+    tile, fewer = dict(schedule.tile or {}), narrowings(schedule.widths or 1)[-1]
+    for loop in output_nest(kernel)[0]:
+        axis = loop.index.type
+        variable = loop_variable(axis.name) if isinstance(axis, Axis) else ""
+        if variable in tile and isinstance(axis, Axis) and axis.role == "columns":
+            tile[variable] -= fewer
+    return changed(schedule, tile=tile, widths=None)
 
 
 def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
 )
 from wsdsl.lowering.held_rows import held_axes
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
 from wsdsl.lowering.spread_rows import columns_of_each, fewest_ctas, spread, spread_axes
@@ -67,7 +68,8 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
 
 def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, int]) -> Schedule:
     """The option by `tile`, which takes several lines, where that is better than by one."""
-    sizes, promoted = axis_sizes(kernel, option), promoted_registers(kernel, option)
+    sizes = at_launch(work, option, axis_sizes(kernel, option))
+    promoted = promoted_registers(kernel, option)
     narrow = work.thin or sum([sizes[a] for a, role in work.roles.items() if role]) <= NARROW_SIDES
     if promoted > MOST_IN_PARTS or not (narrow or promoted):
         return option
