@@ -12,7 +12,6 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
-from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Schedule, ScheduleError
@@ -188,7 +187,7 @@ def _(A: Any, B: Any, V: Any, s: Any) -> Any:
 
 
 def case_of(name: str) -> Case:
-    return OWN.get(name) or CASES.get(name) or DECODED[name]
+    return OWN.get(name) or CASES[name]
 
 
 def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
@@ -318,20 +317,18 @@ def test_an_operand_lies_where_the_schedule_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "words"),
+    ("asked", "words"),
     [
-        ("attention", dict(arch="sm_90a"), "is for cards with tensor memory"),
-        ("attention", dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
-        ("widened", {}, "this operand can not lie in tensor memory"),
+        (dict(arch="sm_90a"), "is for cards with tensor memory"),
+        (dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
     ],
 )
 def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
-    name: str, asked: dict[str, Any], words: str
+    asked: dict[str, Any], words: str
 ) -> None:
     schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
-    sizes = dict(D=256) if name == "attention" else {}
     with pytest.raises(ScheduleError, match=words):
-        case_of(name).kernel.compile(schedule, **sizes)
+        CASES["attention"].kernel.compile(schedule, D=256)
 
 
 def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:

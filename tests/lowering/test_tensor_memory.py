@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,40 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
 @pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])
 def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> None:
     right_and_proved(DECODED[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("scaled", dict(decode=dict(W="tensor"), mma="n", tile=dict(n=128, m=64))),
+        ("both", dict(decode=dict(A="tensor"), tile=dict(m=128, n=64))),
+        ("across", dict(decode="tensor", mma="n", tile=dict(n=64))),
+        ("part", dict(decode="tensor", mma="n", tile=dict(n=128, m=32))),
+    ],
+)
+def test_operands_are_decoded_into_tensor_memory(name: str, asked: dict[str, Any]) -> None:
+    """In the lanes of the rows of products, of 64 and of 128."""
+    compiled = right_and_proved(DECODED[name], Schedule(arch="sm_100a", **asked))
+    assert sum(op.a_state is not None for op in compiled.scheduled.of(t.TensorProduct)) == 1
+    assert compiled.scheduled.of(t.TensorStore)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("scaled", dict(decode=dict(W="tensor"))),
+        ("both", dict(decode="tensor")),
+        ("eight_bits", dict(decode="tensor", mma="n")),
+        ("scaled", dict(decode="tensor", mma="n", cta_group=2)),
+    ],
+)
+def test_what_can_not_lie_there_is_refused(name: str, asked: dict[str, Any]) -> None:
+    """Beside the rows of products, of fewer bits, and of a pair."""
+    schedule = Schedule(arch="sm_100a", **asked)
+    with pytest.raises(ScheduleError, match="this operand can not lie in tensor memory") as caught:
+        lower(dataclasses.replace(DECODED[name].kernel.tile, schedule=schedule))
+    assert "Schedule.mma" in str(caught.value)
 
 
 def test_no_operand_comes_from_registers() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
+from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
@@ -174,6 +175,32 @@ def attend(kernel: Kernel) -> None:
     arrays = inputs(case, M=130, N=136, D=64)
     simulate(kernel, arrays, num_sms=1)
     check(case, arrays, expected(case, arrays))
+
+
+DECODING = (
+    "arrive_barrier",
+    "tensor_commit",
+    "tensor_store",
+    "tensor_store_wait",
+    "tensor_fence",
+    "tensor_product",
+    "wait_barrier",
+)
+
+
+def test_every_mutant_of_who_decodes_into_tensor_memory_is_caught() -> None:
+    """In front of a product slots of both operands and of its sum are waited for: the last fence
+    counts for all.
+    """
+    asked = dict[str, Any](decode="tensor", mma="n", tile=dict(n=128, m=64), stages=2)
+    kernel = lowered(DECODED["scaled"], **asked)
+    left = dict[str, int]()
+    for what, made in mutants(kernel):
+        change = name_of(what)
+        own = change.rpartition(" ")[2] in DECODING and not change.startswith("twice ")
+        if own and not objection(made):
+            left[change] = left.get(change, 0) + 1
+    assert left == {"delete tensor_fence": 2, "other tensor_fence": 2}
 
 
 PART = Case(

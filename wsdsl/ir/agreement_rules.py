@@ -20,7 +20,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
-from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
+from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import (
     BOOL,
     DTYPES,
@@ -277,7 +277,10 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
     line = kind.dtype.size(kind.columns)
     if kind.rows == 1 and (op.rows != 1 or op.start is not None):
         return 0, "a fragment of one row is a tile of one line"
-    if kind.rows > op.rows or (op.rows > 1 and line % span):
+    reached = lines_reached(op.apart) if kind.rows > 1 else 1
+    if op.apart != 16 and (op.start is None or op.swizzle in PACKED_SPAN):
+        return 0, "rows of warps are apart in a tile that is not packed"
+    if max(kind.rows, reached) > op.rows or (op.rows > 1 and line % span):
         return 0, f"{kind} of a tile of {op.rows} lines of {span} bytes"
     return (line if op.rows == 1 else line * op.rows), ""
 

@@ -106,7 +106,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2), apart=one_of(16, 32)
     ),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
-    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER),
+    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER, apart=one_of(16, 32)),
     m.SendFragment: dict(offset=BYTES),
     m.ReceiveFragment: dict(offset=BYTES),
     m.TmaStore: dict(

@@ -195,7 +195,8 @@ class LoadShared(Op):
 class LoadPanels(Op):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
-    `rows` lines, `offset` bytes in. The slot may be given back after a `fence_async_proxy`.
+    `rows` lines, `offset` bytes in; or those of warps are so far `apart`. The slot may be given
+    back after a `fence_async_proxy`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -206,6 +207,7 @@ class LoadPanels(Op):
     start: Value | None = None
     rows: int = 1
     swizzle: str
+    apart: int = 16
 
 
 @op_class

@@ -18,7 +18,7 @@ from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
-from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands
+from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands, wanted_rings
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.schedule import Schedule
 
@@ -60,9 +60,9 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 hint = f'make it a multiple of {ATOM_ROWS}, or scale_path="store"'
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
     yield from unfit_operands(kernel)
-    forced = operand_columns(kernel, sizes) if chosen.decode == "tensor" else {}
+    forced = wanted_rings(kernel)
     used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
-    used += sum(forced.values())
+    used += sum(n for ring, n in operand_columns(kernel, sizes).items() if ring in forced)
     if used > COLUMNS:
         both = "sums and operands" if forced else "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
