@@ -16,6 +16,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
@@ -73,6 +74,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
         staging=one_of(1),
+        asks_early=between(0, 32),
     ),
     b.LaunchGrid: dict(
         tiles=extents,
@@ -101,7 +103,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
     ),
     m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
-    m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
+    p.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
     m.StoreShared: dict(
         offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2), apart=one_of(16, 32)
     ),
@@ -240,9 +242,9 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     """What a partition tells lowering means nothing behind it."""
     for op in kernel.of(Partition):
-        for name in ("in_order", "late_loads", "copies_ahead", "order_barriers"):
-            if getattr(op, name):
-                yield op, f"{name}=True is for lowering, which is over: leave it out"
+        for name in ("in_order", "late_loads", "copies_ahead", "order_barriers", "asks_early"):
+            if held := getattr(op, name):
+                yield op, f"{name}={held} is for lowering, which is over: leave it out"
 
 
 def _shown(hint: Any) -> str:

@@ -59,14 +59,6 @@ class MakeTensorMap(Op):
 
 
 @op_class
-class PrefetchTensorMap(Op):
-    """Bring a tensor map to the descriptor cache; run by one thread."""
-
-    levels: ClassVar = SCHEDULED
-    map: Value
-
-
-@op_class
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
@@ -128,19 +120,6 @@ class ClearPanels(Op):
     rows: int
     columns: int
     swizzle: str
-
-
-@op_class
-class PrefetchTile(Op):
-    """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. None waits."""
-
-    levels: ClassVar = SCHEDULED
-    tensor: Value
-    coordinates: tuple[Value, ...]
-    row_dim: int
-    rows: int
-    columns: int
 
 
 @op_class

@@ -17,7 +17,7 @@ from wsdsl.lowering.check_widths import has_narrow_chunks, most_widths
 from wsdsl.lowering.choice.counted_option import counted_options
 from wsdsl.lowering.choice.held_row_options import held_row_option
 from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
-from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
+from wsdsl.lowering.choice.tile_sizes import FEWEST_TILES, LINES, contracted, with_lines
 from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.cta_pairs import in_pairs
@@ -80,10 +80,12 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             continue
         if axis.role == "columns" and name in depths:
             # What a product sums over lies in registers as well: one line, as if it did not; two
-            # where another product makes it, whose sums are rescaled once a tile, and where results
-            # are so few that what a step takes to begin counts beside decoding.
-            several = _is_made(kernel, name) or work.few_columns
-            tile[variable] = depths[name][1] * (2 if several else 1)
+            # where another product makes it, whose sums are rescaled once a tile, and where there
+            # is room for what is decoded, since an iteration takes some time to begin.
+            line = depths[name][1]
+            tile[variable] = line * (2 if _is_made(kernel, name) else 1)
+            if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
+                lines[variable] = line * LINES
             narrower |= {variable: depths[name][1]} if kernel.target.has_tensor_memory else {}
         else:
             (rows if axis.role == "rows" else columns).append(variable)
@@ -114,7 +116,11 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
-                yield Tried(option, own | lines, not scaled and height == tall)
+                ahead = not scaled and height == tall
+                yield Tried(option, own | lines, ahead)
+                if work.decoding and lines:
+                    # Fewer iterations, or more slots.
+                    yield Tried(option, own, ahead)
 
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
