@@ -114,6 +114,27 @@ def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> N
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
+        ("gemm", dict(tile=dict(m=256, n=64))),
+        ("epilogue", dict(tile=dict(m=256, n=64))),
+        ("two_products", dict(tile=dict(m=256, n=64))),
+        ("mn_major", dict(tile=dict(m=256, n=64))),
+        ("gemm", dict(tile=dict(m=128, n=128), share="n")),
+        ("gemm", dict(tile=dict(n=256, m=48), mma="n")),
+    ],
+)
+def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> None:
+    """128 rows each, of which a thread starts products one after the other; or half of the columns
+    of 128.
+    """
+    kernel = right_and_proved(CASES[name], Schedule(arch="sm_100a", consumers=2, **asked)).scheduled
+    assert {op.rows for op in kernel.of(t.TensorProduct)} == {128}
+    assert all(op.apart for op in kernel.of(t.TensorLoad))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
         ("scaled", dict(decode=dict(W="tensor"), mma="n", tile=dict(n=128, m=64))),
         ("both", dict(decode=dict(A="tensor"), tile=dict(m=128, n=64))),
         ("across", dict(decode="tensor", mma="n", tile=dict(n=64))),
@@ -258,7 +279,11 @@ def test_integers_are_refused_where_the_card_has_none() -> None:
         (dict(cluster=dict(k=2)), "a cluster along what is summed over is not lowered"),
         (dict(scheduler="split_k", splits=2), "split_k"),
         (dict(mode="pingpong"), "pingpong"),
-        (dict(tile=dict(m=256)), "64 or 128 rows"),
+        (dict(tile=dict(m=192)), "64 or 128 rows"),
+        (dict(tile=dict(m=256), consumers=1), "64 or 128 rows"),
+        (dict(tile=dict(m=128), consumers=2), "each of 2 consumers has a product of 128 rows"),
+        (dict(tile=dict(m=192), consumers=3), "consumers=3 is not lowered"),
+        (dict(cta_group=2, tile=dict(m=256), consumers=2), "beside a pair of CTAs is not lowered"),
         (dict(cta_group=2, cluster=dict(n=2)), "along the products' rows"),
         (dict(cta_group=2, cluster=dict(m=4)), "along the products' rows"),
         (dict(cta_group=2, tile=dict(m=64)), "each CTA has 128 rows"),

@@ -132,8 +132,10 @@ CHAINED = (
 )
 
 
-@pytest.mark.parametrize(("place", "fences"), [("shared", 9), ("tensor", 11)])
-def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "fences", "consumers"), [("shared", 9, 1), ("tensor", 11, 1), ("tensor", 11, 2)]
+)
+def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers: int) -> None:
     """Attention: scores are taken, and their products' operand comes back through SMEM, or tensor
     memory, and the other sum is scaled there. What may be left out are fences that another one
     follows, or whose accesses another's fence covers, as scores have two slots, and of the other
@@ -141,7 +143,8 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int) -> None:
     and the wait for stores of an operand, since products wait for what threads store behind it.
     Without a store of what is scaled its columns have what they had.
     """
-    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode=place)
+    asked = dict[str, Any](tile=dict(m=128 * consumers, n=64), consumers=consumers)
+    asked |= dict(stages=2, decode=place)
     kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
     left = dict[str, int]()
     for what, made in mutants(kernel):

@@ -64,6 +64,8 @@ SIZE, BYTES = between(1), between(0, MOST_SMEM)
 PAIR = one_of(1, 2)
 SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
+HALF = dict(column=between(0, 511), half=between(0, 1), apart=between(0, 511))
+"""Of lanes that a warp loads or stores at a time."""
 COUNTERS = dict[str, Check](extents=each(SIZE), copies=one_of(1, 2, 4, 8, 16, 32))
 BY = dict[str, Check](by=between(1, 8))
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
@@ -169,8 +171,8 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         words=between(1, 128),
         cta_group=PAIR,
     ),
-    tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
-    tm.TensorStore: dict(column=between(0, 511), half=between(0, 1)),
+    tm.TensorLoad: HALF,
+    tm.TensorStore: HALF,
     m.StorePartials: dict(
         fn=one_of("add", "max", "min"),
         offset=BYTES,

@@ -3,8 +3,8 @@
     %p: compute -> mma; TMEM bf16[m, t]; t, ring 2 (two)
 
 A product reads its left operand in the lanes of its sum's rows, two elements of 16 bits to a cell,
-so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum, and
-two of what is taken first; or where the schedule says so (`Schedule.decode="tensor"`).
+so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum; or
+where the schedule says so (`Schedule.decode="tensor"`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tcgen05 import COLUMNS, cell_columns
+from wsdsl.ir.tcgen05 import COLUMNS, LANES, cell_columns
 from wsdsl.ir.tensor_rules import STORED_BITS
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.decode import loads_of, places_of, tensors_of
 from wsdsl.lowering.edge import Edge
@@ -32,8 +33,8 @@ BUFFERED = 2
 
 
 def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
-    """By ring of sums, or of operands that lie there, how many slots it has. What is taken first,
-    the innermost, has the first choice.
+    """By ring of sums, or of operands that lie there, how many slots it has: one of each, then two
+    of what is taken first, the innermost.
     """
     sums, operands = slot_columns(kernel, sizes), operand_columns(kernel, sizes)
     found = dict.fromkeys(sums, 1) | dict.fromkeys(wanted_rings(kernel), 1)
@@ -41,8 +42,9 @@ def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
     left = COLUMNS - scale_columns_of(kernel, sizes) - sum(wanted[ring] for ring in found)
     first, *others = sorted(sums)
     alone = updated_rings(kernel)
-    for ring in (first, *operands, *others):
-        most = 1 if ring in alone else BUFFERED
+    # What threads make would else go through SMEM; and who reads one slot soon gives it back.
+    for n, ring in enumerate((*operands, first, *operands, *others)):
+        most = 1 if ring in alone or n < len(operands) else BUFFERED
         num = max(0, min(most - found.get(ring, 0), left // wanted[ring]))
         found[ring] = found.get(ring, 0) + num
         left -= num * wanted[ring]
@@ -76,7 +78,8 @@ def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
 
 def operand_width(tile: Tile, sizes: Mapping[str, int]) -> int:
     """Columns of a tile whose last axis is the one that is summed over."""
-    return cell_columns(tile.dtype, sizes[tile.axes[-1]])
+    rows, summed = (sizes[name] for name in tile.axes)
+    return cell_columns(tile.dtype, summed) * -(-rows // LANES)
 
 
 @once
@@ -102,6 +105,8 @@ def _fits(kernel: Kernel, edge: Edge) -> bool:
         return False
     products = [op for op in kernel.of(Contract) if value in (op.a, op.b)]
     rows = {x for op in products for x in op.result.as_tile.axes if axes[x].role == "rows"}
+    if edge.producer == "decode" and num_cooperating(kernel.schedule or Schedule()) > 1:
+        return False
     scaled = any(op.scales for op in products) or any(x.packed for x in loads_of(kernel, value))
     by_columns = edge.producer == "decode" or axes[tile.axes[-1]].role == "columns"
     return rows == {tile.axes[0]} and by_columns and not scaled

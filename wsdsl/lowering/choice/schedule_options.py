@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
@@ -23,6 +24,7 @@ from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
@@ -128,6 +130,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     if not kernel.of(Contract):
         return [plain_tile(kernel, team, work)[0]]
     if kernel.target.has_tensor_memory:
+        if num_shares(kernel, team)["rows"] > 1:
+            return (num_shares(kernel, team)["rows"] * LANES,)
         return (128,) if operand_scales(kernel) or in_pairs(given) else (128, 64)
     shares = num_shares(kernel, team)
     apart = team.mode == "pingpong" or shares["columns"] > 1
@@ -237,13 +241,17 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     or tiles so few that smaller ones use more SMs. Ping-pong pays where there are several tiles a
     CTA, and consumers do nothing beside the products but at the end.
     """
-    if kernel.target.has_tensor_memory and kernel.of(Contract):
-        # Sums are not theirs to hold.
-        yield given.mode or "cooperative", given.consumers or 1
-        return
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
+    if kernel.target.has_tensor_memory and kernel.of(Contract):
+        # Sums are not theirs to hold: two compute more, where products wait for that.
+        numbers = (1, 2) if handed_back(kernel) and not in_pairs(given) else (1,)
+        if heights:
+            numbers = (2,) if all(h == 2 * LANES for h in heights) else (1,)
+        for consumers in (given.consumers,) if given.consumers else numbers:
+            yield given.mode or "cooperative", consumers
+        return
     few = bool(kernel.of(Contract)) and _are_few(kernel, work)
     in_place, alone = _in_place(kernel), _may_be_alone(kernel, work)
     if given.mode != "pingpong":

@@ -299,7 +299,8 @@ def interval(
 ) -> float:
     """Cycles from one iteration of a loop to the next, of all consumers of a tile."""
     rates, warps = asked.rates, num_cooperating(schedule)
-    alone = step.chained and warps == 1
+    # One thread multiplies beside those who compute, where sums lie in tensor memory.
+    alone = step.chained and warps == 1 and not asked.target.has_tensor_memory
     computing = step.instructions / (rates.fma_lanes if alone else issuing(rates, warps))
     if step.decodes:
         # Each half of an iteration waits for products that read what the last one made.

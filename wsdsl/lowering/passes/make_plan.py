@@ -180,7 +180,7 @@ def _rings(
             slot_bytes=0,
             producer=own[0].producer,
             consumer=_reader(kernel, own[0]),
-            num_consumers=1 if own[0].to_threads else num_cooperating(schedule),
+            num_consumers=_num_readers(kernel, own[0], schedule),
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
@@ -212,6 +212,12 @@ def _rings(
             line_bytes=lines,
             subtiles=widths,
         )
+
+
+def _num_readers(kernel: Kernel, group: SlotGroup, schedule: Schedule) -> int:
+    """Warpgroups that read a slot, or give it back: of operands one thread, with tensor memory."""
+    by_one = group.consumer == "mma" and bool(sum_slots(kernel))
+    return 1 if group.to_threads or by_one else num_cooperating(schedule)
 
 
 def _reader(kernel: Kernel, group: SlotGroup) -> str:
