@@ -33,6 +33,7 @@ from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.loading import (
     NARROW,
+    apart_cycles,
     best_gain,
     crowding,
     gain_of,
@@ -226,6 +227,8 @@ def predicted(
     memory = memory_cycles(asked)
     bounded = asked.start + larger(cycles, memory)
     handing = split_k_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
+    together = 1 if schedule.multicast is False else cluster // sharing
+    bounded += apart_cycles(asked, memory, cycles, together)
     return Prediction(
         cycles=bounded + handing,
         tile=asked,
