@@ -120,6 +120,7 @@ def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> N
         ("mn_major", dict(tile=dict(m=256, n=64))),
         ("gemm", dict(tile=dict(m=128, n=128), share="n")),
         ("gemm", dict(tile=dict(n=256, m=48), mma="n")),
+        ("mn_major", dict(tile=dict(m=32, n=128), mma="n", share="m")),
     ],
 )
 def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> None:
