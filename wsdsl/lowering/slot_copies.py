@@ -247,10 +247,8 @@ def _columns(fill: LoadToSlot) -> tuple[int, str]:
 
 
 def divided(kernel: Kernel) -> dict[str, int]:
-    """By axis, how many warpgroups a tile's is divided among: none, if one thread multiplies."""
+    """By axis, how many warpgroups a tile's is divided among."""
     found: dict[str, int] = {}
-    if any(isinstance(op, Partition) and op.role == "mma" for op in kernel.body):
-        return found
     for op in kernel.body:
         for inner in walk(op.body) if isinstance(op, Partition) else ():
             assert isinstance(op, Partition)

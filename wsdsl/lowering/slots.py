@@ -107,12 +107,11 @@ class SlotGroup:
         return range(min([self.first, *users]), max([self.last, *users]) + 1)
 
     @property
-    def ends(self) -> tuple[int, int, int, bool]:
-        ends = -ROLES.index(self.producer), ROLES.index(self.consumer)
-        return self.link, *ends, self.edges[0].wants_tensor
+    def ends(self) -> tuple[int, int, int]:
+        return self.link, -ROLES.index(self.producer), ROLES.index(self.consumer)
 
     @property
-    def key(self) -> tuple[int, int, int, int, bool]:
+    def key(self) -> tuple[int, int, int, int]:
         """Of its ring: they are declared in this order."""
         return self.nesting, *self.ends
 
@@ -247,7 +246,7 @@ class _Finder:
                     edge = self.edge(block, op, "load", computed_from.get(value, "mma"))
                 else:
                     continue
-                reads = _multiplies if is_operand else lambda op, v: v in operands(op)
+                reads = _multiplies if is_operand else _uses
                 at = [i for i, user in enumerate(block) if reads(user, value)]
                 yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 
@@ -287,7 +286,6 @@ class _Finder:
             producer=producer,
             consumers=(consumer,),
             layout=self.decoded.tiles.get(value) or self.handed_back.get(value, value.as_tile),
-            wants_tensor=value in self.decoded.in_tensor,
             produced_in=self.around[op],
             consumed_in=next(self.around[user] for user in users),
             box=box,
@@ -345,7 +343,8 @@ class _Finder:
             if edge.value in in_place:
                 same = self.alike(group.block, edge.made)
                 edge = dataclasses.replace(edge, values=same, consumers=("mma", "compute"))
-            depth = "scales" if edge.space == "TMEM" else "two" if group.nesting else "stages"
+            depth = "two" if group.nesting else "stages"
+            depth = "scales" if edge.space == "TMEM" else depth
             group.edges[n] = dataclasses.replace(edge, ring=ring, depth=depth)
 
     def read_in_place(self, group: SlotGroup) -> set[Value]:
@@ -380,6 +379,10 @@ class _Finder:
 
 def _multiplies(op: Op, value: Value) -> bool:
     return any(isinstance(o, Contract) and value in (o.a, o.b) for o in walk((op,)))
+
+
+def _uses(op: Op, value: Value) -> bool:
+    return value in operands(op)
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:

@@ -7,8 +7,9 @@ is nearly the best in many places is worth more than those that are first in one
 takes is asked for every class of the range, and those are taken that, each class by the best of
 them, take the least time in the mean, in relation to the best of all candidates.
 
-`python -m benchmarks.size_classes` tells what that costs by the model: waves that do not come out,
-and the fewer waves there are the more. For N = 1024, K = 4096 no 7 kernels cost less than 5 %.
+Waves that do not come out are what that costs. So where rows can ride wgmma's N, candidates are
+kernels whose tiles each launch makes as wide as lets them come out (`Schedule.widths`): of others
+no 7 cost less than 5 % for N = 1024, K = 4096. `python -m benchmarks.size_classes` tells more.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
 Only pieces of tiles that wait for each other must all have room at the same time, so a kernel of
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsdsl.artifact.artifact import StandIns
-from wsdsl.artifact.size_class import FINE, Span, row_parts, row_range
+from wsdsl.artifact.size_class import FINE, FIRST, Span, row_parts, row_range
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Axis
@@ -130,9 +131,10 @@ def _parts(low: int, high: int, parts: int, like: Span) -> Iterator[_Part]:
 def _candidates(
     kernel: Kernel, dim: str, samples: Sequence[int], others: Mapping[str, int]
 ) -> list[_Candidate]:
-    kernel, found = before_choice(kernel), dict[Schedule, _Candidate]()
-    refused: ScheduleError | None = None
-    for way in (kernel, *_of_widths(kernel, dim)):
+    """Those of several widths, where there are any: others serve few sizes well."""
+    kernel, refused = before_choice(kernel), None
+    for way in (*_of_widths(kernel, dim, samples[0]), kernel):
+        found = dict[Schedule, _Candidate]()
         for size in samples:
             try:
                 best = nearly_best(way, {**others, dim: size}, NEARLY, MOST_EACH)
@@ -142,18 +144,21 @@ def _candidates(
             for own, schedule in best:
                 like = changed(schedule, raster=None, swizzle=None, overlap=None)
                 found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
-    if refused is not None and not found:
-        raise refused
-    return list(found.values())
+        if found:
+            return list(found.values())
+    assert refused is not None
+    raise refused
 
 
-def _of_widths(kernel: Kernel, dim: str) -> Iterator[Kernel]:
-    """The kernel with as many widths of tiles as there are, if rows can ride wgmma's N."""
+def _of_widths(kernel: Kernel, dim: str, rows: int) -> Iterator[Kernel]:
+    """The kernel with as many widths of tiles as there are, if rows can ride wgmma's N. Few rows,
+    the first of which are so many, are one tile anyhow.
+    """
     given = kernel.schedule or Schedule()
     axes = [loop.index.type for loop in output_nest(kernel)[0]]
     sides = [axis for axis in axes if isinstance(axis, Axis)]
     own, others = ([a for a in sides if (a.dim == dim) == is_own] for is_own in (True, False))
-    if given.widths is not None or len(own) != 1 or len(others) != 1:
+    if rows <= FIRST or given.widths is not None or len(own) != 1 or len(others) != 1:
         return
     if given.mma is None and may_be_swapped(kernel, own[0].name, others[0].name):
         variable, widths = loop_variable(others[0].name), most_widths_of(kernel)

@@ -224,8 +224,7 @@ def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
 def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     memory, kind = _memory(wg, op), op.result.type
     assert isinstance(kind, Accumulator)
-    column = op.column + wg.rank * op.apart
-    first = _first(wg, op, op.sums, op.state, column, kind.columns)
+    first = _first(wg, op, op.sums, op.state, op.column, kind.columns)
     columns = slice(first, first + kind.columns)
     access = CellAccess(wg.told, op, wg.everyone)
     reader = (wg.index, op.half)
@@ -245,8 +244,7 @@ def _lanes_of_half(half: int) -> list[int]:
 def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
     """Each warp writes lanes that are its own."""
     memory = _memory(wg, op)
-    column = op.column + wg.rank * op.apart
-    first = _first(wg, op, op.columns, op.state, column, op.width)
+    first = _first(wg, op, op.columns, op.state, op.column, op.width)
     columns, lanes = slice(first, first + op.width), _lanes_of_half(op.half)
     access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
     conflict = memory.write(columns, access, wg.everyone, (op.half,))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.check_widths import narrowest
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import (
     LEAST_LOOKAHEAD,
@@ -49,7 +48,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
     whole tiles are stored through one buffer.
     """
-    cycles = max(1, slot_cycles(kernel, narrowest(kernel, chosen)))
+    cycles = max(1, slot_cycles(kernel, chosen))
     wanted = math.ceil(LOOKAHEAD / cycles)
     late = row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
     if late and not _is_pingpong(kernel, chosen):
@@ -72,7 +71,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
         # So it does for narrow tiles, whose slots are over soon: 5 slots of 128 x 128 by which 72 x
         # 128 are multiplied take 1.07 times as long as 6, 3 of 256 x 128 for 200 x 128 1.05 times
         # as long as 4 (M = 1141 and 3156, N = 1024, K = 4096, an H100).
-        enough = wanted
+        wanted = enough = MAX_STAGES_NARROW
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if fits_smem(kernel, chosen, stages, buffers):

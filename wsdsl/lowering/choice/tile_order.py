@@ -34,6 +34,7 @@ from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
+from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.loading import is_narrow
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import SWIZZLES, Schedule
@@ -57,7 +58,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         return dataclasses.replace(schedule, swizzle=schedule.swizzle or 1)
     first = places[0]
     tiles = [-(-work.size(a.dim) // _extent(a, schedule, tile)) for a in places]
-    asked = work.under(tile)
+    asked = work.under(at_launch(work, schedule, tile))
     at_once = work.sized and asked.tiles <= work.target.num_sms
     raster, swizzle = schedule.raster, schedule.swizzle
     if raster is None and swizzle is None and not at_once and not schedule.cuts_tiles:
@@ -81,6 +82,8 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
             across, along = along, across
         if at_once and (is_narrow(asked) or schedule.cuts_tiles):
             swizzle = _in_one_wave(across, along)
+            if swizzle > 1 and (schedule.widths or 1) > 1:
+                swizzle = SWIZZLES[-1]  # Other launches have more of them.
         else:
             _, swizzle = _least(work.target, across, along)
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
