@@ -4,7 +4,8 @@ python -m benchmarks.weights                    # i8, fp8, i4, u4 with zero poin
 python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
 python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
 
-By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out; "wsdsl
+By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out, and
+"constant" is told, too, that the kernel in front does not write them (`Schedule.constant`); "wsdsl
 best" and "packed best" are the best of the default and the schedules given. "lossless" are weights
 of bf16 by `wsdsl.kernels.lossless`, always packed. Beside i4 runs humming, where it is installed.
 Few rows are limited by bytes of weights, of which cuBLAS reads more: a third more, or twice and
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,6 +178,8 @@ def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
         if schedules:
             best = partial(variants, form, packed, schedules)
             found.append(Contestant(f"{name} best", best, lay_out=order))
+    told = partial(variants, form, True, [], constant=True)
+    found.append(Contestant("constant", told, lay_out=partial(laid_out, form)))
     return found + (humming_peer.contestants(GROUP) if form == "i4_groups" else [])
 
 
@@ -200,9 +204,11 @@ def laid_out(form: str, x: Any, w: Any, *given: Any) -> tuple[Any, ...]:
     return x, kernel_of(form).pack(W=w), *given
 
 
-def variants(form: str, packed: bool, schedules: Sequence[str], posed: Problem) -> list[Variant]:
+def variants(
+    form: str, packed: bool, schedules: Sequence[str], posed: Problem, constant: bool = False
+) -> list[Variant]:
     texts = [DEFAULT, *schedules]
-    return [Variant(t, partial(ours, form, packed, t, posed)) for t in texts]
+    return [Variant(t, partial(ours, form, packed, t, posed, constant)) for t in texts]
 
 
 def kernel_of(form: str) -> Any:
@@ -211,7 +217,8 @@ def kernel_of(form: str) -> Any:
     return getattr(kernels, f"weights_{form}")
 
 
-def ours(form: str, packed: bool, text: str, posed: Problem) -> Call:
+def ours(form: str, packed: bool, text: str, posed: Problem, constant: bool) -> Call:
+    from wsdsl import Schedule
     from wsdsl.cli.options import schedule_from
 
     sizes = dict(zip("MNK", posed.size, strict=True))
@@ -224,7 +231,11 @@ def ours(form: str, packed: bool, text: str, posed: Problem) -> Call:
         kernel = kernel_of(form).packed("W") if packed else kernel_of(form)
     if "KB" in kernel.dims:
         sizes["KB"] = -(-sizes["K"] // GROUP)
-    return kernel.compile(schedule_from([] if text == DEFAULT else text.split()), **sizes)
+    given = schedule_from([] if text == DEFAULT else text.split())
+    if constant:
+        _, *weights, _ = (p.name for p in kernel.params)
+        given = replace(given or Schedule(), constant=tuple(weights))
+    return kernel.compile(given, **sizes)
 
 
 if __name__ == "__main__":

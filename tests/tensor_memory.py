@@ -120,6 +120,9 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case t.TensorLoad() | t.TensorStore():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
+            if op.apart:
+                yield "apart", dataclasses.replace(op, apart=op.apart - 8)
+                yield "together", dataclasses.replace(op, apart=0)
         case m.StoreShared(state=None):
             yield "other half", dataclasses.replace(op, half=3 - op.half)
         case m.StoreShared():

@@ -70,8 +70,8 @@ class Schedule:
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
         warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
         operand is loaded from, `dict(W="registers", X="shared")`. On cards that sum products in
-        tensor memory what is made of other products lies in "shared" memory, too, or in "tensor"
-        memory
+        tensor memory also "tensor": it is written there. What is made of other products lies in
+        "shared" or "tensor" memory by whoever makes it
     scale_path: how scales of blocks come to tensor memory: "copy", by the tensor cores, which take
         them in atoms (`Kernel.packed`), or "store", by a partition of threads, which takes them a
         row at a time. Scales lie as they are given; if this is said, they have to lie so

@@ -211,6 +211,10 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
         '%a: tensor_map = make_tensor_map(tensor=%A, box=(128, 64), swizzle="128B")',
     ),
     "prefetch_tensor_map": ("%a: tensor_map", "prefetch_tensor_map(map=%a)"),
+    "prefetch_box": (
+        "%a: tensor_map, %m: i32, %k: i32",
+        "prefetch_box(map=%a, coordinates=(%m, %k))",
+    ),
     "tma_load": (
         "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>, "
         "%c: i32",

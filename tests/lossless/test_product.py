@@ -122,7 +122,8 @@ def test_weights_come_through_slots() -> None:
     the upper bytes are found by ten moves of bytes, or by four and two for their signs, and put
     beside the lower ones by four.
     """
-    sizes, schedule = sizes_of(16, 512, 1024), Schedule(consumers=1, scheduler="persistent")
+    sizes = sizes_of(16, 512, 1024)
+    schedule = Schedule(consumers=1, scheduler="persistent", tile=dict(k=64))
     for palette, moves in zip(PALETTES, (6, 10), strict=True):
         ptx = kernel_of(palette, "bf16").compile(schedule, **sizes).ptx
         assert ptx.count("ld.shared.v4.b32") == 3
@@ -136,13 +137,15 @@ def test_four_consumers_decode_while_memory_is_the_limit() -> None:
     assert [x.consumers for x in chosen.values()] == [4, 4, 4, 2]
     assert chosen[128].tile and chosen[128].tile["n"] == 256
     # As many slots of 24 KB as memory fills, not as many as there is room for.
-    assert kernel.schedule(Schedule(scheduler="persistent"), **sizes_of(1, 28672, 8192)).stages == 6
+    asked = Schedule(scheduler="persistent", tile=dict(k=64))
+    assert kernel.schedule(asked, **sizes_of(1, 28672, 8192)).stages == 6
 
 
 def test_no_product_of_64_bits_stands_in_the_loop() -> None:
     """Beside wgmma it takes as long as 40 instructions. A pair has a vector for 32 columns."""
     sizes = sizes_of(128, 512, 1024)
-    schedule = Schedule(consumers=1, decode="registers", scheduler="grid", tile=dict(m=16, n=64))
+    tile = dict(m=16, n=64, k=64)
+    schedule = Schedule(consumers=1, decode="registers", scheduler="grid", tile=tile)
     ptx = kernel_of("bytes", "bf16").compile(schedule, **sizes).ptx
     loop = ptx[ptx.index("wgmma.fence") :]
     assert not re.search(r"mul\.lo\.s64|mad\.lo\.s64", loop)

@@ -64,8 +64,8 @@ def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[d
     work = Work(kernel, sizes)
     sizes_of = axis_sizes(kernel, schedule)
     option = schedule, predict(work, schedule, sizes_of)
-    asked, columns = (kernel, Schedule(), work, option), option[1].tile.columns
-    made = [o for o in sharing_options(*asked) if fits_sharing(kernel, o, columns)]
+    asked, workload = (kernel, Schedule(), work, option), option[1].tile
+    made = [o for o in sharing_options(*asked) if fits_sharing(kernel, o, workload)]
     made += cluster_options(*asked)
     found: list[dict[str, Any]] = []
     for each in made:

@@ -1,10 +1,12 @@
 """Who may start before the kernel in front is over: every mutant of it is refused."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from tests.lowering.test_early_loads import SMALL, scheduled
+from wsdsl import Schedule, ScheduleError
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.op import Kernel, Op, Region
@@ -71,7 +73,7 @@ def test_the_next_kernel_is_let_start_by_who_has_waited() -> None:
         ("arrive_expect_tx(barriers=%full, state=%s_2, tx_bytes=2048)\n", "\n"),
         ("arrive_expect_tx(barriers=%full, state=%s_8, tx_bytes=4096)\n", "\n"),
         ('partition(role="load", registers=56)', 'partition(role="load", registers=64)'),
-        ("increase=True", "increase=False"),
+        ("increase=False", "increase=True"),
     ],
 )
 def test_changed_protocols_are_refused(before: str, after: str) -> None:
@@ -86,3 +88,23 @@ def examined(text: str) -> None:
     mutant = parse_kernel(text)
     verify(mutant)
     explore(mutant)
+
+
+def test_wide_tiles_that_threads_copy_go_without() -> None:
+    """They take a warpgroup more, whose registers the consumers need."""
+    wide = Schedule(tile=dict(m=128, n=256), constant=("B",))
+    chosen = scheduled("gemm", wide, ("A",)).schedule
+    assert chosen is not None and chosen.constant is None
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (dict(registers=dict(load=40, compute=232)), "2 consumers and two load warpgroups"),
+        (dict(tile=dict(n=256)), "2 consumers beside two load warpgroups"),
+    ],
+    ids=repr,
+)
+def test_two_warpgroups_that_load_are_told(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        scheduled("gemm", Schedule(constant=("B",), consumers=2, **more), ("A",))

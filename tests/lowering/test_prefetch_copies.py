@@ -8,8 +8,9 @@ import pytest
 
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
-from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
+from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower

@@ -32,12 +32,12 @@ def runs_of(text: str = TEXT) -> tuple[Runs, dict[str, Load]]:
 
 
 def test_what_an_index_of_blocks_gives() -> None:
-    """Places are the same for 64 elements, of which four threads compute one each; scales, which
-    are, too, count for each, and so do rows by an index of their own.
+    """Places and scales are the same for 64 elements, of which four threads compute one each; rows
+    by an index of their own are not.
     """
     runs, loads = runs_of()
-    shown = {name: runs.along_contraction(op.result) for name, op in loads.items()}
-    assert shown == dict(X=1, W=1, at=64, s=1, V=1)
+    shown = {name: runs.alike(op.result) for name, op in loads.items()}
+    assert shown == dict(X=1, W=1, at=64, s=64, V=1)
     assert runs.found[loads["s"].result] == dict(n=1, k=64)
     assert runs.computed_at_once(loads["at"].result) == 16
 

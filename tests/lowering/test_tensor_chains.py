@@ -12,7 +12,6 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
-from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Schedule, ScheduleError
@@ -26,7 +25,7 @@ from wsdsl.ir.types import Columns
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import before_choice, lower
 from wsdsl.lowering.tensor_chains import chains
-from wsdsl.schedule import Arch
+from wsdsl.schedule import Arch, Place
 
 OWN: dict[str, Case] = {}
 
@@ -188,7 +187,7 @@ def _(A: Any, B: Any, V: Any, s: Any) -> Any:
 
 
 def case_of(name: str) -> Case:
-    return OWN.get(name) or CASES.get(name) or DECODED[name]
+    return OWN.get(name) or CASES[name]
 
 
 def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
@@ -228,11 +227,11 @@ def test_both_architectures_give_the_same_values(name: str, outputs: tuple[str, 
         assert one[output].tobytes() == other[output].tobytes(), output
 
 
-@pytest.mark.parametrize(("n", "stages"), [(0, 2), (64, 1), (300, 2)])
-def test_any_number_of_iterations(n: int, stages: int) -> None:
+@pytest.mark.parametrize(("n", "stages", "rows"), [(0, 2, 128), (64, 1, 256), (300, 2, 128)])
+def test_any_number_of_iterations(n: int, stages: int, rows: int) -> None:
     case = CASES["attention"]
     arrays = inputs(case, N=n)
-    asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64), stages=stages)
+    asked = Schedule(arch="sm_100a", tile=dict(m=rows, n=64), stages=stages)
     case.kernel.simulate(*arrays.values(), schedule=asked, seed=n)
     if n:
         check(case, arrays, expected(case, arrays))
@@ -317,21 +316,37 @@ def test_an_operand_lies_where_the_schedule_says() -> None:
     assert found[0] == found[1]
 
 
+def test_two_warpgroups_compute_where_tiles_are_many() -> None:
+    """Each has its rows; an operand there counts for more than a second slot of scores."""
+    sizes = dict(D=128, H=16, M=4096, N=4096)
+    compiled = CASES["attention"].kernel.compile(arch="sm_100a", **sizes)
+    chosen = compiled.schedule
+    assert (chosen.consumers, chosen.tile) == (2, dict(m=256, n=64))
+    found = columns_of(compiled.scheduled)
+    assert found == dict(sums=Columns(128, 1), sums_1=Columns(256, 1), operands=Columns(64, 2))
+    assert compiled.certificate is not None
+    few = CASES["attention"].kernel.schedule(Schedule(arch="sm_100a"), **sizes | dict(H=2))
+    assert few.consumers == 1
+
+
+@pytest.mark.parametrize("place", ["tensor", "shared"])
+def test_two_warpgroups_of_a_chain(place: Place) -> None:
+    simulated("attention", "sm_100a", tile=dict(m=256, n=64), consumers=2, decode=place)
+
+
 @pytest.mark.parametrize(
-    ("name", "asked", "words"),
+    ("asked", "words"),
     [
-        ("attention", dict(arch="sm_90a"), "is for cards with tensor memory"),
-        ("attention", dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
-        ("widened", {}, "this operand can not lie in tensor memory"),
+        (dict(arch="sm_90a"), "is for cards with tensor memory"),
+        (dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
     ],
 )
 def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
-    name: str, asked: dict[str, Any], words: str
+    asked: dict[str, Any], words: str
 ) -> None:
     schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
-    sizes = dict(D=256) if name == "attention" else {}
     with pytest.raises(ScheduleError, match=words):
-        case_of(name).kernel.compile(schedule, **sizes)
+        CASES["attention"].kernel.compile(schedule, D=256)
 
 
 def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,62 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
 @pytest.mark.parametrize("name", ["widened", "both", "normalised", "across", "eight_bits"])
 def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> None:
     right_and_proved(DECODED[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("gemm", dict(tile=dict(m=256, n=64))),
+        ("epilogue", dict(tile=dict(m=256, n=64))),
+        ("two_products", dict(tile=dict(m=256, n=64))),
+        ("mn_major", dict(tile=dict(m=256, n=64))),
+        ("gemm", dict(tile=dict(m=128, n=128), share="n")),
+        ("gemm", dict(tile=dict(n=256, m=48), mma="n")),
+        ("mn_major", dict(tile=dict(m=32, n=128), mma="n", share="m")),
+    ],
+)
+def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> None:
+    """128 rows each, of which a thread starts products one after the other; or half of the columns
+    of 128.
+    """
+    kernel = right_and_proved(CASES[name], Schedule(arch="sm_100a", consumers=2, **asked)).scheduled
+    assert {op.rows for op in kernel.of(t.TensorProduct)} == {128}
+    assert all(op.apart for op in kernel.of(t.TensorLoad))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("scaled", dict(decode=dict(W="tensor"), mma="n", tile=dict(n=128, m=64))),
+        ("both", dict(decode=dict(A="tensor"), tile=dict(m=128, n=64))),
+        ("across", dict(decode="tensor", mma="n", tile=dict(n=64))),
+        ("part", dict(decode="tensor", mma="n", tile=dict(n=128, m=32))),
+    ],
+)
+def test_operands_are_decoded_into_tensor_memory(name: str, asked: dict[str, Any]) -> None:
+    """In the lanes of the rows of products, of 64 and of 128."""
+    compiled = right_and_proved(DECODED[name], Schedule(arch="sm_100a", **asked))
+    assert sum(op.a_state is not None for op in compiled.scheduled.of(t.TensorProduct)) == 1
+    assert compiled.scheduled.of(t.TensorStore)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("scaled", dict(decode=dict(W="tensor"))),
+        ("both", dict(decode="tensor")),
+        ("eight_bits", dict(decode="tensor", mma="n")),
+        ("scaled", dict(decode="tensor", mma="n", cta_group=2)),
+    ],
+)
+def test_what_can_not_lie_there_is_refused(name: str, asked: dict[str, Any]) -> None:
+    """Beside the rows of products, of fewer bits, and of a pair."""
+    schedule = Schedule(arch="sm_100a", **asked)
+    with pytest.raises(ScheduleError, match="this operand can not lie in tensor memory") as caught:
+        lower(dataclasses.replace(DECODED[name].kernel.tile, schedule=schedule))
+    assert "Schedule.mma" in str(caught.value)
 
 
 def test_no_operand_comes_from_registers() -> None:
@@ -223,7 +280,11 @@ def test_integers_are_refused_where_the_card_has_none() -> None:
         (dict(cluster=dict(k=2)), "a cluster along what is summed over is not lowered"),
         (dict(scheduler="split_k", splits=2), "split_k"),
         (dict(mode="pingpong"), "pingpong"),
-        (dict(tile=dict(m=256)), "64 or 128 rows"),
+        (dict(tile=dict(m=192)), "64 or 128 rows"),
+        (dict(tile=dict(m=256), consumers=1), "64 or 128 rows"),
+        (dict(tile=dict(m=128), consumers=2), "each of 2 consumers has a product of 128 rows"),
+        (dict(tile=dict(m=192), consumers=3), "consumers=3 is not lowered"),
+        (dict(cta_group=2, tile=dict(m=256), consumers=2), "beside a pair of CTAs is not lowered"),
         (dict(cta_group=2, cluster=dict(n=2)), "along the products' rows"),
         (dict(cta_group=2, cluster=dict(m=4)), "along the products' rows"),
         (dict(cta_group=2, tile=dict(m=64)), "each CTA has 128 rows"),

@@ -146,7 +146,7 @@ def test_two_that_fill_a_slot_beside_others(
     given = Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, constant=constant)
     kernel = scheduled(CASES[name], given, SMALL[name][1] if name in SMALL else {}, False)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
-    assert len([op for op in loads if op.num_warpgroups]) == 2
+    assert [op.num_warps for op in loads[:2]] == [4, 1]
     assert missed_in_case(name, kernel, each(3)) == []
 
 

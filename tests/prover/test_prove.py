@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
 NO_MODEL_NEEDED = {
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
-    "prefetch_tensor_map", "prefetch_tile", "zero_unless",  # nothing that others notice
+    "prefetch_tensor_map", "prefetch_tile", "prefetch_box", "zero_unless",  # nothing that others notice
     "slice", "join", "convert_layout",
     "launch_narrowing",  # a number, in what is proved (`ir/narrowing.py`)
 }  # fmt: skip

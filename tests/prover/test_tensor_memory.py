@@ -10,6 +10,7 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
+from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
@@ -131,8 +132,10 @@ CHAINED = (
 )
 
 
-@pytest.mark.parametrize(("place", "fences"), [("shared", 9), ("tensor", 11)])
-def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "fences", "consumers"), [("shared", 9, 1), ("tensor", 11, 1), ("tensor", 11, 2)]
+)
+def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers: int) -> None:
     """Attention: scores are taken, and their products' operand comes back through SMEM, or tensor
     memory, and the other sum is scaled there. What may be left out are fences that another one
     follows, or whose accesses another's fence covers, as scores have two slots, and of the other
@@ -140,7 +143,8 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int) -> None:
     and the wait for stores of an operand, since products wait for what threads store behind it.
     Without a store of what is scaled its columns have what they had.
     """
-    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode=place)
+    asked = dict[str, Any](tile=dict(m=128 * consumers, n=64), consumers=consumers)
+    asked |= dict(stages=2, decode=place)
     kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
     left = dict[str, int]()
     for what, made in mutants(kernel):
@@ -174,6 +178,32 @@ def attend(kernel: Kernel) -> None:
     arrays = inputs(case, M=130, N=136, D=64)
     simulate(kernel, arrays, num_sms=1)
     check(case, arrays, expected(case, arrays))
+
+
+DECODING = (
+    "arrive_barrier",
+    "tensor_commit",
+    "tensor_store",
+    "tensor_store_wait",
+    "tensor_fence",
+    "tensor_product",
+    "wait_barrier",
+)
+
+
+def test_every_mutant_of_who_decodes_into_tensor_memory_is_caught() -> None:
+    """In front of a product slots of both operands and of its sum are waited for: the last fence
+    counts for all.
+    """
+    asked = dict[str, Any](decode="tensor", mma="n", tile=dict(n=128, m=64), stages=2)
+    kernel = lowered(DECODED["scaled"], **asked)
+    left = dict[str, int]()
+    for what, made in mutants(kernel):
+        change = name_of(what)
+        own = change.rpartition(" ")[2] in DECODING and not change.startswith("twice ")
+        if own and not objection(made):
+            left[change] = left.get(change, 0) + 1
+    assert left == {"delete tensor_fence": 2, "other tensor_fence": 2}
 
 
 PART = Case(

@@ -38,13 +38,14 @@ UNIFORM = range(0x80, 0xC0)
 WRITE_NONE = {
     0x00B, 0x00C, 0x01C, 0x02D, 0x02E, 0x02F, 0x034, 0x044, 0x0CA, 0x118, 0x11A, 0x11D, 0x141,
     0x145, 0x146, 0x147, 0x148, 0x14D, 0x15D, 0x185, 0x186, 0x187, 0x188, 0x18E, 0x18F, 0x192,
-    0x1AB, 0x1B2, 0x1B4, 0x1B5, 0x1B7, 0x1B9, 0x1BA, 0x1BD, 0x1C3, 0x1C5, 0x1C6, 0x1C7, 0x1C8,
-    *PRODUCTS,
+    0x1AB, 0x1B2, 0x1B4, 0x1B5, 0x1B7, 0x1B8, 0x1B9, 0x1BA, 0x1BD, 0x1C3, 0x1C5, 0x1C6, 0x1C7,
+    0x1C8, *PRODUCTS,
 }  # fmt: skip
 """FSETP, ISETP, PLOP3, PREEXIT, ACQBULK, ELECT, HSETP2, STSM, R2UR, NOP, DEPBAR, BAR, BSYNC, BSSY,
-YIELD, BRA, WARPSYNC, EXIT, NANOSLEEP, stores, REDG, CCTL, MEMBAR, ERRBAR, SYNCS.EXCH, copies by TMA
-and their fences, STAS, S2UR, what is said of warpgroups and clusters, products (whose sums the
-assembler does follow). Whatever is not known here is taken to write the register in its bits."""
+YIELD, BRA, WARPSYNC, EXIT, NANOSLEEP, stores, REDG, CCTL, MEMBAR, ERRBAR, SYNCS.EXCH, copies by
+TMA, their fences, and what asks L2 for them, STAS, S2UR, what is said of warpgroups and clusters,
+products (whose sums the assembler does follow). Whatever is not known here is taken to write the
+register in its bits."""
 TRY_WAIT = 0x5A7
 """SYNCS in the form that gives a predicate."""
 PAIRS = {0x005, 0x025, 0x028, 0x029, 0x02B}

@@ -11,7 +11,6 @@ from typing import Any
 
 from wsdsl.codegen import counters, inline_ptx, nvvm, tensor_memory, transposes
 from wsdsl.codegen.barriers import (
-    barrier_at,
     convert_advance,
     convert_allocate_barriers,
     convert_arrive_barrier,
@@ -48,7 +47,6 @@ from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_ma
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Registers, Scalar, SharedAt
-from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.line_stores import copy_lines
 from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
@@ -73,14 +71,15 @@ from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.codegen.thread_store import convert_thread_store
+from wsdsl.codegen.tma_loads import convert_prefetch_box, convert_tma_load
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import I32, Fragment, Shared
 from wsdsl.ir.walk import yielded
 
@@ -160,30 +159,8 @@ def convert_launch_narrowing(c: Context, op: b.LaunchNarrowing) -> None:
     c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
 
 
-def convert_prefetch_tensor_map(c: Context, op: m.PrefetchTensorMap) -> None:
+def convert_prefetch_tensor_map(c: Context, op: p.PrefetchTensorMap) -> None:
     inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)
-
-
-def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
-    shared = c.shared(op.shared)
-    item = c.item(shared, c.state(op.state).stage)
-    if op.shift is not None:
-        item = c.w.add(item, c.scalar(op.shift).text)
-    to = At(item, shared.offset + op.offset)
-    map, coordinates = c.pointer(op.map), [c.scalar(x).text for x in reversed(op.coordinates)]
-    if map.packed:
-        blocks = [
-            c.w.binary("lshr", "i32", x, PACKED_LINES.bit_length() - 1) for x in coordinates[:2]
-        ]
-        coordinates = ["0", "0", *blocks, *coordinates[2:]]
-    elif map.nibbles:
-        coordinates[0] = c.w.binary("ashr", "i32", coordinates[0], 1)
-    barrier = barrier_at(c, op.barriers, op.state)
-    mask = None if op.multicast is None else c.scalar(op.multicast).text
-    if mask is not None:
-        mask = c.w.value(f"trunc i32 {mask} to i16")
-    cta = None if op.cta is None else c.scalar(op.cta).text
-    inline_ptx.tma_load(c.w, map.text, coordinates, to, barrier, mask, cta)
 
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
@@ -268,11 +245,12 @@ ARMS: dict[type[Op], Arm] = {
     m.AllocateShared: convert_allocate_shared,
     m.AllocateGlobal: convert_allocate_global,
     m.MakeTensorMap: convert_make_tensor_map,
-    m.PrefetchTensorMap: convert_prefetch_tensor_map,
+    p.PrefetchTensorMap: convert_prefetch_tensor_map,
+    p.PrefetchBox: convert_prefetch_box,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
     m.ClearPanels: convert_clear_panels,
-    m.PrefetchTile: convert_prefetch_tile,
+    p.PrefetchTile: convert_prefetch_tile,
     m.ThreadStore: convert_thread_store,
     m.LoadPanels: convert_load_panels,
     m.SendFragment: convert_send_fragment,

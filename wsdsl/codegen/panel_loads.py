@@ -28,6 +28,9 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
+    if op.apart != 16:
+        more = w.multiply(c.threads.warp, (op.apart - 16) * SWIZZLE_SPAN[op.swizzle])
+        base = w.add(base, more)
     at = At(base, shared.offset + op.offset)
     apart, words = list[str](), list[str]()
     if op.swizzle in PACKED_SPAN:

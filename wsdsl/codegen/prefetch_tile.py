@@ -7,7 +7,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.codegen.thread_load import THREADS
 from wsdsl.ir.global_memory import L2_LINE
-from wsdsl.ir.memory_ops import PrefetchTile
+from wsdsl.ir.prefetch_ops import PrefetchTile
 
 
 def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:

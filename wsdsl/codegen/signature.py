@@ -28,7 +28,6 @@ from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
     MakeTensorMap,
-    PrefetchTile,
     StoreGlobal,
     ThreadLoad,
     ThreadStore,
@@ -36,6 +35,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile

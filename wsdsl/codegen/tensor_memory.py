@@ -157,7 +157,7 @@ def convert_load(c: Context, op: t.TensorLoad) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
     kind = op.result.type
     assert isinstance(kind, Accumulator)
-    address = _of_half(c, _address(c, op.sums, op.state, op.column), op.half)
+    address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
     type, texts = register_type(kind.dtype, kind.columns), list[str]()
     letter = "=f" if type == "float" else "=r"
     for at, width in at_once(kind.columns):
@@ -169,16 +169,19 @@ def convert_load(c: Context, op: t.TensorLoad) -> None:
     c.held[op.result] = Registers(kind.dtype, *_shape(kind), tuple(texts))
 
 
-def _of_half(c: Context, address: str, half: int) -> str:
-    """In a warp's own lanes, 16 of them."""
+def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
+    """In a warp's own lanes, 16 of them, and a warpgroup's own columns."""
     quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
-    return c.w.add(c.w.add(address, quarter), half * 16 << LANE)
+    if op.apart:
+        rank = c.w.binary("sub", "i32", c.threads.warpgroup, c.place.first_warpgroup)
+        address = c.w.add(address, c.w.multiply(rank, op.apart))
+    return c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
 
 
 def convert_store(c: Context, op: t.TensorStore) -> None:
     """Pairs of 16 bits are a lane's own in an accumulator, too: they lie in one cell."""
     value, shape = c.registers(op.value), stored_shape(op)
-    address = _of_half(c, _address(c, op.columns, op.state, op.column), op.half)
+    address = _of_half(c, _address(c, op.columns, op.state, op.column), op)
     type = register_type(value.dtype, value.columns)
     letter, texts = "f" if type == "float" else "r", list(value.texts)
     for at, width in at_once(op.width):

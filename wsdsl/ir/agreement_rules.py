@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
-from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
+from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import (
     BOOL,
     DTYPES,
@@ -39,7 +40,7 @@ ARITY: dict[str, int] = {
     **dict.fromkeys(t.BINARY_FUNCTIONS, 2),
     **t.OTHER_FUNCTIONS,
 }
-Copy = m.TmaLoad | m.TmaStore | m.ThreadLoad | m.ThreadStore | m.PrefetchTile
+Copy = m.TmaLoad | m.TmaStore | p.PrefetchBox | m.ThreadLoad | m.ThreadStore | p.PrefetchTile
 
 
 def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
@@ -151,7 +152,7 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
         rank = len(tensor.dims)
         if len(op.coordinates) != rank:
             yield op, f"{len(op.coordinates)} coordinates of a tensor of {rank} dimensions"
-        if isinstance(op, m.ThreadLoad | m.PrefetchTile):
+        if isinstance(op, m.ThreadLoad | p.PrefetchTile):
             if not -1 <= op.row_dim < rank - 1:
                 yield op, f"row_dim={op.row_dim}: rows run along another than the last dimension"
             elif op.row_dim < 0 and op.rows != 1:
@@ -179,7 +180,8 @@ def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
-    held = made.get(op.map) if isinstance(op, m.TmaLoad | m.TmaStore) else op
+    by_map = isinstance(op, m.TmaLoad | m.TmaStore | p.PrefetchBox)
+    held = made.get(op.map) if by_map else op
     kind = getattr(getattr(held, "tensor", None), "type", None)
     return kind if isinstance(kind, Tensor) else None
 
@@ -277,7 +279,10 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
     line = kind.dtype.size(kind.columns)
     if kind.rows == 1 and (op.rows != 1 or op.start is not None):
         return 0, "a fragment of one row is a tile of one line"
-    if kind.rows > op.rows or (op.rows > 1 and line % span):
+    reached = lines_reached(op.apart) if kind.rows > 1 else 1
+    if op.apart != 16 and (op.start is None or op.swizzle in PACKED_SPAN):
+        return 0, "rows of warps are apart in a tile that is not packed"
+    if max(kind.rows, reached) > op.rows or (op.rows > 1 and line % span):
         return 0, f"{kind} of a tile of {op.rows} lines of {span} bytes"
     return (line if op.rows == 1 else line * op.rows), ""
 

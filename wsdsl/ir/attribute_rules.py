@@ -16,6 +16,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
@@ -63,6 +64,8 @@ SIZE, BYTES = between(1), between(0, MOST_SMEM)
 PAIR = one_of(1, 2)
 SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
+HALF = dict(column=between(0, 511), half=between(0, 1), apart=between(0, 511))
+"""Of lanes that a warp loads or stores at a time."""
 COUNTERS = dict[str, Check](extents=each(SIZE), copies=one_of(1, 2, 4, 8, 16, 32))
 BY = dict[str, Check](by=between(1, 8))
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
@@ -73,6 +76,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
         staging=one_of(1),
+        asks_early=between(0, 32),
     ),
     b.LaunchGrid: dict(
         tiles=extents,
@@ -101,12 +105,12 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
     ),
     m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
-    m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
+    p.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
     m.StoreShared: dict(
         offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2), apart=one_of(16, 32)
     ),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
-    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER),
+    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER, apart=one_of(16, 32)),
     m.SendFragment: dict(offset=BYTES),
     m.ReceiveFragment: dict(offset=BYTES),
     m.TmaStore: dict(
@@ -167,8 +171,8 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         words=between(1, 128),
         cta_group=PAIR,
     ),
-    tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
-    tm.TensorStore: dict(column=between(0, 511), half=between(0, 1)),
+    tm.TensorLoad: HALF,
+    tm.TensorStore: HALF,
     m.StorePartials: dict(
         fn=one_of("add", "max", "min"),
         offset=BYTES,
@@ -240,9 +244,9 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     """What a partition tells lowering means nothing behind it."""
     for op in kernel.of(Partition):
-        for name in ("in_order", "late_loads", "copies_ahead", "order_barriers"):
-            if getattr(op, name):
-                yield op, f"{name}=True is for lowering, which is over: leave it out"
+        for name in ("in_order", "late_loads", "copies_ahead", "order_barriers", "asks_early"):
+            if held := getattr(op, name):
+                yield op, f"{name}={held} is for lowering, which is over: leave it out"
 
 
 def _shown(hint: Any) -> str:

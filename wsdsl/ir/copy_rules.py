@@ -9,7 +9,6 @@ from typing import NamedTuple
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.memory_ops import (
     MakeTensorMap,
-    PrefetchTile,
     StoreShared,
     ThreadLoad,
     ThreadStore,
@@ -17,6 +16,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault

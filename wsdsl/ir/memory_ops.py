@@ -59,14 +59,6 @@ class MakeTensorMap(Op):
 
 
 @op_class
-class PrefetchTensorMap(Op):
-    """Bring a tensor map to the descriptor cache; run by one thread."""
-
-    levels: ClassVar = SCHEDULED
-    map: Value
-
-
-@op_class
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
@@ -131,19 +123,6 @@ class ClearPanels(Op):
 
 
 @op_class
-class PrefetchTile(Op):
-    """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. None waits."""
-
-    levels: ClassVar = SCHEDULED
-    tensor: Value
-    coordinates: tuple[Value, ...]
-    row_dim: int
-    rows: int
-    columns: int
-
-
-@op_class
 class StoreShared(StoredLines, Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -195,7 +174,8 @@ class LoadShared(Op):
 class LoadPanels(Op):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
-    `rows` lines, `offset` bytes in. The slot may be given back after a `fence_async_proxy`.
+    `rows` lines, `offset` bytes in; or those of warps are so far `apart`. The slot may be given
+    back after a `fence_async_proxy`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -206,6 +186,7 @@ class LoadPanels(Op):
     start: Value | None = None
     rows: int = 1
     swizzle: str
+    apart: int = 16
 
 
 @op_class

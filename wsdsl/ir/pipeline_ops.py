@@ -65,8 +65,9 @@ class Partition(Op):
     through `staging` buffers. With `in_order` what threads load from global memory comes when it is
     needed, else as early as registers allow; with `late_loads` what multiplies a product is
     loaded behind its issue, else in front. With `copies_ahead` threads that copy operands ask L2
-    for later ones. With `order_barriers` its warpgroups follow one another in each iteration of a
-    loop with products of products.
+    for later ones, and one that loads by TMA asks it for what it loads in `asks_early` iterations
+    before the kernel in front is over. With `order_barriers` its warpgroups follow one another in
+    each iteration of a loop with products of products.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -78,6 +79,7 @@ class Partition(Op):
     in_order: bool = False
     late_loads: bool = False
     copies_ahead: bool = False
+    asks_early: int = 0
     order_barriers: bool = False
     body: Region = ()
 

@@ -46,12 +46,15 @@ class PlannedRing:
 
 @dataclass(frozen=True)
 class PlannedPartition:
-    """`tensors` are those that it copies to slots; of one warp, it is one thread."""
+    """`tensors` are those that it copies to slots, `fills_slots` those of products; of one warp, it
+    is one thread.
+    """
 
     role: str
     num_warps: int
     registers: int = 0
     tensors: frozenset[str] = frozenset()
+    fills_slots: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,15 @@ class Plan:
     """Whether consumers who share a tile follow one another in each iteration of a chain."""
     copies_ahead: bool = False
     """Whether threads that copy operands ask L2 for later ones meanwhile."""
+    asks_early: int = 0
+    """Iterations whose boxes the loading thread asks L2 for before the kernel in front is over."""
     chosen_by: str = ""
     """What the schedule goes by, where that is not the model."""
 
     @property
     def loads(self) -> Sequence[PlannedPartition]:
         """The partitions that fill the products' slots."""
-        return [p for p in self.partitions if p.role == "load" and p.num_warps > 1]
+        return [p for p in self.partitions if p.fills_slots]
 
     def registers(self, role: str) -> int:
         """A thread's; 0 where none are moved between partitions."""
@@ -170,6 +175,9 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("", "of what multiplies a product: behind its issue")
     if plan.copies_ahead:
         yield _line("", "by threads: they ask L2 for later slots meanwhile")
+    if plan.asks_early:
+        iterations = f"{plan.asks_early} iteration{'s' if plan.asks_early > 1 else ''}"
+        yield _line("", f"of {iterations}: asked of L2 before the kernel in front is over")
     for held in plan.counters:
         lanes = f", {held.copies} of each, by lanes" if held.copies > 1 else ""
         count = " x ".join(map(str, held.extents))

@@ -10,6 +10,7 @@ from wsdsl.ir import (
     fragment_ops,
     memory_ops,
     pipeline_ops,
+    prefetch_ops,
     slot_ops,
     tensor_ops,
     tile_ops,
@@ -18,8 +19,8 @@ from wsdsl.ir import (
 from wsdsl.ir.op import Op, op_name
 
 MODULES: tuple[ModuleType, ...] = (
-    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, counter_ops, fragment_ops,
-    tensor_ops, transpose_ops,
+    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, prefetch_ops, counter_ops,
+    fragment_ops, tensor_ops, transpose_ops,
 )  # fmt: skip
 
 OPS: dict[str, type[Op]] = {

@@ -17,7 +17,7 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.scale_atoms import atoms_of
 from wsdsl.ir.tcgen05 import cell_columns
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, Accumulator
 
 
 @op_class
@@ -128,7 +128,8 @@ class TensorCommit(Op):
 class TensorLoad(Op):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
-    Only `tensor_wait` may take the result.
+    The next warpgroup of a partition reads those that lie `apart` columns behind. Only
+    `tensor_wait` may take the result.
     """
 
     levels: ClassVar = SCHEDULED
@@ -137,14 +138,22 @@ class TensorLoad(Op):
     state: Value
     column: int = 0
     half: int = 0
+    apart: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of tensor memory."""
+        assert isinstance(self.result.type, Accumulator)
+        return self.result.type.columns
 
 
 @op_class
 class TensorStore(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
     `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
-    `half`, elements of 32 bits a cell each, two of 16 bits to a cell. It writes nothing that the
-    thread still loads: behind a `tensor_load` of these lanes and columns is a `tensor_wait`.
+    `half`, elements of 32 bits a cell each, two of 16 bits to a cell; the next warpgroup's `apart`
+    columns behind. It writes nothing that the thread still loads: behind a `tensor_load` of these
+    lanes and columns is a `tensor_wait`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -153,6 +162,7 @@ class TensorStore(Op):
     state: Value
     column: int = 0
     half: int = 0
+    apart: int = 0
 
     @property
     def width(self) -> int:

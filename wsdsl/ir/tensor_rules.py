@@ -241,6 +241,20 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
             yield op, "each load comes back as a fragment"
 
 
+def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
+    """Those of a partition that run the same loads and stores."""
+    for p in (op for op in kernel.body if isinstance(op, Partition)):
+        for op in walk(p.body):
+            if not isinstance(op, (tm.TensorLoad, tm.TensorStore)):
+                continue
+            kind = (op.sums if isinstance(op, tm.TensorLoad) else op.columns).type
+            last = op.column + (p.num_warpgroups - 1) * op.apart + op.width
+            if p.num_warpgroups > 1 and op.apart < op.width:
+                yield op, f"{p.num_warpgroups} warpgroups reach the same columns"
+            if isinstance(kind, Columns) and last > kind.columns:
+                yield op, f"columns up to {last} of an item of {kind.columns}"
+
+
 def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """In the region that they stand in: loops and branches hand on fragments."""
     loaded = {op.result: op for op in kernel.of(tm.TensorLoad)}
@@ -303,6 +317,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     stores_fit,
     stores_are_whole,
     loads_fit,
+    warpgroups_have_columns_of_their_own,
     loads_are_waited_for,
     products_have_a_thread_of_their_own,
     pairs_agree,

@@ -14,6 +14,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
@@ -45,7 +46,8 @@ THREADS: dict[type[Op], Threads] = {
     b.InitializeBarriers: "one",
     b.FenceBarrierInit: "one",
     b.ArriveExpectTx: "one",
-    m.PrefetchTensorMap: "one",
+    p.PrefetchTensorMap: "one",
+    p.PrefetchBox: "one",
     m.TmaLoad: "one",
     tm.TensorProduct: "one",
     tm.TensorCommit: "one",
@@ -89,7 +91,7 @@ THREADS: dict[type[Op], Threads] = {
     b.NamedBarrierArrive: "warpgroup",
     m.ThreadLoad: "warpgroup",
     m.ClearPanels: "warpgroup",
-    m.PrefetchTile: "warpgroup",
+    p.PrefetchTile: "warpgroup",
     m.StoreShared: "warpgroup",
     m.LoadPanels: "warpgroup",
     m.StorePartials: "warpgroup",

@@ -26,7 +26,7 @@ from wsdsl.lowering.cooperation import (
 )
 from wsdsl.lowering.counters import counter_faults
 from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
-from wsdsl.lowering.early_loads import num_load_partitions
+from wsdsl.lowering.early_loads import num_load_warpgroups
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -314,7 +314,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_cooperating(chosen) * num_pingpong_consumers(chosen)
     registers = accumulator_registers(kernel, chosen)
     beside = promoted_registers(kernel, chosen)
-    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
+    loads, decoders = num_load_warpgroups(kernel, chosen), num_decoders(kernel)
     most = kernel.target.max_registers
     in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
     if in_tensors:
@@ -352,7 +352,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     given, consumers = chosen.registers or {}, chosen.consumers or 1
-    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
+    loads, decoders = num_load_warpgroups(kernel, chosen), num_decoders(kernel)
     roles = ("load", *(("decode",) if decoders else ()), "compute")
     if set(given) != {*roles}:
         told = f"Schedule.registers names {', '.join(given)}"

@@ -10,15 +10,15 @@ from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, PAIR_ROWS, PAIR_STEP, ROWS
+from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.cooperation import cluster_splits
+from wsdsl.lowering.cooperation import cluster_splits, num_cooperating, num_shares
 from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
-from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands
+from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands, wanted_rings
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.schedule import Schedule
 
@@ -39,17 +39,20 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield from _pairs(kernel, chosen)
     yield from _not_yet(kernel, chosen)
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
-    scaled = bool(operand_scales(kernel))
+    scaled, sharing = bool(operand_scales(kernel)), num_shares(kernel, chosen)["rows"]
     rows = max((sizes[n] for n, axis in axes.items() if axis.role == "rows"), default=0)
     for name, axis in axes.items():
         what = f"tile {loop_variable(name)}={sizes[name]}"
         if axis.role == "rows" and scaled and sizes[name] != SCALED_ROWS:
             told = f"{what}: with scales a product has {SCALED_ROWS} rows"
             yield Finding(told, hint=f"leave it out, or make it {SCALED_ROWS}")
-        elif axis.role == "rows" and sizes[name] not in ROWS:
+        elif axis.role == "rows" and sharing > 1 and sizes[name] != sharing * LANES:
+            told = f"{what}: each of {sharing} consumers has a product of {LANES} rows"
+            yield Finding(told, hint=f"make it {sharing * LANES}")
+        elif axis.role == "rows" and sharing == 1 and sizes[name] not in ROWS:
             told = f"{what}: a product on tensor memory has 64 or 128 rows"
             yield Finding(told, hint="128 have the tensor cores' whole rate")
-        step = SCALED_STEP if scaled else COLUMN_STEP.get(rows, 1)
+        step = SCALED_STEP if scaled else COLUMN_STEP.get(rows // sharing, 1)
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
     yield from _scale_path(kernel, chosen.scale_path)
@@ -60,9 +63,9 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 hint = f'make it a multiple of {ATOM_ROWS}, or scale_path="store"'
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
     yield from unfit_operands(kernel)
-    forced = operand_columns(kernel, sizes) if chosen.decode == "tensor" else {}
+    forced = wanted_rings(kernel)
     used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
-    used += sum(forced.values())
+    used += sum(n for ring, n in operand_columns(kernel, sizes).items() if ring in forced)
     if used > COLUMNS:
         both = "sums and operands" if forced else "sums and scales" if scaled else "sums"
         told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
@@ -112,11 +115,14 @@ def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
 
 
 def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    many = num_cooperating(chosen) > 1
     asked = {
         "a cluster along what is summed over": cluster_splits(kernel, chosen) > 1,
         f'scheduler="{chosen.scheduler}"': chosen.cuts_tiles,
         'mode="pingpong"': chosen.mode == "pingpong",
-        f"consumers={chosen.consumers}": (chosen.consumers or 1) > 1,
+        f"consumers={chosen.consumers}": (chosen.consumers or 1) > 2,
+        "consumers=2 beside scales of blocks": many and bool(operand_scales(kernel)),
+        "consumers=2 beside a pair of CTAs": many and in_pairs(chosen),
         "registers": chosen.registers is not None,
     }
     for name, is_asked in asked.items():

@@ -1,5 +1,5 @@
 """Which operands of products a partition of threads makes: `Schedule.decode="shared"`, for all of
-them or by a tensor that the operand is loaded from.
+them or by a tensor that the operand is loaded from; or "tensor", where they then lie.
 
 A computed operand is made in the registers of the consumers that multiply it, or once for all of
 them, by the threads of a partition of its own, which fill the slots of a circular buffer as TMA
@@ -54,13 +54,14 @@ ROWS = 64
 class Decoded:
     """`tiles`: operands that are decoded, as they lie in their slots, lines along the last axis.
     `summed`: the axis that their product sums over. `inside` has all values that serve nothing
-    else; `roles` those of axes in the partition that makes them.
+    else; `roles` those of axes in the partition that makes them. `in_tensor` lie in tensor memory.
     """
 
     tiles: Mapping[Value, Tile]
     summed: Mapping[Value, str]
     inside: frozenset[Value]
     roles: Mapping[str, Role]
+    in_tensor: frozenset[Value] = frozenset()
 
 
 NOTHING = Decoded({}, {}, frozenset(), {})
@@ -70,9 +71,10 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 def decoded(kernel: Kernel) -> Decoded:
     """What a partition of its own decodes: nothing, unless the schedule asks for it."""
     asked = kernel.schedule.decode if kernel.schedule else None
-    if asked is None or asked in ("registers", "tensor"):
+    if asked is None or asked == "registers":
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
+    in_tensor = set[Value]()
     stored = {op.tensor for op in kernel.of(Store)}
     for op in kernel.of(Contract):
         for operand in computed_operands(kernel, op):
@@ -81,11 +83,16 @@ def decoded(kernel: Kernel) -> Decoded:
             slice, axes = _slice(operand, made, op.summed), op.summed
             makers = (made.get(v) for v in slice or ())
             read = {maker.tensor for maker in makers if isinstance(maker, (Load, Lookup))}
-            asked_for = "shared" in places_of(asked, tensors_of(kernel, operand))
+            places = places_of(asked, tensors_of(kernel, operand))
+            asked_for = bool(places & {"shared", "tensor"})
             if asked_for and slice is not None and len(axes) == 1 and not read & stored:
                 found[operand] = axes[0], slice
+                in_tensor |= {operand} if "tensor" in places else set()
     for as_loaded in (True, False):
-        tiles = {v: _tile(v, k, slice, made, as_loaded) for v, (k, slice) in found.items()}
+        tiles = {
+            v: _tile(v, k, slice, made, as_loaded and v not in in_tensor)
+            for v, (k, slice) in found.items()
+        }
         roles, agree = _roles(tiles.values())
         if agree:
             break
@@ -94,7 +101,8 @@ def decoded(kernel: Kernel) -> Decoded:
         tiles = _that_agree(tiles)
         roles, _ = _roles(tiles.values())
     summed = {v: found[v][0] for v in tiles}
-    return Decoded(tiles, summed, _serving(kernel, tiles), roles)
+    inside = _serving(kernel, tiles)
+    return Decoded(tiles, summed, inside, roles, frozenset(in_tensor & tiles.keys()))
 
 
 def places_of(asked: Place | Mapping[str, Place] | None, tensors: Iterable[str]) -> set[Place]:
@@ -254,8 +262,8 @@ def _unfit_by_tensor(
                 None,
                 f"these are: {', '.join(known)}" if known else "leave it out",
             )
-        elif place == "shared" and not any(v in decoded(kernel).tiles for v in own):
-            yield _not_of_loads(kernel, f'Schedule.decode["{name}"] is "shared"', own)
+        elif place != "registers" and not any(v in decoded(kernel).tiles for v in own):
+            yield _not_of_loads(kernel, f'Schedule.decode["{name}"] is "{place}"', own)
     for value, names in read.items():
         if len(places_of(asked, names)) > 1:
             own = ", ".join(sorted(name for name in names if name in asked))

@@ -14,6 +14,7 @@ from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.tile_ops import Load, Lookup, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.schedule import Schedule
 
@@ -32,11 +33,21 @@ def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozens
     return [share for share in (early, names - early) if share]
 
 
-def num_load_partitions(kernel: Kernel, schedule: Schedule) -> int:
-    """Of a kernel with products; each is one warpgroup."""
+def load_warps(kernel: Kernel, groups: Iterable[SlotGroup], schedule: Schedule) -> list[int]:
+    """Warps of the partition of each share: a warpgroup for the first, whose next warp the second
+    one is. It is a warpgroup, too, where all threads of either copy, and on cards where other warps
+    of the first have something to do, and consumers need few registers.
+    """
+    shares = load_shares(groups, schedule)
+    by_all = any(share & copied_operands(kernel) for share in shares)
+    return [4, 4 if by_all or kernel.target.has_tensor_memory else 1][: len(shares)]
+
+
+def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
+    """Of a kernel with products."""
     if not schedule.constant:
         return 1
-    return max(1, len(load_shares(operand_slots(kernel), schedule)))
+    return max(1, load_warps(kernel, operand_slots(kernel), schedule).count(4))
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:

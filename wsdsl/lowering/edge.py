@@ -48,6 +48,8 @@ class Edge:
     box: ScaleLoad | ScaleBlocks | None = None
     block: int = 0
     """Of scales: of how many elements each is."""
+    wants_tensor: bool = False
+    """Of a decoded operand: whether the schedule says that it lies in tensor memory."""
 
     @property
     def value(self) -> Value:

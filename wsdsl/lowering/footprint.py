@@ -122,6 +122,8 @@ def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict
     for edge in group.operands:
         tile, (*_, last) = edge.layout, edge.layout.axes
         role, among = axes_of(kernel)[last].role, shares
+        if kernel.target.has_tensor_memory:
+            among = dict.fromkeys(shares, 1)  # One thread multiplies.
         if group.consumer == "decode":
             role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
         held = _held_sizes(kernel, schedule, sizes, tile)

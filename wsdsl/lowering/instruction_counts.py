@@ -21,13 +21,11 @@ from wsdsl.ir.types import DType, Fragment, Tile, Type
 COUNTED = {
     "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
     "tanh": 20, "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9,
-    "mod": 9, "pow": 78, "max": 2, "min": 2, "popcount": 8, "mulhi": 2, "byte_of": 1.6, "join": 3.0,
+    "mod": 9, "pow": 78, "max": 2, "min": 2, "popcount": 8, "mulhi": 2, "byte_of": 1.6, "join": 0.5,
     "byte_of_8": 0.6,
 }  # fmt: skip
 """In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a
-cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here. `join`:
-half of one, with what brings bytes to registers, and the waits for products that read the element.
-"""
+cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here. """
 SPECIAL, SPECIAL_LANES = {
     "exp": 1, "exp2": 1, "log": 1, "log2": 1, "sqrt": 1, "rsqrt": 1, "tanh": 2, "sigmoid": 2,
     "silu": 2, "erf": 1, "gelu": 1, "div": 1, "pow": 2,
@@ -36,11 +34,14 @@ SPECIAL, SPECIAL_LANES = {
 BESIDE_SPECIAL = 2.0
 OF_BITS, IN_WORD = ("and", "or", "xor", "shl", "shr"), 4
 """Of u8 these are made four at a time, and so are bytes of nibbles."""
+IN_PAIRS = ("add", "sub", "mul", "fma")
+"""Of floats of 16 bits these are made two at a time."""
 RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
 """By the bits that count, where that makes a difference."""
-FROM_BYTES = 6.0
-"""A conversion from 8 bits or fewer to 16, with what brings them to registers, and the waits for
-products that read what is converted."""
+FROM_BYTES = {4: 2.3, 8: 3.0}
+"""A conversion to 16 bits, from 8 or from 4 and fewer, with what brings them to registers: in the
+machine code of packed weights 1.9 of i4, 2.3 of i8 and 4.0 of f8e4m3, of others 2.7, 3.8 and 3.3.
+"""
 LOADED, LOADED_NARROW = 6.0, 13.0
 """An element that threads load by themselves: masks, addresses and loads; of less than 32 bits,
 which are loaded in pairs where a row lets them, and else singly."""
@@ -95,6 +96,8 @@ def per_element(op: Op) -> tuple[float, Type] | None:
     match op:
         case Map(fn=fn, result=result) if fn in OF_BITS and _is_u8(result.type):
             return 1 / IN_WORD, result.type
+        case Map(fn=fn, result=result) if fn in IN_PAIRS and _is_half(result.type):
+            return 0.5, result.type
         case Cast(x=x, result=result) if _is_u8(result.type) and _bits(x.type) == 4:
             return 1 / IN_WORD, result.type
         case Map(fn=fn, result=result, bits=bits):
@@ -102,8 +105,10 @@ def per_element(op: Op) -> tuple[float, Type] | None:
             return float(next(fewer, COUNTED.get(fn, 1))), result.type
         case Cast(x=x, result=result):
             made, given = result.type, x.type
-            packed, narrow = 0 < _bits(given) <= 8, 0 < _bits(made) <= 16
-            return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
+            bits, narrow = _bits(given), 0 < _bits(made) <= 16
+            if 0 < bits <= 8:
+                return FROM_BYTES[4 if bits <= 4 else 8], made
+            return 0.5 if narrow else 1.0, made
         case (
             Reduce(x=x, fn=fn)
             | ReduceBlocks(x=x, fn=fn)
@@ -126,3 +131,7 @@ def _bits(kind: Type) -> int:
 
 def _is_u8(kind: Type) -> bool:
     return isinstance(kind, (Tile, Fragment)) and kind.dtype.name == "u8"
+
+
+def _is_half(kind: Type) -> bool:
+    return isinstance(kind, (Tile, Fragment)) and kind.dtype.is_float and kind.dtype.bits == 16

@@ -25,10 +25,10 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     RenameAxes,
 )
-from wsdsl.ir.slot_ops import SubtilesInShared
+from wsdsl.ir.slot_ops import StoreInTensor, SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
-from wsdsl.ir.walk import definers
+from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import flat_axis, height_of, lanes_of
@@ -121,7 +121,7 @@ class PartitionContext:
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
-        in_tensors = in_tensors and partition.role == "compute"
+        in_tensors = in_tensors and (partition.role == "compute" or _stores_there(partition))
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None
@@ -348,3 +348,8 @@ class PartitionContext:
         b, axis = self.builder, op.axis.as_axis
         end = b.plus(self.tiles[axis.name].start, axis.size)
         b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))
+
+
+def _stores_there(partition: Partition) -> bool:
+    """Whether it writes operands to tensor memory."""
+    return any(isinstance(op, StoreInTensor) for op in walk(partition.body))

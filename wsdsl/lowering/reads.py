@@ -76,6 +76,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
                 start=context.row_in_tile(rows, i),
                 rows=lines,
                 swizzle=swizzle,
+                apart=shape.apart,
                 loc=op.loc,
             )
             read[i, first] = b.add(made).result

@@ -87,6 +87,11 @@ class Shape:
         together = self.apart // 16
         return block // together * self.elements + block % together * 16
 
+    @property
+    def width(self) -> int:
+        """Its columns."""
+        return sum(self.widths)
+
     def first_column(self, chunk: int) -> int:
         return sum(self.widths[:chunk])
 

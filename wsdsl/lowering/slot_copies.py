@@ -247,8 +247,10 @@ def _columns(fill: LoadToSlot) -> tuple[int, str]:
 
 
 def divided(kernel: Kernel) -> dict[str, int]:
-    """By axis, how many warpgroups a tile's is divided among."""
+    """By axis, how many warpgroups a tile's is divided among: none, if one thread multiplies."""
     found: dict[str, int] = {}
+    if any(isinstance(op, Partition) and op.role == "mma" for op in kernel.body):
+        return found
     for op in kernel.body:
         for inner in walk(op.body) if isinstance(op, Partition) else ():
             assert isinstance(op, Partition)

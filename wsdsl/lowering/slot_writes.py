@@ -179,6 +179,8 @@ def _write_columns(
     context: PartitionContext,
 ) -> None:
     """Piece by piece, as they are made."""
+    several = context.num_warpgroups > 1
+    apart = cell_columns(dtype, pieces.shape.width) if several else 0
     for i, j in pieces.shape.places():
         made = TensorStore(
             value=pieces.get(i, j),
@@ -186,6 +188,7 @@ def _write_columns(
             state=op.state,
             column=op.column + cell_columns(dtype, pieces.shape.first_column(j)),
             half=i,
+            apart=apart,
             loc=op.loc,
         )
         context.builder.add(made)

@@ -107,11 +107,12 @@ class SlotGroup:
         return range(min([self.first, *users]), max([self.last, *users]) + 1)
 
     @property
-    def ends(self) -> tuple[int, int, int]:
-        return self.link, -ROLES.index(self.producer), ROLES.index(self.consumer)
+    def ends(self) -> tuple[int, int, int, bool]:
+        ends = -ROLES.index(self.producer), ROLES.index(self.consumer)
+        return self.link, *ends, self.edges[0].wants_tensor
 
     @property
-    def key(self) -> tuple[int, int, int, int]:
+    def key(self) -> tuple[int, int, int, int, bool]:
         """Of its ring: they are declared in this order."""
         return self.nesting, *self.ends
 
@@ -246,7 +247,7 @@ class _Finder:
                     edge = self.edge(block, op, "load", computed_from.get(value, "mma"))
                 else:
                     continue
-                reads = _multiplies if is_operand else _uses
+                reads = _multiplies if is_operand else lambda op, v: v in operands(op)
                 at = [i for i, user in enumerate(block) if reads(user, value)]
                 yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 
@@ -286,6 +287,7 @@ class _Finder:
             producer=producer,
             consumers=(consumer,),
             layout=self.decoded.tiles.get(value) or self.handed_back.get(value, value.as_tile),
+            wants_tensor=value in self.decoded.in_tensor,
             produced_in=self.around[op],
             consumed_in=next(self.around[user] for user in users),
             box=box,
@@ -343,8 +345,7 @@ class _Finder:
             if edge.value in in_place:
                 same = self.alike(group.block, edge.made)
                 edge = dataclasses.replace(edge, values=same, consumers=("mma", "compute"))
-            depth = "two" if group.nesting else "stages"
-            depth = "scales" if edge.space == "TMEM" else depth
+            depth = "scales" if edge.space == "TMEM" else "two" if group.nesting else "stages"
             group.edges[n] = dataclasses.replace(edge, ring=ring, depth=depth)
 
     def read_in_place(self, group: SlotGroup) -> set[Value]:
@@ -379,10 +380,6 @@ class _Finder:
 
 def _multiplies(op: Op, value: Value) -> bool:
     return any(isinstance(o, Contract) and value in (o.a, o.b) for o in walk((op,)))
-
-
-def _uses(op: Op, value: Value) -> bool:
-    return value in operands(op)
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:

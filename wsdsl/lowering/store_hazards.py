@@ -25,14 +25,18 @@ from wsdsl.ir.walk import definers, made_of, walk
 from wsdsl.lowering.axes import with_outer
 
 
-def stored_again(body: Region) -> set[Value]:
-    """The tensors of which a partition may store an element twice."""
+def stored_again(body: Region, *, once: bool) -> set[Value]:
+    """The tensors of which a partition may store an element twice; `once`: it has one item, and so
+    no loop over the work. Then the outermost loop is one of tiles, too, and a store that it says
+    nothing about is the same in all of them.
+    """
     made = definers(body)
     stores = [(op, at) for op, at in with_outer(body, (ForRange,)) if isinstance(op, Store)]
     found = {
         op.tensor
         for op, loops in stores
         if not all(_Iterations(loop).differ(op) for loop in loops[1:])
+        or (once and any(_Iterations(loop).same(op) for loop in loops[:1]))
     }
     for (a, _), (b, _) in combinations(stores, 2):
         if a.tensor == b.tensor and not apart(a, b, made):
@@ -95,6 +99,10 @@ class _Iterations:
     def differ(self, op: Load | Store) -> bool:
         """Whether a load or store goes elsewhere in each."""
         return any(self._differs(v) for v in op.index)
+
+    def same(self, op: Load | Store) -> bool:
+        """Whether it goes to the same elements in each."""
+        return self.vary.isdisjoint(op.index)
 
     def _differs(self, value: Value, fns: tuple[str, ...] = ("add", "sub")) -> bool:
         if value == self.index:

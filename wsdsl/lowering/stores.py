@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import ForRange, SyncWarp
+from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     StoreShared,
@@ -73,7 +73,7 @@ class Stores:
         self.stores = [op for op in walk(partition.body) if self._is_staged(op)]
         every = [op for op in walk(partition.body) if isinstance(op, Store)]
         self.counters = Counters(kernel, context, declarations, every)
-        self.again = stored_again(partition.body)
+        self.again = stored_again(partition.body, once=_has_one_item(kernel, partition.body))
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
         self.read_again = read_again(partition.body)
@@ -337,6 +337,14 @@ class Stores:
         if self.any_by_tma:
             b.add(TmaStoreCommit(loc=loc))
         self.group += 1
+
+
+def _has_one_item(kernel: Kernel, body: Region) -> bool:
+    """Of a grid of as many CTAs as tiles, where none walks over items."""
+    (grid,) = kernel.of(LaunchGrid)
+    workers = {op.result for op in body if isinstance(op, (CtaIndex, ClusterIndex))}
+    walked = any(isinstance(op, ForRange) and op.start in workers for op in body)
+    return grid.scheduler == "grid" and not grid.contraction and not walked
 
 
 def _cover(a: Shape, b: Shape) -> Shape:

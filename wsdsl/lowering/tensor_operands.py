@@ -3,8 +3,8 @@
     %p: compute -> mma; TMEM bf16[m, t]; t, ring 2 (two)
 
 A product reads its left operand in the lanes of its sum's rows, two elements of 16 bits to a cell,
-so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum, and
-two of what is taken first; or where the schedule says so (`Schedule.decode="tensor"`).
+so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum; or
+where the schedule says so (`Schedule.decode="tensor"`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.tcgen05 import COLUMNS, cell_columns
+from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.tcgen05 import COLUMNS, LANES, cell_columns
 from wsdsl.ir.tensor_rules import STORED_BITS
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.cta_pairs import PAIR
-from wsdsl.lowering.handed_back import handed_back
+from wsdsl.lowering.decode import loads_of, places_of, tensors_of
+from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns, sum_slots
@@ -32,18 +33,18 @@ BUFFERED = 2
 
 
 def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
-    """By ring of sums, or of operands that lie there, how many slots it has. What is taken first,
-    the innermost, has the first choice.
+    """By ring of sums, or of operands that lie there, how many slots it has: one of each, then two
+    of what is taken first, the innermost.
     """
     sums, operands = slot_columns(kernel, sizes), operand_columns(kernel, sizes)
-    forced = _asked(kernel) == "tensor"
-    found = dict.fromkeys(sums, 1) | dict.fromkeys(operands if forced else (), 1)
+    found = dict.fromkeys(sums, 1) | dict.fromkeys(wanted_rings(kernel), 1)
     wanted = sums | operands
     left = COLUMNS - scale_columns_of(kernel, sizes) - sum(wanted[ring] for ring in found)
     first, *others = sorted(sums)
     alone = updated_rings(kernel)
-    for ring in (first, *operands, *others):
-        most = 1 if ring in alone else BUFFERED
+    # What threads make would else go through SMEM; and who reads one slot soon gives it back.
+    for n, ring in enumerate((*operands, first, *operands, *others)):
+        most = 1 if ring in alone or n < len(operands) else BUFFERED
         num = max(0, min(most - found.get(ring, 0), left // wanted[ring]))
         found[ring] = found.get(ring, 0) + num
         left -= num * wanted[ring]
@@ -77,49 +78,61 @@ def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
 
 def operand_width(tile: Tile, sizes: Mapping[str, int]) -> int:
     """Columns of a tile whose last axis is the one that is summed over."""
-    return cell_columns(tile.dtype, sizes[tile.axes[-1]])
+    rows, summed = (sizes[name] for name in tile.axes)
+    return cell_columns(tile.dtype, summed) * -(-rows // LANES)
 
 
 @once
 def _may_be(kernel: Kernel) -> tuple[SlotGroup, ...]:
-    if not kernel.target.has_tensor_memory or _asked(kernel) == "shared":
+    if not kernel.target.has_tensor_memory:
         return ()
-    groups = [g for g in operand_slots(kernel) if g.producer == "compute"]
-    unfit = {g.ring for g in groups if any(not _fits(kernel, edge.value) for edge in g.edges)}
+    groups = [g for g in operand_slots(kernel) if g.producer == "compute" or _wanted(g)]
+    if _asked(kernel) == "shared":
+        groups = []
+    unfit = {g.ring for g in groups if any(not _fits(kernel, edge) for edge in g.edges)}
     return tuple(group for group in groups if group.ring not in unfit)
 
 
-def _fits(kernel: Kernel, value: Value) -> bool:
+def _wanted(group: SlotGroup) -> bool:
+    """Whether the schedule wants there what a partition decodes."""
+    return any(edge.wants_tensor for edge in group.edges)
+
+
+def _fits(kernel: Kernel, edge: Edge) -> bool:
     """Whether products read it alongside the rows of their sums, as threads hold it."""
-    axes, tile = axes_of(kernel), handed_back(kernel)[value]
+    axes, tile, value = axes_of(kernel), edge.layout, edge.value
     if tile.dtype.bits not in STORED_BITS or (kernel.schedule or Schedule()).cta_group == PAIR:
         return False
-    products = (op for op in kernel.of(Contract) if value in (op.a, op.b))
+    products = [op for op in kernel.of(Contract) if value in (op.a, op.b)]
     rows = {x for op in products for x in op.result.as_tile.axes if axes[x].role == "rows"}
-    held = [axes[name].role for name in tile.axes]
-    return rows == {tile.axes[0]} and held == ["rows", "columns"]
-
-
-def _of_products(kernel: Kernel, value: Value) -> bool:
-    walked = made_of((value,), kernel.definers, lambda op: not isinstance(op, Contract))
-    return any(isinstance(op, Contract) for _, op in walked)
+    if edge.producer == "decode" and num_cooperating(kernel.schedule or Schedule()) > 1:
+        return False
+    scaled = any(op.scales for op in products) or any(x.packed for x in loads_of(kernel, value))
+    by_columns = edge.producer == "decode" or axes[tile.axes[-1]].role == "columns"
+    return rows == {tile.axes[0]} and by_columns and not scaled
 
 
 def _asked(kernel: Kernel) -> Place | None:
-    """Where what is made of products is to lie, if the schedule says so of all operands."""
+    """Where all operands are to lie, if the schedule says so."""
     asked = kernel.schedule.decode if kernel.schedule else None
     return asked if isinstance(asked, str) else None
 
 
+def wanted_rings(kernel: Kernel) -> frozenset[int]:
+    """Of operands that the schedule wants there, and that may be."""
+    every = _asked(kernel) == "tensor"
+    return frozenset(group.ring for group in _may_be(kernel) if every or _wanted(group))
+
+
 def unfit_operands(kernel: Kernel) -> Iterator[Finding]:
-    """Those that the schedule wants there, and that are not made there."""
-    if _asked(kernel) != "tensor":
-        return
+    """Those that the schedule wants there, and that can not lie there."""
     there = {edge.value for group in _may_be(kernel) for edge in group.edges}
+    asked = kernel.schedule.decode if kernel.schedule else None
     for op in kernel.of(Contract):
         for value in computed_operands(kernel, op):
-            if value not in there or not _of_products(kernel, value):
+            wanted = "tensor" in places_of(asked, tensors_of(kernel, value)) or asked == "tensor"
+            if wanted and value not in there:
                 told = 'Schedule.decode is "tensor", and this operand can not lie in tensor memory'
-                hint = "leave it out: threads write there what they make of products, of 16 or 32 "
-                hint += "bits, for the rows of a sum that one CTA multiplies"
-                yield Finding(told, kernel.definers[value].loc, hint)
+                hint = "there lie operands of 16 or 32 bits whose own axis is the rows of products "
+                hint += "that one CTA multiplies (Schedule.mma), without scales, and not packed"
+                yield Finding(told, kernel.definers[value].loc, f"leave it out: {hint}")

@@ -33,10 +33,10 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import SumInTensor, SumToTensor, TileInShared, TileInTensor
-from wsdsl.ir.tcgen05 import cell_columns
+from wsdsl.ir.tcgen05 import LANES, cell_columns
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
-from wsdsl.ir.types import SharedTile
+from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.walk import free_values, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
@@ -155,32 +155,49 @@ class TensorProducts:
         self.builder.add(made)
 
     def multiply(self, op: Contract) -> None:
-        b, axes, place = self.builder, self.context.axes, self.places[op.result]
-        sides = {axes[name].role: axes[name] for name in op.result.as_tile.axes}
+        """128 rows at a time, the sums of each beside those of the ones before."""
+        rows = self._sides(op)["rows"].size
+        for first in range(0, rows, LANES):
+            product = self._product(op, first, min(LANES, rows))
+            self.builder.ops += by_one(self.of_all, product)
+        self.started[op.result] = self.builder.flag(True)
+
+    def _sides(self, op: Contract) -> dict[str, Axis]:
+        axes = self.context.axes
+        return {axes[name].role: axes[name] for name in op.result.as_tile.axes}
+
+    def _product(self, op: Contract, row: int, rows: int) -> TensorProduct:
+        """Of so many rows, from one on."""
+        b, axes, place, sides = (
+            self.builder,
+            self.context.axes,
+            self.places[op.result],
+            self._sides(op),
+        )
         (k,), (a, c) = op.summed, op.tiles
         first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
         scales = [self.in_tensor[v] for v in op.scales]
         if sides["rows"].name not in a.axes:
             first, second, dtypes, scales = second, first, dtypes[::-1], scales[::-1]
-        depth = op.depth or (0, axes[k].size)
-        there = self.in_tensor.get(first)
+        depth, columns = op.depth or (0, axes[k].size), sides["columns"].size
+        there, start = self.in_tensor.get(first), b.integer(row) if row else None
         left, left_k, where = (
-            _in_columns(there, depth[0])
+            self._in_columns(there, depth[0], row)
             if there
-            else (*self.operands.operand(self.tiles[first], k, depth, None, op.loc), {})
+            else (*self.operands.operand(self.tiles[first], k, depth, start, op.loc), {})
         )
         right, right_k = self.operands.operand(self.tiles[second], k, depth, None, op.loc)
-        product = TensorProduct(
+        return TensorProduct(
             sums=place.sums,
             state=place.state,
-            column=place.column,
+            column=place.column + row // LANES * columns,
             a=left,
             b=right,
             accumulate=self.started[op.acc] if op.acc in self.started else b.flag(False),
             dtype=dtypes[0],
             b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
-            rows=sides["rows"].size,
-            columns=sides["columns"].size,
+            rows=rows,
+            columns=columns,
             k=depth[1] - depth[0],
             a_k_major=left_k,
             b_k_major=right_k,
@@ -189,15 +206,16 @@ class TensorProducts:
             **_scaled(op, scales),
             loc=op.loc,
         )
-        b.ops += by_one(self.of_all, product)
-        self.started[op.result] = b.flag(True)
 
-
-def _in_columns(tile: TileInTensor, first: int) -> tuple[Value, bool, dict[str, Any]]:
-    """An operand in tensor memory, from an element of what is summed over on."""
-    assert isinstance(tile.result.type, SharedTile)
-    column = tile.column + cell_columns(tile.result.type.dtype, first)
-    return tile.columns, True, dict(a_state=tile.state, a_column=column)
+    def _in_columns(
+        self, tile: TileInTensor, first: int, row: int
+    ) -> tuple[Value, bool, dict[str, Any]]:
+        """An operand in tensor memory, from an element of what is summed over on."""
+        kind = tile.result.type
+        assert isinstance(kind, SharedTile)
+        of_rows = cell_columns(kind.dtype, self.context.axes[kind.axes[-1]].size)
+        column = tile.column + row // LANES * of_rows + cell_columns(kind.dtype, first)
+        return tile.columns, True, dict(a_state=tile.state, a_column=column)
 
 
 def _scaled(op: Contract, scales: list[TileInTensor]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class TensorReads:
             state=op.state,
             column=op.column + shape.first_column(j),
             half=i,
+            apart=shape.width if self.context.num_warpgroups > 1 else 0,
             loc=op.loc,
         )
         if not _is_fenced(b.ops):

@@ -9,7 +9,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, WaitBarrier
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer
-from wsdsl.ir.slot_ops import CopyScales
+from wsdsl.ir.slot_ops import CopyScales, ProducerAcquire, StoreToSlot
 from wsdsl.ir.tcgen05 import allocated
 from wsdsl.ir.tensor_ops import (
     AllocateTensorMemory,
@@ -20,7 +20,6 @@ from wsdsl.ir.tensor_ops import (
 )
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.tensor_loop import made_rings
 from wsdsl.lowering.tensor_operands import operand_width
 from wsdsl.lowering.tensor_scales import columns_of_scales
 from wsdsl.lowering.tensor_sums import sum_columns
@@ -60,6 +59,12 @@ def in_tensor_memory(op: Op) -> bool:
     return isinstance(op, CircularBuffer) and op.space == "TMEM"
 
 
+def _stored(kernel: Kernel) -> frozenset[Value]:
+    """Rings of operands that threads store."""
+    slots = {op.slot for op in kernel.of(StoreToSlot)}
+    return frozenset(op.ring for op in kernel.of(ProducerAcquire) if op.result in slots)
+
+
 class TensorRings:
     """All of a kernel: their columns are allocated at once, for as long as the kernel runs."""
 
@@ -69,7 +74,7 @@ class TensorRings:
         # Sums come first: wide ones begin at multiples of what their columns are.
         rings = [op for op in kernel.of(CircularBuffer) if in_tensor_memory(op)]
         self.first: dict[Value, int] = {}
-        used, self.operands = 0, made_rings(kernel)
+        used, self.operands = 0, _stored(kernel)
         for op in sorted(rings, key=lambda op: (op.block, op.result in self.operands)):
             self.first[op.result] = used
             used += op.depth * self._slot(op)[0]

@@ -53,7 +53,7 @@ class Statement:
         """If it may access GMEM. (What brings lines to L2 does not: all see what is there.)"""
         kind, *words = self.op.split(".")
         if kind in ("cp", "call"):
-            return kind == "call" or "global" in words
+            return kind == "call" or ("global" in words and "prefetch" not in words)
         memory = kind in ("ld", "ldu", "st", "red", "atom", "multimem")
         return memory and not ELSEWHERE & {*words}
 

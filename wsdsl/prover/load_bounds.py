@@ -65,8 +65,7 @@ class _Intervals:
                 assert isinstance(kind, Fragment)
                 if start is None:
                     return f"that lines lie in the {op.rows} is not known"
-                apart = op.apart if isinstance(op, mem.StoreShared) else 16
-                end = start.high + (lines_reached(apart) if kind.rows > 1 else 1)
+                end = start.high + (lines_reached(op.apart) if kind.rows > 1 else 1)
                 if start.low < 0 or end > op.rows:
                     return f"lines {start.low} to {end} of a tile of {op.rows}"
             case tm.StoreScaleBytes():

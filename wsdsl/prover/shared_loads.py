@@ -8,7 +8,7 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.access import item_of, read
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
@@ -52,7 +52,8 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     kind = op.result.type
     state: StageParity = a.slots[i.extra[op.state.name]]
     first = 0 if op.start is None else a.slots[i.extra[op.start.name]]
-    lines = (first, first + kind.rows) if isinstance(first, int) else (0, op.rows)
+    reached = lines_reached(op.apart) if kind.rows > 1 else 1
+    lines = (first, first + reached) if isinstance(first, int) else (0, op.rows)
     if lines[1] > op.rows:
         raise m.fail("misuse", a, op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
     span = SWIZZLE_SPAN[op.swizzle]

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.narrowing import narrowed, narrowing_of, narrowings
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.prover.skeleton_held import ApartError
 from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
+from wsdsl.prover.skeleton_of_loops import bounds_of_loops
 from wsdsl.prover.skeleton_of_ptx import Program
 from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
@@ -47,7 +49,24 @@ def _with_last_argument(ptx: str, value: int, kernel: Kernel) -> str:
 
 
 def _check(kernel: Kernel, ptx: str) -> None:
-    skeleton, places = skeleton_of_kernel(kernel)
+    """LLVM may ask for each of several loops of the same bounds if it runs, or once for all."""
+    try:
+        _check_one(kernel, ptx, together=False)
+    except VerifyError:
+        bounds = [bounds_of_loops(own.body) for own in kernel.body if isinstance(own, Partition)]
+        if all(len({*of}) == len(of) for of in bounds):
+            raise
+        try:
+            _check_one(kernel, ptx, together=True)
+        except VerifyError:
+            pass  # What differs from the first skeleton is told.
+        else:
+            return
+        raise
+
+
+def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
+    skeleton, places = skeleton_of_kernel(kernel, together)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:
         has = launched[0] if launched else "no .reqntid"

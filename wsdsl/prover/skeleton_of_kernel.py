@@ -19,6 +19,7 @@ from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
+from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import tensor_events
 from wsdsl.prover.skeleton_of_wgmma import wgmma_told
 from wsdsl.prover.skeleton_partials import partial_fills
@@ -49,8 +50,9 @@ class Who:
         return EVERYBODY if self.elected else self.one_in(128) if self.inside else 1
 
 
-def skeleton_of_kernel(kernel: Kernel) -> tuple[Skeleton, Places]:
-    made = _Builder()
+def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton, Places]:
+    """With `together`, loops of the same bounds that stand one behind the other all run or none."""
+    made = Builder(together)
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num
     made.region(kernel.body, Who(num=num))
@@ -58,9 +60,10 @@ def skeleton_of_kernel(kernel: Kernel) -> tuple[Skeleton, Places]:
     return made.graph, made.places
 
 
-class _Builder:
-    def __init__(self) -> None:
+class Builder:
+    def __init__(self, together: bool) -> None:
         self.graph, self.places, self.now = Skeleton(), Places(), 0
+        self.together = together
         self.known: dict[Value, int | float | bool] = {}
         self.cluster = 1
         self.by_rank: dict[Value, tuple[int, ...]] = {}
@@ -76,6 +79,8 @@ class _Builder:
         self.empty: set[Value] = set()
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the loops that stand around."""
+        self.decided: dict[tuple[Value, Value], bool] = {}
+        """Whether loops of these bounds run, of those that stand one behind the other."""
 
     # Shapes of control ---------------------------------------------------------------------------
 
@@ -105,6 +110,9 @@ class _Builder:
         at = 0
         while at < len(region):
             op, last = region[at], at + 1
+            if self.together and (bounds := of_several(self, op, region[last:])):
+                both_ways(self, bounds, region[at:], who)
+                return
             if isinstance(op, Partition):
                 while last < len(region) and isinstance(region[last], Partition):
                     last += 1
@@ -139,32 +147,6 @@ class _Builder:
         if kept:
             self.now = self.silent(self.now)
             self.graph.changes[self.now] = Change(tuple(kept))
-
-    def loop(self, op: b.ForRange, who: Who) -> None:
-        start, stop = self.known.get(op.start), self.known.get(op.stop)
-        bounds = op.start, op.stop
-        # One that is within another with its bounds is run, and LLVM knows that, too.
-        runs = True if bounds in self.around else None
-        if start is not None and stop is not None:
-            runs = start < stop
-        before = self.now
-        if runs is not False:
-            self.changed(list(zip(op.args, op.init, strict=True)))
-            first = self.now = self.silent(self.now)
-            self.around.append(bounds)
-            self.region(op.body, who)
-            self.around.pop()
-            results = yielded(op.body)
-            end = self.now
-            self.changed(list(zip(op.args, results, strict=True)))
-            self.graph.join(self.now, first)
-            self.now = self.silent(end)
-            self.changed(list(zip(op.result, results, strict=True)))
-        after = self.now
-        if not runs:
-            self.now = before
-            self.changed(list(zip(op.result, op.init, strict=True)))
-            self.now = self.silent(self.now, *([] if runs is False else [after]))
 
     def branches(self, op: t.If, who: Who) -> None:
         known, before, ends = self.known.get(op.cond), self.now, list[int]()
@@ -231,7 +213,7 @@ class _Builder:
                 self.now = self.silent(self.now)
                 self.graph.changes[self.now] = Change(((op.result, of, num),))
             case b.ForRange():
-                self.loop(op, who)
+                loop_events(self, op, who)
             case b.Elect():
                 self.elect(op, who)
             case b.LaunchGrid():

@@ -21,7 +21,7 @@ TOKEN = re.compile(
     r"(?<![^\s;{}:])(?:"
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
-    r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
+    r"(?P<op>(?:mbarrier|cp\.async(?!\.bulk\.prefetch)|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
     r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"

@@ -174,7 +174,7 @@ def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array, event, stores = m.model.arrays[op.columns.name], m.event(), _stored(a, op)
     state: StageParity = a.slots[i.extra[op.state.name]]
-    (part,) = _parts(array, op.column, op.width, (op.half,))
+    (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
     item_of(m, a, op, array, state.stage, *part)
     know = _known_in_order(a)
     write(m, a, op, array, state.stage, *part, know, (event, 0), False, a.cta)
@@ -239,7 +239,7 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array = m.model.arrays[op.sums.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    ((begin, end),) = _parts(array, op.column, op.result.type.columns, (op.half,))
+    ((begin, end),) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
     item_of(m, a, op, array, state.stage, begin, end)
     event, know = m.event(), _known_in_order(a)
     # What nobody has written may be read: of no products there is no sum, and none is used.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir.copy_rules import boxes_of_warps, place_of_box
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Shared
@@ -51,7 +52,7 @@ def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
     wg.values[op.result.name] = made
 
 
-def prefetch(wg: Warpgroup, op: m.PrefetchTensorMap | m.PrefetchTile) -> None:
+def prefetch(wg: Warpgroup, op: p.PrefetchTensorMap | p.PrefetchBox | p.PrefetchTile) -> None:
     """Nobody sees what it does."""
 
 
@@ -262,8 +263,9 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
     m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
-    m.PrefetchTensorMap: prefetch,
-    m.PrefetchTile: prefetch,
+    p.PrefetchTensorMap: prefetch,
+    p.PrefetchBox: prefetch,
+    p.PrefetchTile: prefetch,
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
     m.ThreadStore: thread_store,

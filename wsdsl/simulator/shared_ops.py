@@ -125,8 +125,9 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     first = 0 if op.start is None else int(wg.get(op.start, op))
-    if first < 0 or first + kind.rows > op.rows:
-        wg.fail(op, f"lines {first} to {first + kind.rows} of a tile of {op.rows}")
+    reached = lines_reached(op.apart) if kind.rows > 1 else 1
+    if first < 0 or first + reached > op.rows:
+        wg.fail(op, f"lines {first} to {first + reached} of a tile of {op.rows}")
     row_bytes = kind.dtype.size(kind.columns)
     tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     if op.start is not None:
@@ -138,14 +139,16 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
         readers = wg.warp(i) if parts > 1 else wg.everyone
         lines = kind.rows // parts
         for panel in range(-(-row_bytes // span)):
-            start = tile + (panel * op.rows + first + i * lines) * span
+            start = tile + (panel * op.rows + first + i * op.apart) * span
             access = ThreadAccess(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
             conflict = wg.cta.accesses.read(
                 start, start + lines * span, access, readers, (wg.index, parts, i), False
             )
             wg.settle(op, what, conflict)
-    rows = slice(first, first + kind.rows), slice(None)
+    rows = slice(first, first + reached), slice(None)
     held = wg.cta.memory.read(tile, op.rows, row_bytes, op.swizzle, rows)
+    if op.apart != 16:
+        held = np.concatenate([held[i * op.apart : i * op.apart + 16] for i in range(4)])
     elements = elements_of(held, kind.dtype)
     wg.values[op.result.name] = elements.reshape(kind.rows, kind.columns)
 

@@ -224,7 +224,8 @@ def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
 def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     memory, kind = _memory(wg, op), op.result.type
     assert isinstance(kind, Accumulator)
-    first = _first(wg, op, op.sums, op.state, op.column, kind.columns)
+    column = op.column + wg.rank * op.apart
+    first = _first(wg, op, op.sums, op.state, column, kind.columns)
     columns = slice(first, first + kind.columns)
     access = CellAccess(wg.told, op, wg.everyone)
     reader = (wg.index, op.half)
@@ -244,7 +245,8 @@ def _lanes_of_half(half: int) -> list[int]:
 def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
     """Each warp writes lanes that are its own."""
     memory = _memory(wg, op)
-    first = _first(wg, op, op.columns, op.state, op.column, op.width)
+    column = op.column + wg.rank * op.apart
+    first = _first(wg, op, op.columns, op.state, column, op.width)
     columns, lanes = slice(first, first + op.width), _lanes_of_half(op.half)
     access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
     conflict = memory.write(columns, access, wg.everyone, (op.half,))

@@ -36,7 +36,7 @@ def matmul(
     for m, n in tiles(M, N):
         acc, group, own = zeros(f32[m, n]), index(n) // 16, 1 << index(n) % 8
         first, half = firsts[group], index(n) % 16 // 8
-        for k in tiles(K, by=64):
+        for k in tiles(K):
             mark, column = marks[group, index(k) // 64], index(k) % 64
             at = bitcast(first + (mark >> 8 & 16777215) + popcount(mark & own - 1), u32)
             place = column // 2 % 4 * 32 + column // 8 * 4 + column % 2 * 2 + half

@@ -6,10 +6,13 @@ Elsewhere, where all tiles run at the same time, CTAs that lie together have the
 (`model/loading.py`), also without multicast, by which they wait for each other. Elsewhere pairs
 load for each other. Clusters are left to who asks for them where sizes are not known, where threads
 copy operands, and where consumers are in ping-pong.
+
+Where memory brings what operands are computed from, CTAs that load for each other end together.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, once
@@ -17,12 +20,13 @@ from wsdsl.ir.tcgen05 import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
-from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
-from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
+from wsdsl.lowering.model.loading import NEARLY_NARROW, apart_cycles, loading_cycles
 from wsdsl.lowering.model.predict import SHARING, Prediction, is_narrow_wave
+from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.model.workload import Loop, Work
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
@@ -36,8 +40,14 @@ PAIRS = ((2, 1), (1, 2))
 CHUNK = 64
 LEAST_STEPS = 2
 """Of it, for each of them."""
-LEAST_SLOTS = 4
-"""That what the others send has to leave room for."""
+LEAST_SLOTS, LEAST_SLOTS_DECODED = 4, 3
+"""That what the others send has to leave room for; and of what operands are computed from, of
+which memory fills no more."""
+IN_STEP = 0.0135
+"""The share of the time that CTAs which go in step have to save by that, since they wait for each
+other: i8 weights take 6 % longer with 128 rows of 14336 x 4096, and 3 % with 64 of 28672 x 8192."""
+WIDTH = 16
+"""Columns that tiles differ by."""
 MANY = 32
 """Of so many tiles in a row, one more is no matter."""
 
@@ -55,10 +65,13 @@ def cluster_options(
         if given.multicast is None and given.cta_group is None:
             yield from _pairs(kernel, work, option, tile)
         return
+    if whole.mode != "pingpong":
+        for named in _in_step(given, work, predicted, (*PAIRS, *FOURS), tile):
+            yield changed(whole, cluster=named)
     # What comes from memory is no sooner there.
     if not slow or predicted.memory_bound:
         return
-    loops = [loop for loop in work.nest[-2:] if isinstance(loop.index.type, Axis)]
+    loops = _tiled(work)
     if is_narrow_wave(asked, NEARLY_NARROW) and whole.mode != "pingpong":
         # What is wanted at the same time comes once to a GPC.
         for shape in _shapes(given, work, tile):
@@ -109,13 +122,49 @@ def _in_cluster(
     loops: Sequence[Loop],
     shape: tuple[int, int],
     tile: Mapping[str, int],
+    sharing: int = 1,
 ) -> dict[str, int]:
-    """CTAs by variable, if they divide the tiles evenly and all run at the same time."""
+    """CTAs by variable, if they divide the tiles evenly and all run at the same time. `sharing`: of
+    each tile.
+    """
     along = dict(zip(loops, shape, strict=False))
     even = len(loops) == 2 and not any(work.trips(loop, tile) % n for loop, n in along.items())
-    if not even or not work.target.run_at_once(tiles, shape[0] * shape[1]):
+    size = shape[0] * shape[1] * sharing
+    if not even or not work.target.run_at_once(tiles * sharing, size):
         return {}
     return {_variable(loop): num for loop, num in along.items() if num > 1}
+
+
+def _in_step(
+    given: Schedule,
+    work: Work,
+    predicted: Prediction,
+    shapes: Sequence[tuple[int, int]],
+    tile: Mapping[str, int],
+    sharing: int = 1,
+) -> Iterator[dict[str, int]]:
+    """Clusters whose CTAs load for each other what goes with operands that they compute, where it
+    saves something that they then end together; not by tiles that are wider for that. `sharing`:
+    CTAs of each tile.
+    """
+    over = any(tile[name] - size >= WIDTH for name, size in work.columns.items())
+    if not work.decoding or given.multicast is False or over:
+        return
+    asked, loops = predicted.tile, _tiled(work)
+    cycles = (predicted.mainloop + predicted.epilogue) / sharing
+    for shape in shapes:
+        alone, together = (
+            apart_cycles(asked, predicted.memory, cycles, n) for n in (1, math.prod(shape))
+        )
+        named = _in_cluster(work, asked.tiles, loops, shape, tile, sharing)
+        saves = alone - together > IN_STEP * predicted.cycles / sharing
+        if named and saves and _is_even(loops, shape, tile):
+            yield named
+
+
+def _tiled(work: Work) -> list[Loop]:
+    """The last loops over tiles of the output."""
+    return [loop for loop in work.nest[-2:] if isinstance(loop.index.type, Axis)]
 
 
 def _is_even(loops: Sequence[Loop], shape: tuple[int, int], tile: Mapping[str, int]) -> bool:
@@ -153,14 +202,21 @@ def sharing_options(
         return
     for size in reversed(SHARING):
         if asked.tiles <= work.target.cluster_room(size) and asked.depth >= LEAST_STEPS * size:
-            yield changed(whole, cluster={_variable(work.cut): size})
+            own = {_variable(work.cut): size}
+            yield changed(whole, cluster=own)
+            tile = axis_sizes(kernel, whole)
+            for named in _in_step(given, work, option[1], PAIRS, tile, size):
+                yield changed(whole, cluster=own | named)
 
 
-def fits_sharing(kernel: Kernel, shared: Schedule, columns: int) -> bool:
+def fits_sharing(kernel: Kernel, shared: Schedule, asked: Workload) -> bool:
     """Whether a tile's columns come out for so many CTAs, and what they send has room: it takes
     longer to find out than what is predicted of them.
     """
-    whole_slices = columns % (slice_step(kernel, shared) * cluster_size(shared)) == 0
+    columns, decodes = asked.columns, any(step.decodes for step in asked.steps)
+    whole_slices = columns % (slice_step(kernel, shared) * cluster_splits(kernel, shared)) == 0
+    if decodes:
+        return whole_slices and fits_smem(kernel, shared, LEAST_SLOTS_DECODED, buffers=1)
     return whole_slices and fits_smem(kernel, shared, LEAST_SLOTS)
 
 

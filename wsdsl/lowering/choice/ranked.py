@@ -119,7 +119,7 @@ class _Search:
 
     def look_at_shared(self, place: tuple[int, ...], option: Option) -> Iterator[Node]:
         schedule, predicted = option
-        if fits_sharing(self.kernel, schedule, predicted.tile.columns):
+        if fits_sharing(self.kernel, schedule, predicted.tile):
             yield weight(predicted), True, place, option
 
     def cut(self, n: int, tried: Tried) -> Iterator[Node]:

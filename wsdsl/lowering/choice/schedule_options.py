@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
@@ -17,12 +18,13 @@ from wsdsl.lowering.check_widths import has_narrow_chunks, most_widths
 from wsdsl.lowering.choice.counted_option import counted_options
 from wsdsl.lowering.choice.held_row_options import held_row_option
 from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
-from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
+from wsdsl.lowering.choice.tile_sizes import FEWEST_TILES, LINES, contracted, with_lines
 from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
@@ -80,10 +82,12 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             continue
         if axis.role == "columns" and name in depths:
             # What a product sums over lies in registers as well: one line, as if it did not; two
-            # where another product makes it, whose sums are rescaled once a tile, and where results
-            # are so few that what a step takes to begin counts beside decoding.
-            several = _is_made(kernel, name) or work.few_columns
-            tile[variable] = depths[name][1] * (2 if several else 1)
+            # where another product makes it, whose sums are rescaled once a tile, and where there
+            # is room for what is decoded, since an iteration takes some time to begin.
+            line = depths[name][1]
+            tile[variable] = line * (2 if _is_made(kernel, name) else 1)
+            if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
+                lines[variable] = line * LINES
             narrower |= {variable: depths[name][1]} if kernel.target.has_tensor_memory else {}
         else:
             (rows if axis.role == "rows" else columns).append(variable)
@@ -114,7 +118,11 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
-                yield Tried(option, own | lines, not scaled and height == tall)
+                ahead = not scaled and height == tall
+                yield Tried(option, own | lines, ahead)
+                if work.decoding and lines:
+                    # Fewer iterations, or more slots.
+                    yield Tried(option, own, ahead)
 
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
@@ -122,6 +130,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     if not kernel.of(Contract):
         return [plain_tile(kernel, team, work)[0]]
     if kernel.target.has_tensor_memory:
+        if num_shares(kernel, team)["rows"] > 1:
+            return (num_shares(kernel, team)["rows"] * LANES,)
         return (128,) if operand_scales(kernel) or in_pairs(given) else (128, 64)
     shares = num_shares(kernel, team)
     apart = team.mode == "pingpong" or shares["columns"] > 1
@@ -231,13 +241,17 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     or tiles so few that smaller ones use more SMs. Ping-pong pays where there are several tiles a
     CTA, and consumers do nothing beside the products but at the end.
     """
-    if kernel.target.has_tensor_memory and kernel.of(Contract):
-        # Sums are not theirs to hold.
-        yield given.mode or "cooperative", given.consumers or 1
-        return
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
+    if kernel.target.has_tensor_memory and kernel.of(Contract):
+        # Sums are not theirs to hold: two compute more, where products wait for that.
+        numbers = (1, 2) if handed_back(kernel) and not in_pairs(given) else (1,)
+        if heights:
+            numbers = (2,) if all(h == 2 * LANES for h in heights) else (1,)
+        for consumers in (given.consumers,) if given.consumers else numbers:
+            yield given.mode or "cooperative", consumers
+        return
     few = bool(kernel.of(Contract)) and _are_few(kernel, work)
     in_place, alone = _in_place(kernel), _may_be_alone(kernel, work)
     if given.mode != "pingpong":

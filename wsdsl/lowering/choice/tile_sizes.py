@@ -20,11 +20,13 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.ir.types import THREADS
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_widths import narrowest
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import (
     PRECISE_EVERY,
+    accumulator_registers,
     axis_sizes,
     depth_steps,
     fits_smem,
@@ -50,6 +52,15 @@ SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 48, 3
 where they are not."""
 
 
+BLOCK_ROWS, REGISTER_BITS = 64, 32
+"""Of a product of a warpgroup, and of a register of a thread."""
+MOST_REGISTERS = {1: 232, 2: 232, 3: 160, 4: 112}
+"""Of a thread, by consumers."""
+BESIDE_DECODING = 44
+"""Registers beside sums, operands and loads: of lossless weights four consumers spill 4 bytes with
+32 sums, 32 registers of operands and 17 of loads."""
+
+
 def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> dict[str, int]:
     """Tiles of the axes that are summed over, where they are left open."""
     tile, depths, known = dict[str, int](), depth_steps(kernel), {*(given.tile or ())}
@@ -71,15 +82,30 @@ def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, 
     sizes = axis_sizes(kernel, narrowest(kernel, option))
     promoted = promoted_registers(kernel, option)
     narrow = work.thin or sum([sizes[a] for a, role in work.roles.items() if role]) <= NARROW_SIDES
-    if promoted > MOST_IN_PARTS or not (narrow or promoted):
+    decodes = bool(work.decoding)
+    if promoted > MOST_IN_PARTS or not (narrow or promoted or decodes):
         return option
     deep = changed(option, tile=tile)
+    if decodes and not _holds_operands(kernel, work, deep):
+        return option
     every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
     if every and why_not_in_parts(kernel, deep, every) is not None:
         return option
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
-    slots = SLOTS_OF_LONG if narrow else slots_of(steps)
+    slots = SLOTS_OF_LONG if narrow or decodes else slots_of(steps)
     return deep if has_room(kernel, deep, slots) else option
+
+
+def _holds_operands(kernel: Kernel, work: Work, deep: Schedule) -> bool:
+    """Whether consumers have registers for the operands that they compute of so many lines, and for
+    what they load by themselves for the next ones.
+    """
+    sizes = axis_sizes(kernel, deep)
+    summed = max((sizes[a] for p in work.products for a in p.op.summed), default=0)
+    bits = max(p.bits for p in work.products) + work.held_bits
+    held = BLOCK_ROWS * summed / THREADS * bits / REGISTER_BITS
+    most = MOST_REGISTERS.get(deep.consumers or 1, MOST_REGISTERS[2])
+    return accumulator_registers(kernel, deep) + held + BESIDE_DECODING <= most
 
 
 def slots_of(steps: int) -> int:

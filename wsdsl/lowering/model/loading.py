@@ -13,12 +13,13 @@ multicast each CTA asks for a part of what they have in common.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
-from wsdsl.lowering.model.numbers import AGAIN, SHARPNESS
+from wsdsl.lowering.model.numbers import AGAIN, APART_NS, HELD_UP, SHARPNESS
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
@@ -66,6 +67,16 @@ def memory_cycles(asked: Workload) -> float:
     again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.tensor_bytes) - 1)
     least = memory_ns(asked.rates, asked.tensor_bytes, asked.written_bytes) * asked.clock
     return least * (1 + AGAIN * again)
+
+
+def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) -> float:
+    """From the end of the mean CTA to that of the last one, where operands are computed from what
+    memory brings; `in_step`: CTAs that load for each other.
+    """
+    if not any(step.decodes for step in asked.steps):
+        return 0.0
+    held_up = min(1.0, memory / max(1.0, cycles)) ** HELD_UP
+    return held_up * APART_NS * asked.clock / math.sqrt(in_step)
 
 
 def memory_ns(rates: Rates, moved: float, written: float) -> float:

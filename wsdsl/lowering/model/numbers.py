@@ -12,6 +12,14 @@ RATE_BYTES = 48.0
 READY = 0.47
 """The share of cycles in which a warp has an instruction to issue, of code in which each needs the
 one in front of it. Schedulers have as many warps as there are consumers."""
+DECODING_STEP = 45.0
+"""Instructions of a thread for an iteration in which it computes operands, beside those of their
+elements: waits for slots, addresses, what tells products where theirs lie. In the machine code of
+i8 weights 43, of i4 58 with the loads of scales."""
+PRODUCT_ISSUE = 0.5
+"""The share of the tensor cores' time that is added to what threads take meanwhile to compute
+operands, as both read and write registers: of i8, i4 and lossless weights in tiles of 16 to 192
+rows, by two consumers and by four, 0.4 to 0.55 (benchmarks/results/one_off_races.md)."""
 FURTHER_CYCLES = 0.4
 """More, for each column of a further block of 64 rows that is promoted."""
 SCALED_CYCLES = 45.0
@@ -28,3 +36,11 @@ IDLE_POWER = 0.4
 nearest to what was measured, of 907 schedules on an H100 as of 415 on an H200."""
 COPIED, COPIED_SINGLY = 5.5, 10.0
 """By how much longer operands take that threads copy by words, and by single elements, than TMA."""
+MADE_IN_SHARED = 2.0
+"""Times the instructions of what one warpgroup makes in SMEM: it is stored, and waited for."""
+APART_NS, HELD_UP = 2000.0, 3.0
+"""From the end of the mean CTA to that of the last one, where memory brings what operands are
+computed from, and some SMs get more of it: 1.7 to 3 us with 14336 x 4096 lossless weights on an
+H100. CTAs that load for each other go in step, and means of n of them are apart by 1 / sqrt(n) of
+that: clusters of four take 1.4 us less. Where memory takes less of the time than all else, so is
+it: by this exponent of its share."""

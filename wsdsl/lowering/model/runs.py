@@ -52,19 +52,15 @@ class Runs:
                 return {axis: int(by.value) for axis in runs}
         return runs
 
-    def along_contraction(self, value: Value) -> int:
-        """Places and conditions that are the same and lie in a row of an operand. Scales count for
-        each element: what a conversion comes to is fitted with them.
-        """
-        if value.as_tile.dtype.is_float:
-            return 1
+    def alike(self, value: Value) -> int:
+        """Elements that follow each other in a row of an operand, and are the same."""
         return math.prod(n for axis, n in self.found[value].items() if axis in self.summed)
 
     def computed_at_once(self, value: Value) -> int:
         """Elements of an operand's row, of which a thread computes one; few, if it has no rows."""
         if self.summed >= {*value.as_tile.axes}:
             return 1
-        return max(1, self.along_contraction(value) // THREADS_OF_A_ROW)
+        return max(1, self.alike(value) // THREADS_OF_A_ROW)
 
     @cached_property
     def seldom(self) -> set[Value]:
@@ -73,15 +69,14 @@ class Runs:
         """
         used = Counter(uses(self.kernel.body))
         choices = [op.args for op in self.kernel.of(Map) if op.fn == "where"]
-        by_rows = [args for args in choices if self.along_contraction(args[0]) > 1]
+        by_rows = [args for args in choices if self.alike(args[0]) > 1]
         chosen = {value for args in by_rows for value in args[1:] if used[value] == 1}
         return {op.result for op in self.kernel.of(Load) if op.result in chosen}
 
     def bytes_of(self, op: Load, size: Callable[[str | int], int]) -> float:
         """That come from L2, for each element that threads load. `size`: of a dimension."""
         kind, tensor = op.result.as_tile, op.tensor.type
-        alike = math.prod(n for axis, n in self.found[op.result].items() if axis in self.summed)
-        each = kind.dtype.bits / 8 / alike
+        each = kind.dtype.bits / 8 / self.alike(op.result)
         if op.result not in self.seldom or not isinstance(tensor, Tensor):
             return each
         axes = axes_of(self.kernel)

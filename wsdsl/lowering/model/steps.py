@@ -26,6 +26,8 @@ class Step:
     in_loop: bool = False
     chained: bool = False
     """Whether a product's operand is made of another one's results, which runs beside them."""
+    decodes: bool = False
+    """Whether consumers compute a product's operand of what is loaded."""
 
 
 @dataclass(slots=True, eq=False)

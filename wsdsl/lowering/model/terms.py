@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Store
 from wsdsl.ir.types import Axis, DType, Role
+from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.operand_lines import operand_lines
@@ -134,3 +136,17 @@ class LoadTerm:
             over = reach_over(size, each, unit)
             inside *= each - (over if is_outer else over / max(1, -(-size // each)))
         return whole - inside
+
+
+def is_made(value: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether it comes from a product in the same loop."""
+    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
+    return any(isinstance(op, Contract) for _, op in ops)
+
+
+def ends_with_a_tile(loop: ForTiles | ForEach, made: Mapping[Value, Op]) -> set[str]:
+    """Axes of which a tile ends where the loop does, or begins."""
+    bounds = () if isinstance(loop, ForEach) else (loop.start, loop.stop)
+    ops = [made.get(value) for value in bounds if value]
+    axes = [op.axis.type for op in ops if isinstance(op, (End, Index))]
+    return {axis.name for axis in axes if isinstance(axis, Axis)}

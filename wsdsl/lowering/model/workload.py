@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Kernel, Op, Value, once, results_of
+from wsdsl.ir.op import Kernel, Value, once, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
-from wsdsl.ir.walk import made_of
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
@@ -20,11 +19,18 @@ from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing, memory_ns
-from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
+from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY, MADE_IN_SHARED
 from wsdsl.lowering.model.plain import Plain
 from wsdsl.lowering.model.runs import Runs
 from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
+from wsdsl.lowering.model.terms import (
+    LoadTerm,
+    ProductTerm,
+    StoreTerm,
+    elements,
+    ends_with_a_tile,
+    is_made,
+)
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
@@ -95,19 +101,22 @@ class Work:
         self.in_loop = [bool(loops) for loops in found]
         made = kernel.definers
         self.triangles = [
-            [axis for loop in loops for axis in _ends_with_a_tile(loop, made)] for loops in found
+            [axis for loop in loops for axis in ends_with_a_tile(loop, made)] for loops in found
         ]
         self.outer = [*map(self.walked, self.nest)]
         self.products, self.stores = list[ProductTerm](), list[StoreTerm]()
         self.computed = list[tuple[int, float, tuple[str, ...]]]()
         self.load_terms = list[LoadTerm]()
+        self.decoding = set[int]()
+        self.held_bits = 0.0
+        """That threads load by themselves for each element of an operand."""
         self.direct = list[tuple[int, float, tuple[str, ...]]]()
         runs = Runs(kernel)
-        in_smem = decoded(kernel).tiles
+        in_smem, shared = decoded(kernel).tiles, decoded(kernel).inside
         self.chained = {
             place[loops]
             for op, loops in self.inside
-            if isinstance(op, Contract) and any(_is_made(v, made) for v in (op.a, op.b))
+            if isinstance(op, Contract) and any(is_made(v, made) for v in (op.a, op.b))
         }
         for op, loops in self.inside:
             at = place[loops]
@@ -115,6 +124,7 @@ class Work:
                 computed = {*computed_operands(kernel, op)} - {*in_smem}
                 own = bool(computed), kernel.target.has_tensor_memory
                 self.products.append(ProductTerm.of(at, op, self.roles, *own))
+                self.decoding |= {at} if computed and loops else set()
             elif isinstance(op, Store):
                 self.stores.append(StoreTerm.of(at, op))
             elif op in self.loads:
@@ -125,12 +135,15 @@ class Work:
                 if op.result in operand_scales(kernel):
                     continue
                 self.direct.append((at, runs.bytes_of(op, self.size), kind.axes))
+                if runs.summed & {*kind.axes}:
+                    self.held_bits += kind.dtype.bits / runs.alike(op.result)
                 if not kernel.of(Contract):
                     each = of_load(kind.dtype, holds_vectors(kernel))
                     self.computed.append((at, each, kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
                 each, axes = own
                 (value,) = results_of(op)
+                each *= MADE_IN_SHARED if value in shared else 1.0
                 self.computed.append((at, each / runs.computed_at_once(value), axes))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
@@ -285,6 +298,7 @@ class Work:
             cold_bytes += num * loaded * self.coldness[load.op.result]
         steps = tuple(
             Step(num, in_loop=self.in_loop[i], chained=i in self.chained,
+                 decodes=i in self.decoding - self.chained,
                  **{what: held[i] for what, held in asked.items() if i in held})
             for i, num in enumerate(times)
         )  # fmt: skip
@@ -369,20 +383,6 @@ class Work:
     def num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
-
-
-def _is_made(value: Value, made: Mapping[Value, Op]) -> bool:
-    """Whether it comes from a product in the same loop."""
-    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
-    return any(isinstance(op, Contract) for _, op in ops)
-
-
-def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> set[str]:
-    """Axes of which a tile ends where the loop does, or begins."""
-    bounds = () if isinstance(loop, ForEach) else (loop.start, loop.stop)
-    ops = [made.get(value) for value in bounds if value]
-    axes = [op.axis.type for op in ops if isinstance(op, (End, Index))]
-    return {axis.name for axis in axes if isinstance(axis, Axis)}
 
 
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:

@@ -34,7 +34,7 @@ from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cta_pairs import with_pair
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
-from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
+from wsdsl.lowering.early_loads import num_load_warpgroups, unfit_constants
 from wsdsl.lowering.footprint import (
     MOST_REGISTERS,
     axis_sizes,
@@ -162,14 +162,15 @@ def _choices(
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
-    """The option with its constant tensors, and without: to load them early takes a warpgroup, and
-    what wide tiles lose by its registers is more than what is won at the start. Whoever asks for
-    consumers or registers is told where that does not fit.
+    """The option with its constant tensors, and without: where threads copy operands, to load some
+    early takes a warpgroup, and what wide tiles lose by its registers is more than what is won at
+    the start. Whoever asks for consumers or registers is told where that does not fit.
     """
     is_open = given.consumers is None and given.registers is None
-    if not (is_open and option.constant and wants_registers(kernel, option)):
+    apart = is_open and num_load_warpgroups(kernel, option) > 1
+    if not (apart and wants_registers(kernel, option)):
         yield option
-    if is_open and option.constant:
+    if apart:
         yield dataclasses.replace(option, constant=None)
 
 
@@ -225,7 +226,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         depth = ring_depth(kernel, chosen, work, tile) if products else 1
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products and not kernel.target.has_tensor_memory:
-        loads = num_load_partitions(kernel, chosen)
+        loads = num_load_warpgroups(kernel, chosen)
         heavy, copies = wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
         if num_decoders(kernel):

@@ -44,6 +44,16 @@ partition waits for itself:
       ...
     }
 
+Where a load partition asks early for what it will load (`lowering/early_boxes.py`), every partition
+waits for itself likewise, the load partition behind that:
+
+    partition(role="load", registers=40) {
+      set_max_registers(count=40, increase=False)
+      elect() { ... prefetch_box(map=%b_map, coordinates=(%n, %k)) ... }
+      wait_predecessor()
+      elect() { ... copies ... }
+    }
+
 What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
 
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
@@ -81,12 +91,12 @@ from wsdsl.ir.memory_ops import (
     ClearPanels,
     LoadGlobal,
     MakeTensorMap,
-    PrefetchTensorMap,
     StorePartials,
     ThreadLoad,
 )
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.prefetch_ops import PrefetchTensorMap
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import mapped_tensors
 from wsdsl.ir.tensor_ops import (
@@ -99,6 +109,7 @@ from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import Namer, walk
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
+from wsdsl.lowering.early_boxes import first_boxes
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
@@ -125,7 +136,14 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     late = together and alone and bool(kernel.of(StorePartials))
     if together and not late:
         prologue.append(SyncCluster(relaxed=True))
-    if not early:
+    namer = Namer.of(kernel)
+    ahead = {
+        op: first_boxes(op, namer)
+        for op in kernel.body
+        if isinstance(op, Partition) and op.asks_early
+    }
+    apart = bool(early) or any(ahead.values())
+    if not apart:
         prologue += [WaitPredecessor(), *after]
     taken = [op for op in kernel.body if isinstance(op, AllocateTensorMemory)]
     columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
@@ -146,7 +164,9 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     for op in kernel.body:
         if isinstance(op, Partition):
             op = dataclasses.replace(op, body=_meeting(op.body)) if late else op
-            own: list[Op] = [WaitPredecessor()] if early and op not in early else []
+            boxes = ahead.get(op, ())
+            own: list[Op] = [Elect(body=boxes)] if boxes else []
+            own += [WaitPredecessor()] if apart and op not in early else []
             first_to_read = all(p.role in ("load", "mma") for p in partitions)
             if own and op.role not in ("load", "mma") and first_to_read:
                 own += after

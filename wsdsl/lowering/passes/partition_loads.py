@@ -111,6 +111,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             late_loads=plan.late_loads and role == "compute",
             order_barriers=plan.order_barriers and role == "compute",
             copies_ahead=plan.copies_ahead and role == "load" and num_warps > 1,
+            asks_early=plan.asks_early if role == "load" and num_warps > 1 else 0,
             body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
             loc=kernel.loc,
         )
@@ -120,7 +121,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         side = filled_by.of(body, planned.tensors)
         refuse_written_addresses(kernel, side)
         refuse_addresses_in_memory(side, planned.tensors, schedule)
-        partitions.append(partition("load", _work(kernel, side)))
+        partitions.append(partition("load", _work(kernel, side), planned.num_warps))
     skip = SkippedSlice(kernel, groups, rings, namer).of(body)
     if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
         # A thread of its own: scales have a way to go when operands are there.

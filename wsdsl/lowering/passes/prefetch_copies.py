@@ -47,9 +47,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
+from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tile_ops import Constant, DimSize, Map
 from wsdsl.ir.walk import Namer, copy_region, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder

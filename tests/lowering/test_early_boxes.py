@@ -1,0 +1,97 @@
+"""What a load partition asks of L2 before the kernel in front is over."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.kernels import CASES, check, expected, inputs
+from wsdsl import Schedule
+from wsdsl.ir.barrier_ops import WaitPredecessor
+from wsdsl.ir.memory_ops import TmaLoad
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.prefetch_ops import PrefetchBox
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.pipeline import lower
+from wsdsl.prover.prove import prove
+from wsdsl.simulator.execute import SEEN
+from wsdsl.simulator.machine import simulate
+
+SMALL = Schedule(tile=dict(m=64, n=32), consumers=1, stages=3)
+SIZES = dict(M=130, N=72, K=512)
+EARLY = [
+    {},
+    dict(scheduler="split_k", splits=2),
+    dict(scheduler="stream_k"),
+    dict(cluster=dict(m=2)),
+    dict(cluster=dict(k=2)),
+]
+
+
+def scheduled(name: str = "widened", **more: Any) -> Kernel:
+    schedule = dataclasses.replace(SMALL, **more)
+    return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=schedule))
+
+
+def asked(kernel: Kernel) -> list[PrefetchBox]:
+    return [op for op in walk(kernel.body) if isinstance(op, PrefetchBox)]
+
+
+@pytest.mark.parametrize("more", EARLY, ids=str)
+def test_each_cta_asks_for_what_it_loads_first(
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[type, list[Any]] = {PrefetchBox: [], TmaLoad: []}
+
+    def told(kind: type, run: Any) -> Any:
+        def recorded(wg: Any, op: Any) -> Any:
+            at = tuple(int(wg.get(v, op)) for v in op.coordinates)
+            seen[kind].append((wg.cta.index, op.map.name, *at))
+            return run(wg, op)
+
+        return recorded
+
+    for kind in seen:
+        monkeypatch.setitem(SEEN, kind, told(kind, SEEN[kind]))
+    case = CASES["widened"]
+    kernel, arrays = scheduled(**more), inputs(case, **SIZES)
+    simulate(kernel, arrays, num_sms=4)
+    check(case, arrays, expected(case, arrays))
+    ctas = {at[0] for at in seen[TmaLoad]}
+    for cta in ctas:
+        early, loaded = ([at for at in seen[kind] if at[0] == cta] for kind in seen)
+        assert early and set(early) <= set(loaded[: 2 * len(early)])
+
+
+@pytest.mark.parametrize("more", EARLY, ids=str)
+def test_proved(more: dict[str, Any]) -> None:
+    prove(scheduled(**more))
+
+
+def test_all_that_looks_at_memory_waits() -> None:
+    kernel = scheduled()
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    assert all(any(isinstance(op, WaitPredecessor) for op in p.body) for p in partitions)
+    load, *_ = partitions
+    order = [*walk(load.body)]
+    (wait,) = (i for i, op in enumerate(order) if isinstance(op, WaitPredecessor))
+    assert all(isinstance(op, TmaLoad) == (i > wait) for i, op in enumerate(order)
+               if isinstance(op, (TmaLoad, PrefetchBox)))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("gemm", {}),
+        ("widened", dict(overlap=False)),
+        ("widened", dict(constant=("W",))),
+    ],
+    ids=str,
+)
+def test_nothing_is_asked_for(name: str, more: dict[str, Any]) -> None:
+    """Where memory does not hold up who computes operands, the next kernel waits, or loads begin
+    anyhow."""
+    assert not asked(scheduled(name, **more))

@@ -1,0 +1,66 @@
+"""Loops of the same bounds, one behind the other: LLVM asks once whether they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wsdsl import parse
+from wsdsl.codegen.emit import emit_ptx
+from wsdsl.diagnostics import VerifyError
+from wsdsl.prover.skeleton import check_skeleton
+
+KERNELS = parse("""
+@kernel
+def twice(X: f32[M, N], Y: f32[M, N], T: f32[M, N]):
+    for n in tiles(N):
+        for m in tiles(M):
+            T[m, n] = X[m, n] * 2.0
+        for m in tiles(M):
+            T[m, n] += Y[m, n]
+
+@kernel
+def centred(X: f32[M, N], S: f32[N], Y: f32[M, N]):
+    for n in tiles(N):
+        s = zeros(f32[n])
+        for m in tiles(M):
+            s += sum(X[m, n], over=m)
+        for m in tiles(M):
+            S[n] = s
+            Y[m, n] = X[m, n] - s
+""")
+X = np.random.default_rng(0).random((300, 200)).astype(np.float32)
+
+
+def test_what_is_stored_and_then_added_to() -> None:
+    y, t = X[::-1].copy(), np.full_like(X, np.nan)
+    KERNELS.twice.simulate(X, y, t)
+    assert np.array_equal(t, X * 2 + y)
+    assert KERNELS.twice.compile(M=300, N=200).certificate is not None
+
+
+def test_what_each_iteration_stores_again() -> None:
+    s, y = np.full(200, np.nan, np.float32), np.full_like(X, np.nan)
+    KERNELS.centred.simulate(X, s, y)
+    np.testing.assert_allclose(s, X.sum(0, np.float64), rtol=1e-5)
+    np.testing.assert_allclose(y, X - s, rtol=1e-5, atol=1e-5)
+    assert KERNELS.centred.compile(M=300, N=200).certificate is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    # Where both loops have the same events, one that is lost may be an iteration less.
+    [("twice", ("8, 128", "9, 128")), ("centred", ("8, 512", "9, 512")), ("centred", None)],
+    ids=str,
+)
+def test_meetings_of_either_loop_are_compared(name: str, change: tuple[str, str] | None) -> None:
+    made = vars(KERNELS)[name]._compile(None, dict(M=300, N=200), ())
+    lines = emit_ptx(made.llvm).splitlines()
+    check_skeleton(made.scheduled, "\n".join(lines))
+    meetings = [i for i, line in enumerate(lines) if "bar.sync" in line]
+    assert len(meetings) > 1
+    for at in meetings:
+        line = lines[at].replace(*change) if change else ""
+        assert line != lines[at]
+        with pytest.raises(VerifyError):
+            check_skeleton(made.scheduled, "\n".join([*lines[:at], line, *lines[at + 1 :]]))
