@@ -133,7 +133,7 @@ CHAINED = (
 
 
 @pytest.mark.parametrize(
-    ("place", "fences", "consumers"), [("shared", 9, 1), ("tensor", 11, 1), ("tensor", 11, 2)]
+    ("place", "fences", "consumers"), [("shared", 9, 1), ("tensor", 10, 1), ("tensor", 10, 2)]
 )
 def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers: int) -> None:
     """Attention: scores are taken, and their products' operand comes back through SMEM, or tensor
@@ -145,7 +145,7 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers:
     """
     asked = dict[str, Any](tile=dict(m=128 * consumers, n=64), consumers=consumers)
     asked |= dict(stages=2, decode=place)
-    kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
+    kernel = lowered(CASES["attention"], sizes=dict(D=64, N=256), **asked)
     left = dict[str, int]()
     for what, made in mutants(kernel):
         change = name_of(what)

@@ -177,13 +177,14 @@ class PipelinedLoop:
 
     def is_clipped(self) -> bool:
         """Whether something in the first stage minds where the dimension ends."""
-        kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
+        own = [op for op in self.stages.first if isinstance(op, AxisAt)]
+        kinds = [(op.result.type, op.is_clipped) for op in own]
         reduced = {op.axis for op in self.stages.first if isinstance(op, (*OVER_AXIS, FoldColumns))}
         return any(
             isinstance(kind, Axis)
             and kind.name in reduced
-            and self.sizes.get(kind.dim, 1) % kind.size
-            for kind in kinds
+            and (clipped or self.sizes.get(kind.dim, 1) % kind.size > 0)
+            for kind, clipped in kinds
         )
 
     def iteration(

@@ -38,15 +38,25 @@ class TensorReads:
 
     @classmethod
     def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
-        """By the states of their slots."""
-        found: dict[Value, list[SumInTensor]] = {}
-        for op in walk(body):
-            if isinstance(op, SumInTensor):
-                found.setdefault(op.state, []).append(op)
+        """By the sums: in both regions of a branch they may lie in the same slot."""
         releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
         changed = {op.state for op in walk(body) if isinstance(op, SumToTensor)}
         given_back = {state: op for state, op in releases.items() if state not in changed}
-        return {state: cls(ops, given_back.get(state), context) for state, ops in found.items()}
+        found = dict[Value, TensorReads]()
+
+        def within(region: Region) -> None:
+            own: dict[Value, list[SumInTensor]] = {}
+            for op in region:
+                for inner in regions(op):
+                    within(inner)
+                if isinstance(op, SumInTensor):
+                    own.setdefault(op.state, []).append(op)
+            for state, ops in own.items():
+                reads = cls(ops, given_back.get(state), context)
+                found.update((op.result, reads) for op in ops)
+
+        within(body)
+        return found
 
     def begin(self, op: SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
         """The sum, whose pieces are read when they are asked for; `scalar`: what stands for one."""

@@ -133,6 +133,8 @@ class _Lowering:
         """What is used more than once."""
         self.zeros = tiles_of_zeros(partition.body)
         self.in_tensor_memory = TensorReads.of(partition.body, self.context)
+        self.sums_read: dict[Value, TensorReads] = {}
+        """By the state of a slot, as it was read last."""
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
@@ -216,9 +218,10 @@ class _Lowering:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case SumInTensor():
-                self.env[op.result] = self.in_tensor_memory[op.state].begin(op, self.scalar)
+                reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
+                self.env[op.result] = reads.begin(op, self.scalar)
             case ArriveBarrier() if self.is_read(op.state):
-                self.in_tensor_memory[op.state].finish()
+                self.sums_read[op.state].finish()
             case StoreInShared() | StoreInTensor() | BlocksInShared():
                 write_to_slot(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished |= isinstance(op, StoreInShared)
@@ -267,7 +270,7 @@ class _Lowering:
 
     def is_read(self, state: Value) -> bool:
         """Whether a slot of sums goes back when they have been read."""
-        reads = self.in_tensor_memory.get(state)
+        reads = self.sums_read.get(state)
         return reads is not None and reads.release is not None
 
     def finish_reading(self) -> None:

@@ -186,6 +186,7 @@ from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages
+from wsdsl.lowering.masked_loop import MaskedLoop, as_one_stage, takes_sums
 from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
@@ -228,6 +229,9 @@ def schedule_products(kernel: Kernel) -> Kernel:
                     if stages is not None:
                         builder.loc = op.loc
                         PipelinedLoop(stages, builder, dict(kernel.sizes), in_turn, known).emit()
+                    elif isinstance(op, ForRange) and takes_sums(op):
+                        builder.loc, stage = op.loc, as_one_stage(op)
+                        MaskedLoop(stage, builder, dict(kernel.sizes), None, known).emit()
                     elif kept is not None:
                         # The next partition may start when the last products have been started.
                         order = [x for x in ahead[:1] if isinstance(x, NamedBarrierArrive)]
