@@ -12,7 +12,7 @@ from wsdsl.lazy import cached_property
 Mode = Literal["cooperative", "pingpong"]
 Place = Literal["registers", "shared", "tensor"]
 Reduction = Literal["serial", "parallel", "unordered"]
-Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
+Scheduler = Literal["auto", "grid", "persistent", "dynamic", "split_k", "stream_k"]
 ScalePath = Literal["copy", "store"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
@@ -49,7 +49,8 @@ class Schedule:
     multicast: whether the CTAs of a cluster load for each other what several of them want, as they
         do if this is left out beside a given cluster; else all that a cluster does is to keep
         neighbours in one GPC, whose SMs have in common what comes to it from L2
-    scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
+    scheduler: "grid" (one tile per CTA), "persistent", "dynamic" (a CTA asks the card for its next
+        tile, on sm_100a and sm_103a), "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
     reduction: how the sums of a tile's pieces come together: "serial", each piece after the one in
         front of it; "parallel" ("split_k" alone), all at once, each piece a part of the tile; both
@@ -213,8 +214,8 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("cluster", _by_name(_numbers(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8"),
     (
         "scheduler",
-        _words("auto", "grid", "persistent", "split_k", "stream_k"),
-        '"grid", "persistent", "split_k", "stream_k" or "auto"',
+        _words("auto", "grid", "persistent", "dynamic", "split_k", "stream_k"),
+        '"grid", "persistent", "dynamic", "split_k", "stream_k" or "auto"',
     ),
     ("splits", _positive, "a positive number"),
     ("cta_group", _numbers(1, 2), "1 or 2"),

@@ -56,6 +56,8 @@ WORDS: dict[str, Schedule] = {
     "two_beside": Schedule(ctas_per_sm=2),
     "blackwell": Schedule(arch="sm_100a"),
     "blackwell_pair": Schedule(arch="sm_100a", cta_group=2),
+    "claimed": Schedule(arch="sm_100a", scheduler="dynamic"),
+    "claimed_pair": Schedule(arch="sm_100a", scheduler="dynamic", cta_group=2),
 }
 WORDED = ("gemm", "epilogue", "block_scaled", "scale")
 CHAINED: dict[str, Schedule] = {

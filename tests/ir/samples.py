@@ -159,6 +159,14 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
     "elect": ("", "elect() {\n  sync_warp()\n}"),
     "cta_index": ("", "%i: i32 = cta_index()"),
     "num_ctas": ("", "%i: i32 = num_ctas()"),
+    "claim_cluster": (
+        "%x: shared<16 x 3>, %s: state, %b: mbarrier<3>",
+        "claim_cluster(shared=%x, state=%s, barriers=%b, ctas=2)",
+    ),
+    "claimed_cluster": (
+        "%x: shared<16 x 3>, %s: state",
+        "%i: i32 = claimed_cluster(shared=%x, state=%s, ctas=2)",
+    ),
     "warpgroup_index": ("", "%i: i32 = warpgroup_index()"),
     "set_max_registers": ("", "set_max_registers(count=40, increase=False)"),
     "allocate_barriers": (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.codegen import counters, inline_ptx, nvvm, tensor_memory, transposes
+from wsdsl.codegen import claims, counters, inline_ptx, nvvm, tensor_memory, transposes
 from wsdsl.codegen.barriers import (
     convert_advance,
     convert_allocate_barriers,
@@ -273,7 +273,7 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
-    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS),
+    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS | claims.ARMS),
     f.ReduceColumns: convert_reduce_columns,
     f.ScanColumns: convert_scan_columns,
     m.StorePartials: convert_store_partials,

@@ -80,7 +80,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     ),
     b.LaunchGrid: dict(
         tiles=extents,
-        scheduler=one_of("grid", "persistent", "split_k", "stream_k"),
+        scheduler=one_of("grid", "persistent", "dynamic", "split_k", "stream_k"),
         cluster=one_of(1, 2, 4, 8),
         contraction=extents,
         splits=between(0),
@@ -95,6 +95,8 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     b.NamedBarrierArrive: MEETING,
     b.InitialState: dict(parity=between(0, 1)),
     b.Advance: dict(num=SIZE),
+    b.ClaimCluster: dict(ctas=one_of(1, 2, 4, 8)),
+    b.ClaimedCluster: dict(ctas=one_of(1, 2, 4, 8)),
     b.ArriveExpectTx: dict(tx_bytes=between(0, MAX_COUNT), line_bytes=BYTES),
     b.ArriveFlag: dict(amount=between(-I32_MAX - 1)),
     m.AllocateShared: dict(label=anything, offset=PLACE),

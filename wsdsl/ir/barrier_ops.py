@@ -13,7 +13,8 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
-    launches one cluster an item, "persistent" at most as many as run at the same time. "split_k"
+    launches one cluster an item, "persistent" at most as many as run at the same time. "dynamic"
+    launches one an item, too, of which those that run claim what has not started. "split_k"
     and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
     more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
@@ -50,7 +51,10 @@ class LaunchNarrowing(Op):
 
 @op_class
 class ForRange(Op):
-    """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`."""
+    """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
+    `claimed` each index but the first is what the iteration before has carried last, an i32 in the
+    place of `index + step`: the loop goes on while that is less than `stop`.
+    """
 
     levels: ClassVar = SCHEDULED
     result: tuple[Value, ...] = results()
@@ -58,6 +62,7 @@ class ForRange(Op):
     start: Value
     stop: Value
     step: Value
+    claimed: bool = False
     init: tuple[Value, ...] = ()
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()
@@ -111,6 +116,35 @@ class CtaRank(Op):
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
+
+
+@op_class
+class ClaimCluster(Op):
+    """clusterlaunchcontrol.try_cancel: ask for a cluster of a "dynamic" grid that has not started,
+    which then never does. The answer, of 16 bytes, comes to item `state.stage` of `shared` in all
+    `ctas` CTAs of the cluster, and counts as bytes on the `barriers` of each, at the state's stage.
+    Run by one thread of the cluster, and not again once an answer has no cluster.
+    """
+
+    levels: ClassVar = SCHEDULED
+    shared: Value
+    state: Value
+    barriers: Value
+    ctas: int = 1
+
+
+@op_class
+class ClaimedCluster(Op):
+    """The index of the cluster, of `ctas` CTAs, that the answer in item `state.stage` of `shared`
+    has claimed, or 2**31 - 1 if there is none (clusterlaunchcontrol.query_cancel); i32. Each thread
+    reads it, in the generic proxy.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    state: Value
+    ctas: int = 1
 
 
 @op_class

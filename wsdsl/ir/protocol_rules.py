@@ -12,6 +12,8 @@ from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     ArriveExpectTx,
     ArriveFlag,
+    ClaimCluster,
+    ClaimedCluster,
     ClusterIndex,
     CtaRank,
     Elect,
@@ -28,6 +30,7 @@ from wsdsl.ir.barrier_ops import (
     WaitPredecessor,
 )
 from wsdsl.ir.blocks import COLUMNS, HELD_BYTES, LINES
+from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
@@ -89,7 +92,8 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 
     loads = [op for op in kernel.ops if isinstance(op, TmaLoad)]
     many = {op.barriers for op in loads if op.multicast or op.cta}
-    many |= {op.barriers for op in kernel.ops if isinstance(op, (SendFragment, StorePartials))}
+    others = (ClaimCluster, SendFragment, StorePartials)
+    many |= {op.barriers for op in kernel.ops if isinstance(op, others)}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -172,9 +176,10 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
         plain = isinstance(op, LoadShared) or (isinstance(op, LoadPanels) and op.swizzle == "none")
         if isinstance(op, TmaLoad):
             plain = getattr(made.get(op.map), "swizzle", "") == "none"
+        answers = isinstance(op, (ClaimCluster, ClaimedCluster))
         for value in operands(op):
             if isinstance(value.type, Shared):
-                own = LINE_ALIGN if plain else SMEM_ALIGN
+                own = ANSWER_BYTES if answers else LINE_ALIGN if plain else SMEM_ALIGN
                 found[value] = max(found.get(value, 0), own)
     return found
 
@@ -213,7 +218,7 @@ def cluster_of(kernel: Kernel) -> int:
 
 def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
-    if isinstance(op, StorePartials):
+    if isinstance(op, (ClaimCluster, StorePartials)):
         return op.ctas > 1
     if getattr(op, "cta_group", 1) > 1:
         return True

@@ -15,6 +15,7 @@ from wsdsl.diagnostics import Finding, Loc, VerifyError
 from wsdsl.ir import (
     agreement_rules,
     attribute_rules,
+    claim_rules,
     copy_rules,
     counter_rules,
     narrowing_rules,
@@ -216,6 +217,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         *protocol_rules.RULES,
         *product_rules.RULES,
         *tensor_rules.RULES,
+        *claim_rules.RULES,
         *copy_rules.RULES,
         *narrowing_rules.RULES,
         counter_rules.counters_are_of_one_kind,

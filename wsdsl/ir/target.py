@@ -42,6 +42,8 @@ class Target:
     ptx_header: int = 0
     has_tensor_memory: bool = False
     """Whether products are summed there, and not in registers."""
+    claims_clusters: bool = False
+    """Whether CTAs that run can claim clusters that have not started (cluster launch control)."""
     multiplies_integers: bool = True
     """Whether the tensor cores take i8 and u8."""
     is_run: bool = True
@@ -106,6 +108,7 @@ B200 = Target(
     llvm_arch="sm_100a",
     ptx_header=88,
     has_tensor_memory=True,
+    claims_clusters=True,
     is_run=False,
     device=r"\bB200\b(?!.*MIG)",
 )

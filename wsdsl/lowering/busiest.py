@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 
 from wsdsl.ir.tile_scheduler import (
     Numbers,
@@ -69,6 +70,30 @@ def unevenness(tiles: int, workers: int, places: int) -> float:
         return rounds * sum(parts) + sum(parts[:rest])
 
     most = max(map(taken, range(min(tiles, workers))), default=0)
+    return most / (-(-tiles // workers) * (places + 1) / 2)
+
+
+@lru_cache(maxsize=64)
+def claimed_tiles(tiles: int, workers: int, places: int) -> tuple[tuple[int, ...], ...]:
+    """Which tiles each worker is dealt ("grid") or claims ("dynamic") as it is done with others, if
+    a tile takes as long as its place among `places` that follow each other.
+    """
+    workers = min(tiles, workers)
+    rows: list[list[int]] = [[w] for w in range(workers)]
+    done = [(w % places + 1, w) for w in range(workers)]
+    heapify(done)
+    for tile in range(workers, tiles):
+        now, w = heappop(done)
+        rows[w].append(tile)
+        heappush(done, (now + tile % places + 1, w))
+    return tuple(map(tuple, rows))
+
+
+@lru_cache(maxsize=256)
+def claimed_unevenness(tiles: int, workers: int, places: int) -> float:
+    """The same as `unevenness` where workers take tiles as they are done with others."""
+    rows = claimed_tiles(tiles, workers, places)
+    most = max(sum(tile % places + 1 for tile in row) for row in rows)
     return most / (-(-tiles // workers) * (places + 1) / 2)
 
 

@@ -12,6 +12,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
+from wsdsl.lowering.check_claims import claim_faults
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
 from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
 from wsdsl.lowering.check_widths import width_faults
@@ -80,6 +81,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_crossed_blocks(kernel, chosen),
         *(() if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
+        *claim_faults(kernel, chosen),
         *counter_faults(kernel, chosen),
         *width_faults(kernel, chosen),
     ]

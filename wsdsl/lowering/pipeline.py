@@ -21,6 +21,7 @@ from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
 from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule
+from wsdsl.lowering.passes.claim_tiles import claim_tiles
 from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.lowering.passes.expand_top_k import expand_top_k
@@ -106,6 +107,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (hoist_operands, "partitioned"),
     (hoist_scalars, "partitioned"),
     (prefetch_copies, "partitioned"),
+    (claim_tiles, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
     (simplify, "scheduled"),

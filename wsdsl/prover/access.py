@@ -131,6 +131,7 @@ def _release_hint(reader: Party) -> str:
         "StoreScales": fenced,
         "LoadPanels": fenced,
         "LoadShared": fenced,
+        "ClaimedCluster": fenced,
         "ThreadStore": fenced,
     }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"

@@ -130,6 +130,8 @@ def _parent(a: Agent) -> int:
 def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     op: Any = i.op
     start, stop, step = (a.slots[s] for s in i.uses)
+    if op.claimed and m.model.sizes is not None:
+        step = 1  # One cluster that is looked at claims all.
     if isinstance(step, int) and step <= 0:
         raise m.fail("misuse", a, op, f"a step of {step}")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
@@ -144,7 +146,9 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     key = (i.signature, a.counts.get(counted, 0), *bounds)
     if key not in m.loops:
         if less(m, start, stop):
-            m.loops[key] = _iteration(m, Iterations(i.signature, start, stop, step, True))
+            # Of what is claimed nothing says how far it is from the last one.
+            apart = ("claimed", step) if op.claimed else step
+            m.loops[key] = _iteration(m, Iterations(i.signature, start, stop, apart, True))
         else:
             m.loops[key] = ENDED
     a.counts[counted] = a.counts.get(counted, 0) + 1

@@ -81,7 +81,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.barriers, CHANGES)]
         case b.WaitBarrier():
             return [ask(op.barriers, LOOKS)]
-        case mem.TmaLoad():
+        case mem.TmaLoad() | b.ClaimCluster():
             return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
         case mem.SendFragment():
             return [ask(op.shared, CHANGES, ALL), ask(op.barriers, CHANGES, ALL)]
@@ -107,6 +107,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             | mem.ReducePartials()
             | tr.LoadTransposed()
             | k.AddCounters()
+            | b.ClaimedCluster()
         ):
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():

@@ -54,7 +54,8 @@ class GlobalPlaces:
                 values = {v for o in ops for v in (*results_of(o), *bound(o))}
                 self.inside[op.index] = frozenset(values | {op.index, *op.args})
                 self.items[op.index] = frozenset(_computed_from(op))
-                self.steps[op.index] = max(0, self._least(self.sums.of(op.step)))
+                step = 0 if op.claimed else self._least(self.sums.of(op.step))
+                self.steps[op.index] = max(0, step)
 
     def _least(self, found: Linear) -> int:
         """That it is, if that is known to be positive; else 0."""

@@ -92,8 +92,9 @@ class Model:
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
         self.boxes = _boxes(flat)
-        self.copied = frozenset(op.shared.name for op in flat if isinstance(op, m.TmaLoad))
-        """Arrays that TMA writes."""
+        copies = (m.TmaLoad, b.ClaimCluster)
+        self.copied = frozenset(op.shared.name for op in flat if isinstance(op, copies))
+        """Arrays that the async proxy writes."""
         self.needed = needed_values(kernel, self.effects)
         self.work: dict[int, tuple[int, int, int]] = {}
         """By partition that hands sums on: where its work loop begins and ends, and from where on

@@ -12,6 +12,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op
 from wsdsl.prover import (
     access,
+    claims,
     cluster_exchange,
     counters,
     cta_barriers,
@@ -62,6 +63,8 @@ HANDLERS: dict[type[Op], Run] = {
     b.WaitBarrier: sync.wait_barrier,
     b.ArriveBarrier: sync.arrive_barrier,
     b.ArriveExpectTx: sync.arrive_expect_tx,
+    b.ClaimCluster: claims.claim_cluster,
+    b.ClaimedCluster: claims.claimed_cluster,
     b.SetMaxRegisters: sync.set_max_registers,
     b.ArriveFlag: flags.arrive_flag,
     b.WaitFlag: flags.wait_flag,

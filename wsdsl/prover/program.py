@@ -90,6 +90,8 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.WaitBarrier,
     b.ArriveBarrier,
     b.ArriveExpectTx,
+    b.ClaimCluster,
+    b.ClaimedCluster,
     b.FenceAsyncProxy,
     b.ArriveFlag,
     b.WaitFlag,

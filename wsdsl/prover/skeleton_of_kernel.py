@@ -19,6 +19,7 @@ from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
+from wsdsl.prover.skeleton_of_claims import claim_events
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import tensor_events
 from wsdsl.prover.skeleton_of_wgmma import wgmma_told
@@ -282,6 +283,8 @@ class Builder:
                 kind = "remote " * (op.cta is not None) + "mbarrier.arrive.expect_tx"
                 items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
                 self.emit(op, kind, str(op.tx_bytes), fill=Fill(items, op.state, cta=cta))
+            case b.ClaimCluster() | b.ClaimedCluster():
+                claim_events(self, op, CONDITIONAL)
             case b.ArriveFlag():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
                 kind += ".inc" if op.wrap is not None else ".add"

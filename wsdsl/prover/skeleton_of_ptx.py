@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
+from wsdsl.prover.skeleton_of_claims import ASKS, READS
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
 from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
 from wsdsl.prover.skeleton_registers import Statics
@@ -21,7 +22,7 @@ TOKEN = re.compile(
     r"(?<![^\s;{}:])(?:"
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
-    r"(?P<op>(?:mbarrier|cp\.async(?!\.bulk\.prefetch)|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
+    r"(?P<op>(?:mbarrier|clusterlaunchcontrol|cp\.async(?!\.bulk\.prefetch)|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
     r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
@@ -183,6 +184,10 @@ class Program:
             return self._copy(token, found[1], found[2], args)
         if op.startswith(PRODUCT):
             return (Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}"),)
+        if op in ASKS and len(args) == 2:
+            return Letter(ASKS[op]), Ask("barrier", last, token.at), Ask("to", first, token.at)
+        if op in READS:
+            return (Letter(READS[op]),)
         kind = NEUTRAL.sub("", op)
         if kind.startswith(PREFIX):
             barrier = Ask("barrier", first, token.at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.artifact.signature import Signature
-from wsdsl.ir.barrier_ops import AllocateBarriers, WaitPredecessor
+from wsdsl.ir.barrier_ops import AllocateBarriers, ClaimCluster, WaitPredecessor
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
@@ -17,9 +17,14 @@ from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Shared
+from wsdsl.ir.walk import walk
 from wsdsl.report.scale_moves import scale_moves
 
 BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
+
+
+def _asks(op: Partition) -> bool:
+    return any(isinstance(inner, ClaimCluster) for inner in walk(op.body))
 
 
 def explain(kernel: Kernel, signature: Signature) -> str:
@@ -30,6 +35,11 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     doer = "one CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
     pieces = f" in {signature.splits} pieces" if signature.splits > 1 else ""
     lines.append(f"work items: {work or 1}{pieces}, each for {doer}, by {signature.scheduler}")
+    asks = next((op.role for op in kernel.of(Partition) if _asks(op)), "")
+    if asks:
+        lines.append(
+            f"the {asks} partition asks the card for the next item, and all read the answer"
+        )
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""

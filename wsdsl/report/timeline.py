@@ -19,6 +19,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
+from wsdsl.lowering.busiest import claimed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import Prediction, predict
@@ -77,10 +78,13 @@ class Timeline:
         assert self.scheduled is not None
         ends = [max(bar.stop for bar in row) for row in self.rows]
         row = ends.index(max(ends))
-        clusters = [row]
-        if (self.scheduled.schedule or Schedule()).scheduler == "grid":
+        clusters, claimed = [row], list[int]()
+        scheduler = (self.scheduled.schedule or Schedule()).scheduler
+        if scheduler == "grid":
             clusters = [*range(row, self.tiles, len(self.rows))]
-        return timed(self.scheduled, self.prediction, self.sizes, clusters)
+        elif scheduler == "dynamic":
+            claimed = [bar.tile for bar in self.rows[row] if bar.kind == "products"][1:]
+        return timed(self.scheduled, self.prediction, self.sizes, clusters, claimed)
 
     def __str__(self) -> str:
         """A table of the worker's partitions, and a few of its steps."""
@@ -170,8 +174,12 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
     if told := scheduler.fault(tiles, depth, room):
         raise ScheduleError([Finding(told, kernel.loc, "use fewer splits")])
     work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
-    # Of "grid": those for which there is no room come when others are done.
-    work = [[p for row in work[w::room] for p in row] for w in range(min(room, len(work)))]
+    if schedule.scheduler == "dynamic":
+        dealt = claimed_tiles(tiles, room, asked.uneven)
+    else:
+        # Of "grid": those for which there is no room come when others are done.
+        dealt = [range(w, len(work), room) for w in range(min(room, len(work)))]
+    work = [[piece for w in row for piece in work[w]] for row in dealt]
     rows, pingpong = (
         _Clock(prediction, schedule, depth).run(work),
         num_pingpong_consumers(schedule) > 1,
@@ -194,6 +202,7 @@ class _Clock:
         asked, self.depth = prediction.tile, depth
         self.cut = prediction.work.cut
         self.step = prediction.mainloop * prediction.stretch / depth
+        self.places = asked.uneven
         self.apart = prediction.apart * prediction.stretch / depth
         self.rates, self.start, self.turn = asked.rates, asked.start, asked.turn
         self.written, self.read = sum_cycles(asked)
@@ -236,6 +245,8 @@ class _Clock:
     def piece(self, piece: Piece[int], start: float) -> Iterator[Bar]:
         partial = piece.end - piece.begin < self.depth
         step = self.apart if piece.tile < self.cut else self.step
+        # Of tiles that follow each other the last takes as much longer as the first less.
+        step *= 2 * (piece.tile % self.places + 1) / (self.places + 1)
         now = start + (piece.end - piece.begin) * step
         yield Bar("products", piece.tile, partial, start, now)
 

@@ -54,6 +54,9 @@ class Residents:
         self.flags = Flags(self.clocks)
         self.agents: list[Agent] = []
         self.ctas: list[Cta] = []
+        self.unstarted: list[int] = []
+        """Clusters of the grid that may be claimed, `in_order` or any of them."""
+        self.in_order = False
         self._speeds: dict[object, float] = {}
 
     @property
@@ -78,6 +81,8 @@ class Cluster:
         self.ctas: list[Cta] = []
         self.at_sync = 0
         self.sync_round = 0
+        self.refused = False
+        """Whether somebody has read that there is no cluster left to claim."""
 
     @property
     def everyone(self) -> slice:

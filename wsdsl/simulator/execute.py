@@ -11,6 +11,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
+from wsdsl.simulator.claim_ops import CLAIMS
 from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
@@ -22,6 +23,7 @@ from wsdsl.simulator.thread_barrier_ops import MEETING
 
 SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     **SYNC,
+    **CLAIMS,
     **MEETING,
     **COPY,
     **GLOBAL,
@@ -104,11 +106,13 @@ def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
     carried: tuple[Any, ...] = tuple(wg.values[v.name] for v in op.init)
     place = len(wg.loops)
     wg.loops.append((op.index.name, start))
-    for i in range(start, stop, step):
+    i = start
+    while i < stop:
         wg.loops[place] = op.index.name, i
         wg.values[op.index.name] = i
         _define(wg, op.args, carried)
         carried = yield from _run(wg, op.body)
+        i = int(carried[-1]) if op.claimed else i + step
     wg.loops.pop()
     _define(wg, op.result, carried)
 

@@ -81,7 +81,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
     if told := scheduler.fault(tiles, depth, max(1, room)):
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     clusters = scheduler.num_workers(tiles, depth, max(1, room))
-    together = clusters if grid.scheduler != "grid" else min(num_sms, clusters)
+    together = clusters if grid.scheduler not in ("grid", "dynamic") else min(num_sms, clusters)
     return clusters * size, size, together
 
 

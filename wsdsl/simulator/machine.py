@@ -3,7 +3,8 @@
 Warpgroups are coroutines, TMA and the tensor cores agents that get on at any time. Each run takes
 one order; races are found by who has seen what, so that the order hardly matters for finding them.
 The CTAs of a cluster run at the same time, and where there are flags those of the grid that have
-room. All others share nothing but global memory, and run one after another.
+room. All others share nothing but global memory, and run one after another; where they claim each
+other (a "dynamic" grid) those are left out that one in front has claimed.
 """
 
 from __future__ import annotations
@@ -65,9 +66,12 @@ def simulate(
     steps = 0
     counts: dict[str, Counter[str]] = {}
     at_once = launch.num_clusters if launch.have_flags else 1
-    for first in range(0, launch.num_clusters, max(1, at_once)):
+    unstarted = [*range(launch.num_clusters)]
+    while unstarted:
+        first, unstarted = unstarted[0], unstarted[max(1, at_once) :]
         size = at_once * launch.cluster, launch.num_warpgroups, launch.num_barriers
         residents = Residents(arguments, accesses, size, rng, seed)
+        residents.unstarted, residents.in_order = unstarted, script is not None
         indices = range(first * launch.cluster, (first + at_once) * launch.cluster)
         entries = [e for e in script or () if _cta_of(e[0]) in indices]
         clusters = range(first, first + at_once)

@@ -1,5 +1,9 @@
-"""Whether the hardware deals out tiles as SMs get free (`scheduler="grid"`), and whether the next
-kernel is let start before this one is over (`Schedule.overlap`).
+"""Whether the hardware deals out tiles as SMs get free (`scheduler="grid"`, or "dynamic"), and
+whether the next kernel is let start before this one is over (`Schedule.overlap`).
+
+Where tiles take unlike times (causal attention, ranges that are read from memory) who is done with
+short ones does more, if the card lets CTAs claim tiles; as CTAs of their own, tiles would wait for
+each one to begin and end.
 
 Where memory is the limit some SMs get more of it than others, and with few rows there is little
 that a persistent CTA does for its next tile ahead. With more rows, and short sums, there is, and a
@@ -16,8 +20,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.tile_ops import ForTiles, Load
+from wsdsl.ir.walk import made_of
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.model.predict import Prediction
+from wsdsl.lowering.model.predict import Prediction, predicted
 from wsdsl.schedule import Schedule
 
 CROWDED = 0.4
@@ -32,13 +39,35 @@ LEAST_TURN = 15000.0
 and end."""
 
 
-def with_dealt_tiles(schedule: Schedule, own: Prediction) -> Schedule:
+def with_dealt_tiles(kernel: Kernel, schedule: Schedule, own: Prediction) -> Schedule:
     """`schedule`: one whose scheduler was left open, and is persistent."""
+    claimed = _claimed(kernel, schedule, own)
+    if claimed is not None:
+        return claimed
     few = own.tile.few_columns and schedule.mode == "cooperative"
     iterations = own.work.iterations
     if few and own.memory_bound and iterations > 1 and own.cycles > LEAST_TURN * iterations:
         return dataclasses.replace(schedule, scheduler="grid")
     return schedule
+
+
+def _claimed(kernel: Kernel, schedule: Schedule, own: Prediction) -> Schedule | None:
+    """The schedule with tiles that are claimed, if they differ, and that is quicker."""
+    if own.work.iterations == 1 or not own.tile.product_cycles:
+        return None
+    if not own.tile.target.claims_clusters:
+        return None
+    dynamic = dataclasses.replace(schedule, scheduler="dynamic")
+    quicker = own.tile.uneven > 1 and predicted(own.tile, dynamic, own.gain).cycles < own.cycles
+    return dynamic if quicker or _differ_by_data(kernel) else None
+
+
+@once
+def _differ_by_data(kernel: Kernel) -> bool:
+    """Whether a loop's bounds are read from memory: how long tiles take is not known."""
+    made = kernel.definers
+    bounds = (v for op in kernel.of(ForTiles) for v in (op.start, op.stop) if v)
+    return any(isinstance(op, Load) for _, op in made_of(bounds, made, lambda _: True))
 
 
 def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import THREADS, Axis
-from wsdsl.lowering.busiest import Busiest, busiest, unevenness
+from wsdsl.lowering.busiest import Busiest, busiest, claimed_unevenness, unevenness
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
@@ -216,8 +216,14 @@ def predicted(
     if 0 < work.apart < work.steps:
         mainloop, epilogue = tile_cycles(asked, in_step(schedule), share, gain)
     cycles = ((work.steps - work.apart) * mainloop + work.apart * apart) / depth
-    if asked.uneven > 1 and schedule.scheduler != "grid":
+    if asked.uneven > 1 and schedule.scheduler in ("grid", "dynamic"):
+        room = target.cluster_room(cluster)
+        cycles *= claimed_unevenness(asked.tiles // cluster, room, asked.uneven)
+    elif asked.uneven > 1:
         cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
+    if schedule.scheduler == "dynamic":
+        # An answer that has come is waited for, and given back.
+        cycles += 2 * work.iterations * rates.mbarrier_cycles
     results = epilogue * results_share(asked, schedule)
     if num_pingpong_consumers(schedule) > 1 and work.iterations > 1:
         beside = max(asked.turn, (2 * epilogue - mainloop) / 2)

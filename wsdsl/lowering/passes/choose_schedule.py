@@ -202,7 +202,7 @@ def completed(
     elif work.sized:
         own = predict(work, chosen, tile)
         if option.scheduler in (None, "auto"):
-            chosen = with_dealt_tiles(chosen, own)
+            chosen = with_dealt_tiles(kernel, chosen, own)
         chosen = with_overlap(chosen, own)
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)

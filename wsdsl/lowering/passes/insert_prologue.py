@@ -88,11 +88,9 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.early_start import constant_tensors, only_reads
 from wsdsl.ir.memory_ops import (
-    ClearPanels,
     LoadGlobal,
     MakeTensorMap,
     StorePartials,
-    ThreadLoad,
 )
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
@@ -110,6 +108,7 @@ from wsdsl.ir.walk import Namer, walk
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
 from wsdsl.lowering.early_boxes import first_boxes
+from wsdsl.lowering.lone_threads import by_one_thread
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
@@ -206,10 +205,7 @@ def _by_leader(kernel: Kernel, op: Partition) -> Region:
 
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
-    by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
-    # A warpgroup that clears what is not to be multiplied has one thread multiply for itself.
-    clears = any(isinstance(inner, ClearPanels) for inner in walk(body))
-    if (op.role == "mma" and not clears) or (op.role == "load" and not by_threads):
+    if by_one_thread(op):
         body = (Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:

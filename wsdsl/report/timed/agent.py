@@ -45,6 +45,8 @@ class Agent:
         """Its instructions that load, where there are no products."""
         self.storing = Unit()
         """Its own way to memory, where results are beside others' products."""
+        self.answers = 0
+        """That it has read."""
         self.stores: list[tuple[float, float]] = []
         """When those since the last commit have read SMEM, and have written."""
         self.store_groups: list[tuple[float, float]] = []
@@ -114,10 +116,12 @@ class Agent:
         start, stop, step = (int(self.get(v)) for v in (op.start, op.stop, op.step))
         carried = tuple(values[v.name] for v in op.init)
         self.deep += 1
-        for i in range(start, stop, step):
+        i = start
+        while i < stop:
             values[op.index.name], self.begun = i, self.now
             self._define(op.args, carried)
             carried = yield from self.run(op.body, effects)
+            i = int(carried[-1]) if op.claimed else i + step
         self.deep -= 1
         self._define(op.result, carried)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveBarrier
+from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveBarrier, ClaimCluster
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
@@ -44,6 +44,8 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
                 brought[number(shared)]["what is computed"] = None
             case TensorStore(columns=columns):
                 brought[number(columns)]["what is computed"] = None
+            case ClaimCluster(barriers=barriers):
+                brought[number(barriers)]["the next tile"] = None
             case TensorCommit(barriers=barriers):
                 # What it gives back is of another ring.
                 if barriers.name.startswith(FULL):

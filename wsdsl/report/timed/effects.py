@@ -10,6 +10,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
@@ -245,6 +246,20 @@ def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
     other.arrive(barrier, agent.now + later, 1, op.tx_bytes)
 
 
+def claim_cluster(agent: Agent, op: b.ClaimCluster) -> None:
+    """The card answers as soon as L2 does."""
+    there = agent.now + agent.sm.speeds.rates.tma_l2_cycles
+    for sm in agent.sm.cluster:
+        barrier = sm.barriers[op.barriers.name][agent.get(op.state).stage]
+        sm.arrive(barrier, there, count=0, tx=-ANSWER_BYTES)
+
+
+def claimed_cluster(agent: Agent, op: b.ClaimedCluster) -> None:
+    claimed, at = agent.sm.run.claimed, agent.answers
+    agent.answers = at + 1
+    agent.wg.values[op.result.name] = claimed[at] if at < len(claimed) else NOTHING_LEFT
+
+
 def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
     state = agent.get(op.state)
     barrier = agent.sm.barriers[op.barriers.name][state.stage]
@@ -347,6 +362,8 @@ EFFECTS: dict[type[Op], Effect] = {
     b.AllocateBarriers: allocate_barriers,
     b.ArriveBarrier: arrive_barrier,
     b.ArriveExpectTx: arrive_expect_tx,
+    b.ClaimCluster: claim_cluster,
+    b.ClaimedCluster: claimed_cluster,
     b.WaitBarrier: wait_barrier,
     b.SyncCta: sync_cta,
     b.SyncCluster: sync_cluster,

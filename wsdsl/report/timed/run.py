@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import cast
 
@@ -26,8 +26,17 @@ MOST_STEPS = 3_000_000
 class Run:
     """Of one cluster; others run as far as it waits for what they leave in global memory."""
 
-    def __init__(self, kernel: Kernel, facts: Facts, launch: Launch, arguments: Arguments) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        facts: Facts,
+        launch: Launch,
+        arguments: Arguments,
+        claimed: Sequence[int] = (),
+    ) -> None:
         self.kernel, self.facts, self.launch = kernel, facts, launch
+        self.claimed = claimed
+        """What the cluster's answers say, in order."""
         self.arguments = arguments
         self.flags: dict[tuple[str, tuple[int, ...]], Flag] = {}
         self.heap: list[tuple[float, int, Agent]] = []

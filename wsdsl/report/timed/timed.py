@@ -27,10 +27,15 @@ NAMES = {"load": "producer", "compute": "consumer"}
 
 
 def timed(
-    kernel: Kernel, prediction: Prediction, sizes: Mapping[str, int], clusters: Sequence[int]
+    kernel: Kernel,
+    prediction: Prediction,
+    sizes: Mapping[str, int],
+    clusters: Sequence[int],
+    claimed: Sequence[int] = (),
 ) -> Worker:
-    """Of `clusters` that run in one place, one after another. ScheduleError where data decide how
-    long a loop is, or the run is too long to show.
+    """Of `clusters` that run in one place, one after another; of one that claims, with those that
+    it has `claimed`. ScheduleError where data decide how long a loop is, or the run is too long to
+    show.
     """
     if (op := decided_by_data(kernel)) is not None:
         told = "data decide how long this takes, and a timeline has none"
@@ -42,7 +47,7 @@ def timed(
     size = cluster_size(schedule)
     launch = read_launch(kernel, arguments, kernel.target.cluster_room(size) * size)
     size_workspace(kernel, arguments, launch)
-    run = Run(kernel, Facts(kernel, speeds), launch, arguments)
+    run = Run(kernel, Facts(kernel, speeds), launch, arguments, claimed)
     now = speeds.start
     spans: dict[tuple[int, str], list[Span]] = defaultdict(list)
     units: dict[str, list[tuple[float, float]]] = defaultdict(list)

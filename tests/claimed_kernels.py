@@ -1,0 +1,125 @@
+"""Kernels whose clusters claim their tiles, and every small way to break that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from tests.kernels import CASES
+from tests.simulator.mutants import rewrite
+from tests.tensor_memory import lowered
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.printer import print_head
+from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.walk import walk, yielded
+
+FORMS: dict[str, dict[str, Any]] = {
+    "alone": dict(scheduler="dynamic"),
+    "pair": dict(scheduler="dynamic", cta_group=2),
+    "cluster": dict(scheduler="dynamic", cluster=dict(m=2)),
+}
+
+
+@cache
+def claimed(form: str = "alone") -> Kernel:
+    return lowered(CASES["gemm"], tile=dict(m=128, n=64), stages=3, **FORMS[form])
+
+
+def of_claims(kernel: Kernel) -> frozenset[Value]:
+    """The answers, their barriers and their states."""
+    asks = next(op for op in kernel.ops if isinstance(op, b.ClaimCluster))
+    held = {asks.shared, asks.barriers}
+    reads = [op for op in kernel.ops if isinstance(op, b.ClaimedCluster)]
+    states = {op.state for op in (asks, *reads)}
+    for op in kernel.ops:
+        if isinstance(op, (b.WaitBarrier, b.ArriveBarrier)) and op.state in states:
+            held.add(op.barriers)
+    for op in kernel.ops:
+        if isinstance(op, b.WaitBarrier) and op.barriers in held:
+            states.add(op.state)
+        if isinstance(op, b.ForRange) and op.claimed:
+            own = zip(op.init, op.args, op.result, yielded(op.body), strict=True)
+            states |= {v for four in own if four[1] in states for v in four}
+    return frozenset(held | states)
+
+
+def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
+    if not results_of(op) and not isinstance(op, (Yield, If, b.LaunchGrid)):
+        yield "delete", ()
+        yield "twice", (op, op)
+    match op:
+        case b.ForRange():
+            yield "not claimed", (dataclasses.replace(op, claimed=False),)
+            last = op.body[-1]
+            assert isinstance(last, Yield)
+            body = (*op.body[:-1], Yield(values=(*last.values[:-1], op.index)))
+            yield "same index", (dataclasses.replace(op, body=body),)
+        case b.ClaimCluster() | b.ClaimedCluster():
+            yield "ctas", (dataclasses.replace(op, ctas=3 - op.ctas),)
+        case b.ArriveExpectTx():
+            for by in (-16, 16):
+                yield f"bytes {by:+}", (dataclasses.replace(op, tx_bytes=op.tx_bytes + by),)
+        case b.ArriveBarrier():
+            yield "one warp", (dataclasses.replace(op, each_warp=not op.each_warp),)
+            if op.cta is not None:
+                yield "own barrier", (dataclasses.replace(op, cta=None),)
+        case b.AllocateBarriers():
+            for by in (-1, 1):
+                made = dataclasses.replace(op, arrivals=op.arrivals + by)
+                yield f"arrivals {by:+}", (made,)
+        case b.InitialState():
+            yield "parity", (dataclasses.replace(op, parity=1 - op.parity),)
+        case b.Advance():
+            for by in (-1, 1):
+                yield f"num {by:+}", (dataclasses.replace(op, num=op.num + by),)
+        case b.LaunchGrid():
+            yield "persistent", (dataclasses.replace(op, scheduler="persistent"),)
+        case If():
+            yield "other CTA", (dataclasses.replace(op, then=op.orelse, orelse=op.then),)
+            yield "both CTAs", (*op.then[:-1],)
+        case _:
+            pass
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """(what was broken, the kernel), of all that has to do with claims."""
+    held, ops = of_claims(kernel), list(walk(kernel.body))
+    for at, op in enumerate(ops):
+        own = held & {*operands(op), *results_of(op)}
+        is_loop = isinstance(op, b.ForRange)
+        asks = isinstance(op, If) and any(isinstance(o, b.ClaimCluster) for o in walk((op,)))
+        read = at and isinstance(ops[at - 1], b.ClaimedCluster)
+        fence = at > 1 and isinstance(ops[at - 2], b.ClaimedCluster)
+        after = isinstance(op, b.FenceAsyncProxy) and read
+        met = isinstance(op, b.SyncWarp) and fence
+        if is_loop and not op.claimed:
+            continue
+        if not (own or asks or after or met or isinstance(op, b.LaunchGrid)):
+            continue
+        for what, new in _changes(op):
+            body = rewrite(kernel.body, at, lambda _, new=new: new)
+            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+    yield from _moved(kernel)
+
+
+def _moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Neighbours that concern claims, the other way round."""
+    held, ops = of_claims(kernel), list(walk(kernel.body))
+    for at, (op, following) in enumerate(pairwise(ops)):
+        kinds = b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.ClaimCluster, b.ClaimedCluster
+        kinds += b.FenceAsyncProxy, b.SyncWarp
+        if not isinstance(op, kinds) or not isinstance(following, kinds):
+            continue
+        if not held & {*operands(op), *operands(following)}:
+            continue
+        if {*results_of(op)} & {*operands(following)}:
+            continue
+        pairs = {at: (following, op), at + 1: ()}
+        body = kernel.body
+        for place in sorted(pairs, reverse=True):
+            body = rewrite(body, place, lambda _, new=pairs[place]: new)
+        yield f"swapped op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)

@@ -1,0 +1,90 @@
+"""Tiles that clusters claim: who asks and who reads, who may not, and when they are chosen."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import wsdsl
+from tests.claimed_kernels import claimed
+from tests.kernels import CASES
+from tests.range_kernels import TEXTS
+from tests.tensor_memory import lowered
+from wsdsl import Schedule, ScheduleError
+from wsdsl.ir.barrier_ops import ClaimCluster, ClaimedCluster, ForRange
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tile_scheduler import DataParallel, tile_scheduler
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.busiest import claimed_tiles, claimed_unevenness, unevenness
+from wsdsl.schedule import Arch
+
+BLACKWELL: tuple[Arch, ...] = ("sm_100a", "sm_103a")
+
+
+def kernel_of(name: str) -> wsdsl.Kernel:
+    return vars(wsdsl.parse(TEXTS[name]))[name]
+
+
+@pytest.mark.parametrize("form", ["alone", "pair"])
+def test_pass(form: str, golden) -> None:
+    golden(str(claimed(form)), suffix=".ir")
+
+
+def test_the_grid_has_all_clusters() -> None:
+    assert isinstance(tile_scheduler("dynamic"), DataParallel)
+    assert tile_scheduler("dynamic").num_workers(tiles=1000, depth=1, room=148) == 1000
+
+
+def test_each_partition_reads_what_the_first_one_asks_for() -> None:
+    kernel = lowered(CASES["quantised"], scheduler="dynamic")
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    for n, op in enumerate(partitions):
+        found = [type(inner) for inner in walk(op.body)]
+        assert found.count(ClaimedCluster) == 1 and found.count(ClaimCluster) == (n == 0)
+        assert sum(o.claimed for o in walk(op.body) if isinstance(o, ForRange)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "told"),
+    [
+        ("gemm", dict(), 'sm_90a (H200) does not know.*scheduler="grid"'),
+        ("scale", dict(arch="sm_100a"), 'no product.*scheduler="grid"'),
+        ("gemm", dict(arch="sm_100a", splits=2), "Schedule.splits with scheduler"),
+        ("gemm", dict(arch="sm_100a", cluster=dict(k=2)), "not lowered for sm_100a"),
+    ],
+)
+def test_refused_by_name(name: str, asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        CASES[name].kernel.compile(schedule=Schedule(scheduler="dynamic", **asked))
+    shown = " ".join(str(error.value).split())
+    assert re.search(told.replace("(", r"\(").replace(")", r"\)"), shown), shown
+
+
+@pytest.mark.parametrize("arch", BLACKWELL)
+def test_chosen_where_tiles_differ(arch: Arch) -> None:
+    asked = Schedule(arch=arch)
+    causal = kernel_of("causal").schedule(H=64, S=2048, D=128, schedule=asked)
+    packed = kernel_of("packed").schedule(G=64, S=2048, T=4096, D=128, schedule=asked)
+    assert causal.scheduler == packed.scheduler == "dynamic"
+    alike = CASES["gemm"].kernel.schedule(M=8192, N=8192, K=4096, schedule=asked)
+    few = kernel_of("causal").schedule(H=1, S=2048, D=128, schedule=asked)
+    assert alike.scheduler == few.scheduler == "persistent"
+
+
+def test_not_chosen_where_the_card_can_not() -> None:
+    chosen = kernel_of("causal").schedule(H=64, S=2048, D=128)
+    assert chosen.scheduler == "persistent"
+
+
+@pytest.mark.parametrize(
+    ("tiles", "workers", "places"), [(2048, 148, 16), (1000, 74, 8), (5, 9, 5)]
+)
+def test_who_claims_what(tiles: int, workers: int, places: int) -> None:
+    rows = claimed_tiles(tiles, workers, places)
+    assert sorted(tile for row in rows for tile in row) == [*range(tiles)]
+    assert len(rows) == min(tiles, workers)
+    assert all(list(row) == sorted(row) for row in rows)
+    of_grid = unevenness(tiles, min(tiles, workers), places)
+    assert claimed_unevenness(tiles, workers, places) <= of_grid

@@ -1,0 +1,99 @@
+"""Break a kernel whose clusters claim tiles in every small way: the spec or the prover objects, or
+the change is harmless for a reason that is written here.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.case_table import Case
+from tests.claimed_kernels import FORMS, claimed, mutants
+from tests.kernels import CASES
+from tests.scaled_kernels import SCALED
+from tests.tensor_memory import lowered
+from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
+from wsdsl.ir.barrier_ops import ClaimCluster
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.spec import verify
+from wsdsl.prover.prove import prove
+
+# Who waits, fences or meets once more.
+TWICE = {"twice wait_barrier", "twice fence_async_proxy", "twice sync_warp"}
+HARMLESS = {
+    # What is expected may be so before or after the wait for the slot. The load partition's own
+    # fence, behind its read, comes before it asks again in any case.
+    "alone": {
+        "swapped arrive_expect_tx": 1,
+        "swapped claimed_cluster": 1,
+        "swapped fence_async_proxy": 1,
+    },
+    # All of a pair meet at the end; the first CTA's own barrier is its own.
+    "pair": {"delete wait_barrier": 2, "own barrier arrive_barrier": 1},
+    "cluster": {},
+}
+
+
+def name_of(what: str) -> str:
+    change, _, op = what.partition(" op ")
+    return f"{change} {op.split(': ', 1)[1].split(' = ')[-1].split('(')[0]}"
+
+
+def is_caught(kernel: Kernel) -> bool:
+    try:
+        verify(kernel)
+        prove(kernel)
+    except (VerifyError, ProofError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_mutant_is_caught(form: str) -> None:
+    kernel = claimed(form)
+    prove(kernel)
+    left = dict[str, int]()
+    broken = [(name_of(what), made) for what, made in mutants(kernel)]
+    assert len(broken) > 60
+    for what, made in broken:
+        if what not in TWICE and not is_caught(made):
+            left[what] = left.get(what, 0) + 1
+    assert left == HARMLESS[form]
+
+
+@pytest.mark.parametrize("name", ["two_loops", "nested", "each_inside", "epilogue", "scaled_rows"])
+def test_what_persists_may_claim(name: str) -> None:
+    _proved(CASES[name])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", ["mx", "mx_atoms", "nvf4", "mx_experts"])
+def test_scales_may_be_of_claimed_tiles(name: str) -> None:
+    _proved(SCALED[name])
+
+
+def _proved(case: Case) -> None:
+    kernel = lowered(case, scheduler="dynamic")
+    assert kernel.of(ClaimCluster)
+    prove(kernel)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(24))
+def test_no_false_alarm(seed: int) -> None:
+    rng = Random(seed)
+    asked = dict(
+        tile=dict(m=rng.choice((64, 128)), n=rng.choice((16, 48, 96, 128, 256))),
+        stages=rng.choice((1, 2, 3, 5)),
+        cluster=rng.choice((None, None, dict(m=2), dict(n=2), dict(m=2, n=2))),
+        multicast=rng.choice((None, False)),
+        raster=rng.choice((None, "m", "n")),
+        swizzle=rng.choice((None, 1, 4)),
+    )
+    name = rng.choice(("gemm", "mn_major", "epilogue", "two_products", "quantised"))
+    try:
+        kernel = lowered(CASES[name], scheduler="dynamic", **asked)
+    except WsdslError:
+        return
+    prove(kernel)

@@ -1,0 +1,143 @@
+"""Rules of SCHEDULED kernels whose clusters claim others: in iteration j of the loops over tiles,
+all partitions of the cluster have the j-th answer.
+
+Each such loop takes the answers one by one: states begin at stage 0 and go on by one an iteration,
+and each iteration asks once and reads once. That what is read has come, and is not overwritten
+meanwhile, is the prover's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from wsdsl.ir.barrier_ops import (
+    Advance,
+    ClaimCluster,
+    ClaimedCluster,
+    ClusterIndex,
+    CtaIndex,
+    CtaRank,
+    ForRange,
+    InitialState,
+    LaunchGrid,
+)
+from wsdsl.ir.claims import ANSWER_BYTES
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.protocol_rules import Problem, cluster_of
+from wsdsl.ir.tile_ops import Constant, If, Map
+from wsdsl.ir.types import I32, Shared, Tile
+from wsdsl.ir.walk import walk, yielded
+
+DYNAMIC = "dynamic"
+
+
+def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
+    """Who claims clusters has a grid of as many as there are items, on a card that can."""
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    claims = [op for op in kernel.ops if isinstance(op, ClaimCluster)]
+    loops = [op for op in kernel.ops if isinstance(op, ForRange) and op.claimed]
+    if grid is not None and grid.scheduler == DYNAMIC:
+        if not kernel.target.claims_clusters:
+            yield grid, f"{kernel.target} has no cluster launch control"
+        if len(claims) != 1:
+            yield grid, f"one op asks for clusters, claim_cluster; here are {len(claims)}"
+    else:
+        for op in (*claims, *loops):
+            yield op, 'clusters are claimed of launch_grid(scheduler="dynamic")'
+
+
+def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
+    made = kernel.definers
+    claims = [op for op in kernel.ops if isinstance(op, ClaimCluster)]
+    answers = {op.shared for op in claims}
+    for op in claims:
+        kind = op.shared.type
+        if not isinstance(kind, Shared) or kind.bytes != ANSWER_BYTES:
+            yield op, f"an answer is an item of {ANSWER_BYTES} bytes"
+    for op in kernel.ops:
+        if isinstance(op, (ClaimCluster, ClaimedCluster)) and op.ctas != cluster_of(kernel):
+            yield op, f"an answer is of clusters, and goes to all CTAs: {cluster_of(kernel)}"
+        known = isinstance(op, (ClaimCluster, ClaimedCluster))
+        if not known and answers & {*operands(op)}:
+            yield op, "answers are read by claimed_cluster alone"
+        if isinstance(op, ClaimedCluster) and op.shared not in answers:
+            yield op, f"nobody asks for an answer in {op.shared}"
+
+    def visit(region: Region, loops: tuple[ForRange, ...], first: int) -> Iterator[Problem]:
+        """`first`: of how many tests around only the cluster's first CTA is; -1 with others."""
+        for op in region:
+            match op:
+                case ForRange(claimed=True):
+                    yield from _loop(op, made)
+                    if loops:
+                        yield op, "a loop over claimed items stands in no other"
+                case ClaimCluster():
+                    if len(loops) != 1 or not loops[0].claimed:
+                        yield op, "each iteration of a loop over claimed items asks once"
+                    elif not _in_turn(op.state, op.shared, loops[0], made):
+                        yield op, _TURNS
+                    if first < 0 or (op.ctas > 1) != (first > 0):
+                        yield op, "the cluster's first CTA asks, by its rank alone"
+                case ClaimedCluster():
+                    if not loops or op not in loops[-1].body or not loops[-1].claimed:
+                        yield op, "an answer is read in the loop over claimed items, on every path"
+                    elif not _in_turn(op.state, op.shared, loops[-1], made):
+                        yield op, _TURNS
+                case _:
+                    pass
+            inner = (*loops, op) if isinstance(op, ForRange) else loops
+            for number, body in enumerate(regions(op)):
+                own = first
+                if isinstance(op, If):
+                    own = first + 1 if first >= 0 and not number and _is_first(op, made) else -1
+                yield from visit(body, inner, own)
+
+    yield from visit(kernel.body, (), 0)
+
+
+_TURNS = "answers are taken one by one: a state that begins at stage 0 and advances once"
+
+
+def _loop(op: ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
+    """It begins with the cluster's own index, and goes on with the iteration's answer."""
+    if not isinstance(made.get(op.start), (ClusterIndex, CtaIndex)):
+        yield op, "a loop over claimed items begins with the index of the CTA, or its cluster"
+    last = yielded(op.body)[-1:]
+    reads = [o for o in walk(op.body) if isinstance(o, ClaimedCluster)]
+    if len(reads) != 1 or [o.result for o in reads] != [*last]:
+        yield op, "it carries last what its claimed_cluster gives, one in each iteration"
+    if last and last[0].type != Tile(I32):
+        yield op, "an index is an i32"
+
+
+def _in_turn(state: Value, shared: Value, loop: ForRange, made: Mapping[Value, Op]) -> bool:
+    if state not in loop.args or not isinstance(shared.type, Shared):
+        return False
+    at = loop.args.index(state)
+    following = made.get(yielded(loop.body)[at])
+    return (
+        isinstance(made.get(loop.init[at]), InitialState)
+        and isinstance(following, Advance)
+        and following in loop.body
+        and following.state == state
+        and following.num == shared.type.num
+    )
+
+
+def _is_first(op: If, made: Mapping[Value, Op]) -> bool:
+    match made.get(op.cond):
+        case Map(fn="eq", args=(x, y)):
+            number = made.get(y)
+            return (
+                isinstance(made.get(x), CtaRank)
+                and isinstance(number, Constant)
+                and number.value == 0
+            )
+        case _:
+            return False
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    claims_are_of_the_grid,
+    answers_are_taken_in_turn,
+)

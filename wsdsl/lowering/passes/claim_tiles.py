@@ -1,0 +1,227 @@
+"""Have the clusters of a "dynamic" grid claim the tiles of those that have not started.
+
+Before:
+    partition(role="load") {
+      %s3 = for_range(index=%work, start=%cta, stop=%num_work, step=%num_ctas, init=(%s,), ...) {
+        ... copies ...
+        yield(values=(%s2,))
+      }
+    }
+After:
+    partition(role="load") {
+      %s3, ... = for_range(index=%work, start=%cta, stop=%num_work, step=%num_ctas, claimed=True,
+                           init=(%s, %read, %asked, %cta), args=(%s1, %read1, %asked1, ...)) {
+        ... copies ...
+        arrive_expect_tx(barriers=%full, state=%read1, tx_bytes=16)
+        wait_barrier(barriers=%empty, state=%asked1)
+        claim_cluster(shared=%claims, state=%asked1, barriers=%full)
+        wait_barrier(barriers=%full, state=%read1)
+        %next: i32 = claimed_cluster(shared=%claims, state=%read1)
+        fence_async_proxy()
+        arrive_barrier(barriers=%empty, state=%read1)
+        yield(values=(%s2, %read2, %asked2, %next))
+      }
+    }
+
+The first partition asks when its copies are under way: later than at the tile's begin, so that who
+has a long tile leaves the next one to others, and still early, as products have the ring's slots
+meanwhile. Each partition reads the answer when it is done with its tile. In a cluster the first CTA
+asks for all, whose partitions give the answer back to it; at its end it waits until they have.
+
+In front of this pass each cluster does its own tile, which is as right: the loop has one turn.
+
+Why here: nobody looks at loops over tiles any more, and barriers are known before they are set up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.ir.barrier_ops import (
+    Advance,
+    AllocateBarriers,
+    ArriveBarrier,
+    ArriveExpectTx,
+    ClaimCluster,
+    ClaimedCluster,
+    ClusterIndex,
+    CtaIndex,
+    CtaRank,
+    Elect,
+    FenceAsyncProxy,
+    ForRange,
+    InitialState,
+    LaunchGrid,
+    SyncWarp,
+    WaitBarrier,
+)
+from wsdsl.ir.claims import ANSWER_BYTES, DEPTH
+from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.types import Barriers, Shared, State
+from wsdsl.ir.walk import Namer, yielded
+from wsdsl.lowering.builder import FLAG, INT, Builder
+from wsdsl.lowering.cta_pairs import in_pairs
+from wsdsl.lowering.launch_widths import declared_in
+from wsdsl.lowering.lone_threads import by_one_thread
+from wsdsl.lowering.placed_ring import drain
+
+WARPS = 4
+FIRST = 0
+"""The rank of the CTA that asks."""
+
+
+def claim_tiles(kernel: Kernel) -> Kernel:
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    if grid is None or grid.scheduler != "dynamic":
+        return kernel
+    readers = [op for op in kernel.body if isinstance(op, Partition) and _work_loop(kernel, op)]
+    b = Builder(Namer.of(kernel))
+    ring = _Ring.of(b, grid.cluster)
+    made = [_Reader(kernel, b, ring, op, op is readers[0]) for op in readers]
+    claiming = {reader.of: reader.partition() for reader in made}
+    returned = sum(reader.arrivals for reader in made)
+    body = [
+        claiming[op] if isinstance(op, Partition) and op in claiming else op for op in kernel.body
+    ]
+    return dataclasses.replace(kernel, body=declared_in(body, ring.declared(returned)))
+
+
+def _work_loop(kernel: Kernel, op: Partition) -> ForRange | None:
+    made = kernel.definers
+    loops = (o for o in op.body if isinstance(o, ForRange))
+    return next((o for o in loops if isinstance(made.get(o.start), (CtaIndex, ClusterIndex))), None)
+
+
+@dataclass(frozen=True)
+class _Ring:
+    """Of answers, in each CTA; who has read them tells the first CTA of the cluster."""
+
+    claims: Value
+    full: Value
+    empty: Value
+    ctas: int
+
+    @classmethod
+    def of(cls, b: Builder, ctas: int) -> _Ring:
+        claims = b.value("claims", Shared(ANSWER_BYTES, DEPTH))
+        full, empty = (b.value(name, Barriers(DEPTH)) for name in ("full", "empty"))
+        return cls(claims, full, empty, ctas)
+
+    def declared(self, returned: int) -> list[Op]:
+        return [
+            AllocateShared(result=self.claims, label=self.claims.name),
+            AllocateBarriers(result=self.full, label=self.full.name, arrivals=1),
+            AllocateBarriers(result=self.empty, label=self.empty.name, arrivals=returned),
+        ]
+
+
+class _Reader:
+    """A partition that goes through the tiles that its cluster has claimed."""
+
+    def __init__(
+        self, kernel: Kernel, b: Builder, ring: _Ring, partition: Partition, asks: bool
+    ) -> None:
+        loop = _work_loop(kernel, partition)
+        assert loop is not None
+        self.b, self.ring, self.of, self.loop, self.asks = b, ring, partition, loop, asks
+        self.alone = by_one_thread(partition)
+        leads = partition.role == "mma" and in_pairs(kernel.schedule)
+        """Of a pair the first CTA multiplies for both."""
+        warps = 1 if self.alone else WARPS * partition.num_warpgroups
+        self.arrivals = warps * (1 if leads else ring.ctas)
+
+    def partition(self) -> Partition:
+        at = self.of.body.index(self.loop)
+        self.b.loc = self.loop.loc
+        with self.b.region() as ops:
+            self.claimed()
+        body = (*self.of.body[:at], *ops, *self.of.body[at + 1 :])
+        return dataclasses.replace(self.of, body=body)
+
+    def claimed(self) -> None:
+        """The loop, of claimed tiles."""
+        b, loop = self.b, self.loop
+        first: Value | None = None
+        if self.asks and self.ring.ctas > 1:
+            rank = b.add(CtaRank(result=b.value("rank", INT), loc=b.loc)).result
+            first = b.map("eq", rank, b.integer(FIRST), type=FLAG, wish="asks")
+        other = b.integer(FIRST) if self.ring.ctas > 1 else None
+        parities = (0, 1) if self.asks else (0,)
+        states = [self.state(InitialState, parity=parity) for parity in parities]
+        args = [b.value("s", State()) for _ in states]
+        with b.region() as body:
+            b.ops += loop.body[:-1]
+            if self.asks:
+                self.ask(args[0], args[1], first)
+            following = self.read(args[0], other)
+            handed = [self.state(Advance, state=arg, num=DEPTH) for arg in args]
+            b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
+        results = [b.value("s", State()) for _ in states]
+        b.add(
+            dataclasses.replace(
+                loop,
+                result=(*loop.result, *results, b.value("last", INT)),
+                claimed=True,
+                init=(*loop.init, *states, loop.start),
+                args=(*loop.args, *args, b.value("claimed", INT)),
+                body=tuple(body),
+            )
+        )
+        if first:
+            with b.region() as waits:
+                drain(b, self.ring.empty, results[-1])
+            with b.when(first):
+                b.ops += self.by_one(waits)
+
+    def state(self, kind: type[InitialState | Advance], **told: Any) -> Value:
+        made = self.b.value("s", State())
+        self.b.add(kind(result=made, loc=self.b.loc, **told))
+        return made
+
+    def ask(self, read: Value, asked: Value, first: Value | None) -> None:
+        """For the tile behind this one. Each CTA of the cluster gets the answer, and expects it."""
+        b, ring = self.b, self.ring
+        claim = (
+            WaitBarrier(barriers=ring.empty, state=asked, loc=b.loc),
+            ClaimCluster(
+                shared=ring.claims, state=asked, barriers=ring.full, ctas=ring.ctas, loc=b.loc
+            ),
+        )
+        with b.region() as ops:
+            expected = dict[str, Any](state=read, tx_bytes=ANSWER_BYTES, loc=b.loc)
+            b.add(ArriveExpectTx(barriers=ring.full, **expected))
+            if first is None:
+                b.ops += claim
+            else:
+                with b.when(first):
+                    b.ops += claim
+        b.ops += self.by_one(ops)
+
+    def read(self, state: Value, other: Value | None) -> Value:
+        b, ring = self.b, self.ring
+        b.add(WaitBarrier(barriers=ring.full, state=state, loc=b.loc))
+        made = b.value("next", INT)
+        answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas, loc=b.loc)
+        b.add(ClaimedCluster(result=made, **answer))
+        b.add(FenceAsyncProxy(loc=b.loc))
+        if not self.alone:
+            b.add(SyncWarp(loc=b.loc))
+        b.add(
+            ArriveBarrier(
+                barriers=ring.empty,
+                state=state,
+                cta=other,
+                each_warp=not self.alone,
+                loc=b.loc,
+            )
+        )
+        return made
+
+    def by_one(self, ops: list[Op]) -> list[Op]:
+        """What one thread does: of all, or that is alone."""
+        return ops if self.alone else [Elect(body=tuple(ops), loc=self.b.loc)]

@@ -1,0 +1,111 @@
+"""Clusters that claim others: the card may give any that has not started, or none, at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
+from wsdsl.ir.op import Op
+from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.clocks import Clock
+from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Steps, Warpgroup, ended
+from wsdsl.simulator.cta import Cta, Residents
+from wsdsl.simulator.races import CopyIn, ThreadAccess
+from wsdsl.simulator.shared_ops import read_by_warps
+
+REFUSED = 0.2
+"""How often there is none though some have not started: another kernel's turn may have come."""
+
+
+@dataclass(eq=False)
+class Answer:
+    """The same for all CTAs of the cluster, and found when the first of them gets it."""
+
+    residents: Residents
+    words: list[int] = field(default_factory=list[int])
+
+    def found(self, ctas: int) -> list[int]:
+        """The index of a cluster's first CTA, and whether there is one."""
+        left, rng = self.residents.unstarted, self.residents.rng
+        if not self.words and self.residents.in_order:
+            self.words = [left.pop(0) * ctas, 1] if left else [0, 0]
+        elif not self.words:
+            given = left and rng.random() >= REFUSED
+            self.words = [left.pop(rng.randrange(len(left))) * ctas, 1] if given else [0, 0]
+        return [*self.words, 0, 0]
+
+
+@dataclass(eq=False)
+class AnswerInFlight:
+    """To one CTA."""
+
+    wg: Warpgroup
+    op: b.ClaimCluster
+    cta: Cta
+    answer: Answer
+    address: int
+    barrier: Barrier
+    access: CopyIn
+    phases: Clock
+    speed: float = 1.0
+
+    def step(self) -> bool:
+        words = np.array(self.answer.found(self.op.ctas), np.int32).view(np.uint8)
+        self.cta.memory.bytes[self.address : self.address + ANSWER_BYTES] = words
+        self.access.phase = self.barrier.phase
+        self.wg.check(self.op, self.barrier.complete_tx(ANSWER_BYTES, self.phases))
+        return False
+
+
+def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
+    cluster = wg.cta.cluster
+    if cluster.refused:
+        wg.fail(op, "no cluster is left: an answer has said so, and nobody may ask again")
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
+    if start % ANSWER_BYTES:
+        wg.fail(op, f"SMEM address {start} is no multiple of {ANSWER_BYTES}")
+    answer = Answer(wg.cta.residents)
+    for cta in cluster.ctas if op.ctas > 1 else [wg.cta]:
+        if cta.done:
+            wg.fail(op, ended(cta), hint=END_TOGETHER)
+        barrier = wg.barrier(op, op.barriers, state, cta)
+        access = CopyIn(wg.told, op, barrier.component, str(barrier))
+        place = f"item {state.stage} of `{shared.label}`"
+        wg.begin_write(op, cta, place, start, ANSWER_BYTES, access, wg.one, True)
+        phases = wg.cta.clocks.phases_seen(wg.one)
+        sent = AnswerInFlight(wg, op, cta, answer, start, barrier, access, phases)
+        wg.cta.residents.start(sent, op, cta)
+
+
+def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    if wg.elected:
+        _read_by_one(wg, op, start, what)
+    else:
+        read_by_warps(wg, op, start, ANSWER_BYTES, what)
+    first, given = wg.cta.memory.bytes[start : start + ANSWER_BYTES].view(np.int32)[:2]
+    wg.cta.cluster.refused |= not given
+    wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
+
+
+def _read_by_one(wg: Warpgroup, op: Op, start: int, what: str) -> None:
+    access = ThreadAccess(wg.told, op, wg.one, wg.cta.clocks.own[wg.one].copy())
+    reader = wg.index, "one"
+    end = start + ANSWER_BYTES
+    wg.settle(op, what, wg.cta.accesses.read(start, end, access, wg.one, reader, False))
+
+
+CLAIMS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    b.ClaimCluster: claim_cluster,
+    b.ClaimedCluster: claimed_cluster,
+}
