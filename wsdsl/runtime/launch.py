@@ -44,8 +44,8 @@ ZEROS_BYTES = 256
 def num_ctas(
     signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
 ) -> int:
-    """The grid, by the tile scheduler: "grid" a cluster each item, others at most as many as can be
-    resident, `ctas_per_sm` on an SM; 0 where nothing is to do.
+    """The grid, by the tile scheduler: "grid" and "dynamic" a cluster each item, others at most as
+    many as can be resident, `ctas_per_sm` on an SM; 0 where nothing is to do.
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
 

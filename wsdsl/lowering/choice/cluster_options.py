@@ -37,6 +37,8 @@ AT_ONCE = ((2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 FOURS = ((4, 1), (1, 4))
 """Those that also load for each other: each a part of what they have in common."""
 PAIRS = ((2, 1), (1, 2))
+WHOLE = ("persistent", "dynamic")
+"""Schedulers of tiles that nobody cuts."""
 CHUNK = 64
 LEAST_STEPS = 2
 """Of it, for each of them."""
@@ -179,7 +181,7 @@ def _variable(loop: Loop) -> str:
 
 
 def _may_be_in_clusters(given: Schedule, work: Work) -> bool:
-    open_to = (None, "auto", "persistent")
+    open_to = (None, "auto", *WHOLE)
     is_open = given.cluster is None and not given.is_whole
     return work.sized and given.scheduler in open_to and is_open
 
@@ -188,10 +190,10 @@ def sharing_options(
     kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
 ) -> Iterator[Schedule]:
     """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs. Who
-    asks for "persistent" asks for sums that are rounded alike at all sizes. `fits_sharing` says
+    asks for whole tiles asks for sums that are rounded alike at all sizes. `fits_sharing` says
     which are any.
     """
-    if not _may_be_in_clusters(given, work) or given.scheduler == "persistent":
+    if not _may_be_in_clusters(given, work) or given.scheduler in WHOLE:
         return
     whole, asked = option[0], option[1].tile
     if kernel.unaligned or whole.mode == "pingpong" or work.cut is None:
