@@ -58,6 +58,7 @@ def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
             assert isinstance(last, Yield)
             body = (*op.body[:-1], Yield(values=(*last.values[:-1], op.index)))
             yield "same index", (dataclasses.replace(op, body=body),)
+            yield "ends early", (dataclasses.replace(op, stop=op.step),)
         case b.ClaimCluster() | b.ClaimedCluster():
             yield "ctas", (dataclasses.replace(op, ctas=3 - op.ctas),)
         case b.ArriveExpectTx():

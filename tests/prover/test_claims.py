@@ -4,6 +4,8 @@ the change is harmless for a reason that is written here.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -11,12 +13,16 @@ import pytest
 from tests.case_table import Case
 from tests.claimed_kernels import FORMS, claimed, mutants
 from tests.kernels import CASES
+from tests.prover.test_counterexamples import refutation, replay
 from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered
 from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
-from wsdsl.ir.barrier_ops import ClaimCluster
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.barrier_ops import ClaimCluster, ForRange
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.spec import verify
+from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.walk import rewrite
+from wsdsl.prover.global_order import GLOBAL_ORDER
 from wsdsl.prover.prove import prove
 
 # Who waits, fences or meets once more.
@@ -97,3 +103,37 @@ def test_no_false_alarm(seed: int) -> None:
     except WsdslError:
         return
     prove(kernel)
+
+
+def test_items_are_not_left_undone() -> None:
+    """A loop that ends before the grid does leaves out what its cluster has claimed."""
+    kernel = claimed("alone")
+    made = kernel.definers
+
+    def shorter(op: Op) -> tuple[Op, ...]:
+        if not (isinstance(op, ForRange) and op.claimed):
+            return (op,)
+        count = made[op.stop]
+        assert isinstance(count, Map) and count.fn == "mul"
+        return (dataclasses.replace(op, stop=count.args[0]),)
+
+    body = rewrite(kernel.body, shorter)
+    with pytest.raises(ProofError, match="may end at an item that its cluster has claimed"):
+        prove(dataclasses.replace(kernel, body=body))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_simulator_goes_the_same_way(form: str, each: Callable[[int], int]) -> None:
+    """The one cluster that is looked at claims all tiles, in order. (In the simulator a thread's
+    arrivals land one after another.)
+    """
+    replayed, missed = 0, list[str]()
+    for what, mutant in list(mutants(claimed(form)))[:: each(4)]:
+        found = refutation(mutant)
+        known = found is not None and found.kind not in (GLOBAL_ORDER, "exit")
+        sizes = found.sizes if found is not None and known else None
+        if found is not None and sizes and sizes["M"] and sizes["N"]:
+            replayed += 1
+            if not replay("gemm", mutant, found):
+                missed.append(f"{what}: {found.kind}: {found.message}")
+    assert missed == [] and replayed > 3

@@ -26,6 +26,7 @@ from wsdsl.prover.global_accesses import Access
 from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.linear import Linear
 from wsdsl.prover.program import effects_of
+from wsdsl.prover.scheduler_terms import count_items
 
 GLOBAL_ORDER = "global memory"
 """The kind of failure."""
@@ -238,6 +239,9 @@ class _Partition:
             told = "two CTAs may have the same item of this loop, and store the same elements"
             hint = "walk them from the number of the CTA (or cluster), by how many there are"
             raise self.fail(op, told, hint=hint)
+        if op.claimed and sums.of(op.stop) != count_items(grid.tiles, sums):
+            told = "this loop may end at an item that its cluster has claimed, and nobody else does"
+            raise self.fail(op, told, hint="end it at the number of items of the grid")
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""

@@ -6,7 +6,7 @@ import hashlib
 
 from wsdsl.artifact.certificate import Certificate
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.barrier_ops import AllocateBarriers, ClaimCluster
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.narrowing import each_width, narrowing_of
 from wsdsl.ir.op import Kernel
@@ -30,6 +30,11 @@ HANDED_ON = (
     "a slot is used by its piece alone, and handed on once, to whoever waits for that; pieces, "
     "slots and iterations are the tile scheduler's (that its pieces cover each tile, and need only "
     "who comes before, is checked at each launch's sizes)"
+)
+CLAIMED = (
+    "in each turn of the loops over items all partitions of a cluster have the same answer, and "
+    "nobody asks again behind one that claims nothing (that the card lets each cluster start, or "
+    "gives it to one other, is taken for granted)"
 )
 HOW = (
     "every order of steps is covered: what each thread knows to be over does not depend on it; "
@@ -57,7 +62,8 @@ def prove(kernel: Kernel) -> Certificate:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     barriers = [op.result.type for op in kernel.ops if isinstance(op, AllocateBarriers)]
     lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
-    told = [*PROVED, *[HANDED_ON] * lends]
+    claims = any(isinstance(op, ClaimCluster) for op in kernel.ops)
+    told = [*PROVED, *[HANDED_ON] * lends, *[CLAIMED] * claims]
     if found := narrowing_of(kernel):
         told.append(f"all of this at each of {found.widths} widths of tiles that a launch may have")
     return Certificate(

@@ -40,8 +40,8 @@ def scheduler_terms(grid: b.LaunchGrid, sums: Sums, index: Value) -> SchedulerTe
     cluster = grid.cluster > 1
     worker = sums.special(b.ClusterIndex if cluster else b.CtaIndex)
     workers = sums.special(b.NumClusters if cluster else b.NumCtas)
-    depth = sums.apply("max", _count(grid.contraction, sums), Linear(1))
-    problem = Problem(_count(grid.tiles, sums), depth, worker, workers)
+    depth = sums.apply("max", count_items(grid.contraction, sums), Linear(1))
+    problem = Problem(count_items(grid.tiles, sums), depth, worker, workers)
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     walk: Walk[Linear] = scheduler.walk(sums, problem)
     piece = walk.piece(sums.of(index))
@@ -62,8 +62,8 @@ def scheduler_terms(grid: b.LaunchGrid, sums: Sums, index: Value) -> SchedulerTe
     )
 
 
-def _count(extents: Extents, sums: Sums) -> Linear:
-    """Tiles along all dimensions."""
+def count_items(extents: Extents, sums: Sums) -> Linear:
+    """Of tiles along all dimensions."""
     counts = [
         sums.apply("floordiv", sums.size(dim) + Linear(extent - 1), Linear(extent))
         for dim, extent in extents

@@ -216,11 +216,10 @@ def predicted(
     if 0 < work.apart < work.steps:
         mainloop, epilogue = tile_cycles(asked, in_step(schedule), share, gain)
     cycles = ((work.steps - work.apart) * mainloop + work.apart * apart) / depth
-    if asked.uneven > 1 and schedule.scheduler in ("grid", "dynamic"):
-        room = target.cluster_room(cluster)
-        cycles *= claimed_unevenness(asked.tiles // cluster, room, asked.uneven)
-    elif asked.uneven > 1:
-        cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
+    if asked.uneven > 1:
+        of = claimed_unevenness if schedule.scheduler in ("grid", "dynamic") else unevenness
+        at_once = min(work.workers, target.cluster_room(cluster))
+        cycles *= of(asked.tiles, at_once, asked.uneven)
     if schedule.scheduler == "dynamic":
         # An answer that has come is waited for, and given back.
         cycles += 2 * work.iterations * rates.mbarrier_cycles
