@@ -107,5 +107,5 @@ def test_uneven_tiles_end_sooner_step_by_step() -> None:
 def test_explained() -> None:
     asked = Schedule(arch="sm_100a", scheduler="dynamic")
     told = CASES["gemm"].kernel._compile(asked, {}, ()).explain()
-    assert "next item: the load partition asks the card, all read the answer" in told
+    assert "the load partition asks the card for the next item, and all read the answer" in told
     assert "by dynamic" in told
