@@ -58,12 +58,16 @@ WORDS: dict[str, Schedule] = {
     "blackwell_pair": Schedule(arch="sm_100a", cta_group=2),
     "claimed": Schedule(arch="sm_100a", scheduler="dynamic"),
     "claimed_pair": Schedule(arch="sm_100a", scheduler="dynamic", cta_group=2),
+    "blackwell_two": Schedule(arch="sm_100a", tile=dict(m=256, n=64), consumers=2),
 }
 WORDED = ("gemm", "epilogue", "block_scaled", "scale")
 CHAINED: dict[str, Schedule] = {
     "two": Schedule(order_barriers=True, consumers=2),
     "three": Schedule(tile=dict(m=192, n=64), order_barriers=True, consumers=3),
     "unordered": Schedule(order_barriers=False, consumers=2),
+    "blackwell": Schedule(arch="sm_100a", tile=dict(m=128, n=128)),
+    "blackwell_shared": Schedule(arch="sm_100a", tile=dict(m=128, n=64), decode="shared"),
+    "blackwell_two": Schedule(arch="sm_100a", tile=dict(m=256, n=64), consumers=2),
 }
 RANDOM = 100
 
