@@ -9,7 +9,7 @@ import pytest
 
 from wsdsl import Kernel
 
-KEPT = 2**30  # bytes a process may keep to itself for its next test
+KEPT = 2**28  # bytes a process may keep to itself for its next test
 
 
 @pytest.fixture(autouse=True)

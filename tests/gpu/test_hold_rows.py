@@ -22,7 +22,7 @@ def drawn(*shape: int, dtype: Any = torch.float32) -> Any:
 
 @pytest.mark.parametrize("N", LENGTHS)
 def test_rmsnorm(N: int) -> None:
-    for M in (1, 37, 700):
+    for M in (1, 37, 700 if N < 65536 else 150):
         x, w = drawn(M, N, dtype=torch.bfloat16), drawn(N, dtype=torch.bfloat16)
         wanted = torch.nn.functional.rms_norm(x.double(), (N,), w.double(), 1e-6)
         for _ in range(3):
@@ -31,7 +31,7 @@ def test_rmsnorm(N: int) -> None:
 
 @pytest.mark.parametrize("N", LENGTHS)
 def test_softmax(N: int) -> None:
-    for M in (1, 300):
+    for M in (1, 300 if N < 65536 else 150):
         x, most = drawn(M, N), torch.empty(M, device="cuda")
         y = torch.empty_like(x)
         KERNELS.softmax(x, y, most)

@@ -24,8 +24,8 @@ from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
-from wsdsl.lowering.model.loading import NEARLY_NARROW, apart_cycles, loading_cycles
-from wsdsl.lowering.model.predict import SHARING, Prediction, is_narrow_wave
+from wsdsl.lowering.model.loading import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles
+from wsdsl.lowering.model.predict import SHARING, Prediction
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.model.workload import Loop, Work
 from wsdsl.lowering.product_operands import copied_operands

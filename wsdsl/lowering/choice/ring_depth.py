@@ -16,8 +16,8 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import loading_cycles
-from wsdsl.lowering.model.predict import is_narrow_wave, predict
+from wsdsl.lowering.model.loading import is_narrow_wave, loading_cycles
+from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.model.terms import elements
 from wsdsl.lowering.model.workload import Work

@@ -26,7 +26,7 @@ from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.model.predict import is_one_wave
+from wsdsl.lowering.model.loading import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.schedule import Mode, Schedule, changed

@@ -17,6 +17,7 @@ import math
 from functools import lru_cache
 
 from wsdsl.ir.global_memory import L2_LINE
+from wsdsl.ir.target import Target
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.model.numbers import AGAIN, APART_NS, HELD_UP, SHARPNESS
@@ -90,6 +91,16 @@ def is_narrow(asked: Workload, least: float = NARROW) -> bool:
     """
     slow = asked.operand_bytes / asked.rates.l2_bytes > least * asked.product_cycles
     return slow and asked.rows <= NARROW_ROWS
+
+
+def is_one_wave(target: Target, pieces: int) -> bool:
+    """Whether most SMs have one, and no SM two."""
+    return target.num_sms / 2 < pieces <= target.num_sms
+
+
+def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
+    """The same of whole tiles, where to load operands is the limit."""
+    return is_one_wave(asked.target, asked.tiles) and is_narrow(asked, least)
 
 
 def larger(a: float, b: float) -> float:

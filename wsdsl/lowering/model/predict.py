@@ -18,7 +18,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import THREADS, Axis
 from wsdsl.lowering.busiest import Busiest, busiest, claimed_unevenness, unevenness
@@ -32,12 +31,11 @@ from wsdsl.lowering.cooperation import (
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.loading import (
-    NARROW,
     apart_cycles,
     best_gain,
     crowding,
     gain_of,
-    is_narrow,
+    is_one_wave,
     larger,
     loaded_cycles,
     memory_cycles,
@@ -56,6 +54,7 @@ from wsdsl.lowering.model.numbers import (
 )
 from wsdsl.lowering.model.of_pair import of_pair
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
+from wsdsl.lowering.model.sharers import are_scattered
 from wsdsl.lowering.model.split_k_cost import (
     SUM_BYTES,
     exchange_cycles,
@@ -133,7 +132,10 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    at_once = is_one_wave(work.target, num_pieces(asked, schedule))
+    pieces = num_pieces(asked, schedule)
+    if pieces <= work.target.num_sms and are_scattered(work, tile, cluster):
+        return predicted(asked, schedule, 1 / ASTRAY)
+    at_once = is_one_wave(work.target, pieces)
     return predicted(asked, schedule, gain_of(asked, schedule, at_once=at_once))
 
 
@@ -188,16 +190,6 @@ def num_pieces(asked: Workload, schedule: Schedule) -> int:
     """Tiles, or what split-K makes of them."""
     splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
     return asked.tiles * min(splits, max(1, asked.depth))
-
-
-def is_one_wave(target: Target, pieces: int) -> bool:
-    """Whether most SMs have one, and no SM two."""
-    return target.num_sms / 2 < pieces <= target.num_sms
-
-
-def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
-    """The same of whole tiles, where to load operands is the limit."""
-    return is_one_wave(asked.target, asked.tiles) and is_narrow(asked, least)
 
 
 def predicted(

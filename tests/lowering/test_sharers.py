@@ -1,0 +1,44 @@
+"""Clusters whose CTAs have little in common with each other, and much with those of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.lowering.model.sharers import are_scattered
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.stand_ins import predicted_cycles
+
+GEMM = CASES["gemm"].kernel
+
+
+@pytest.mark.parametrize(
+    ("rows", "cluster", "scattered"),
+    [
+        (75, dict(n=4), True),  # Weights are wanted by two tiles of rows, of two clusters.
+        (75, dict(m=2, n=4), False),
+        (75, dict(m=2), False),
+        (40, dict(n=4), False),
+        (75, {}, False),
+        (4000, dict(m=2), False),  # Most comes of the other operand, for 32 clusters.
+    ],
+    ids=str,
+)
+def test_who_is_in_several_clusters(rows: int, cluster: dict[str, int], scattered: bool) -> None:
+    work = Work.of(GEMM.tile, dict(M=rows, N=2048, K=4096))
+    assert are_scattered(work, dict(m=40, n=64, k=128), cluster) is scattered
+
+
+def cycles(rows: int, cluster: dict[str, int]) -> float:
+    sizes = dict(M=rows, N=2048, K=10944)
+    given = Schedule(
+        tile=dict(m=40, n=64, k=128), stages=8, consumers=1, scheduler="persistent", mma="n",
+        cluster=cluster,
+    )  # fmt: skip
+    return predicted_cycles(GEMM.tile, GEMM.schedule(given, **sizes), sizes)
+
+
+def test_a_cluster_along_weights_takes_longer_then() -> None:
+    assert cycles(75, dict(n=4)) > 1.1 * cycles(75, dict(m=2))
+    assert cycles(40, dict(n=4)) <= cycles(40, dict(n=1))
