@@ -13,9 +13,12 @@ import pytest
 from tests.case_table import Case
 from tests.claimed_kernels import FORMS, claimed, mutants
 from tests.kernels import CASES
+from tests.prover.hostile import attack
+from tests.prover.hostile_kernels import scheduled as victim_by
 from tests.prover.test_counterexamples import refutation, replay
 from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered
+from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
 from wsdsl.ir.barrier_ops import ClaimCluster, ForRange
 from wsdsl.ir.op import Kernel, Op
@@ -137,3 +140,12 @@ def test_the_simulator_goes_the_same_way(form: str, each: Callable[[int], int]) 
             if not replay("gemm", mutant, found):
                 missed.append(f"{what}: {found.kind}: {found.message}")
     assert missed == [] and replayed > 3
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_does_harm_is_refused(form: str) -> None:
+    """Of mutants of all of the kernel, as `python -m tests.prover.hostile` has them."""
+    asked = Schedule(arch="sm_100a", tile=dict(m=64 if form == "cluster" else 128), **FORMS[form])
+    outcome = attack([victim_by("epilogue", asked, (), Random(form))], 12, seed=1)
+    assert outcome.missed == outcome.alarms == [] and outcome.harmful > 4
