@@ -126,9 +126,10 @@ class Serving(Callee):
         signature, card = own.signature, own.scheduled.target
         if signature.widths > 1:
             room = card.num_sms, card.cluster_room(signature.cluster)
-            width = dict(signature.tiles)[signature.narrowed] - signature.narrowing(sizes, *room)
+            dim, widest = signature.tiles[signature.narrowed]
+            width = widest - signature.narrowing(sizes, *room)
             among = f"of {signature.widths} widths, the one by which SMs are done first"
-            yield f"  with tiles of {width} along {signature.narrowed}: {among}"
+            yield f"  with tiles of {width} along {dim}: {among}"
         if held is not None:
             yield from self._told_of_range(held, sizes)
 

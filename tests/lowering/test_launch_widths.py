@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from tests.kernels import CASES
 from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
@@ -27,12 +28,22 @@ from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.prover.prove import prove
 from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.report.explain import explain
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 GEMM = CASES["gemm"].kernel
 ONE = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, mma="n", widths=8)
 TWO = dataclasses.replace(ONE, tile=dict(m=128, n=128, k=64), consumers=2)
+GRAM = """
+@kernel
+def gram(A: bf16[M, K], C: bf16[M, M]):
+    for m, n in tiles(M, M):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ A[n, k]
+        C[m, n] = acc
+"""
 OTHERS = (
     ("gemm", TWO),
     ("gemm", dataclasses.replace(TWO, mode="cooperative", scheduler="grid")),
@@ -210,6 +221,42 @@ def test_what_follows_from_the_width_of_a_launch(made: Compiled) -> None:
     boxes = {a.tensor: a.box for a in own.arguments if hasattr(a, "box")}
     assert boxes["A"] == (40, 64) and boxes["B"] == (64, 64)
     assert [a.columns for a in own.arguments if hasattr(a, "columns")] == [24]
+
+
+def test_of_two_sides_along_one_dimension_one_is_narrower() -> None:
+    (gram,) = vars(wsdsl.parse(GRAM)).values()
+    made = Compiled(dataclasses.replace(gram.tile, schedule=ONE))
+    assert made.signature.at(24).tiles == signature(narrowed(made.scheduled, 24)).tiles
+    assert made.signature.tiles == (("M", 64), ("M", 64))
+    assert made.signature.at(24).tiles == (("M", 40), ("M", 64))
+    assert "ceil(M/8..64) x ceil(M/64)" in explain(made.scheduled, made.signature)
+
+
+READ_BESIDE = """
+@kernel
+def read_beside(A: bf16[M, K], B: bf16[N, K], E: bf16[N, M], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc + cast(E[n, m], f32)
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "widths", "told"),
+    [(192, 8, "a tile m=192 has 4: they differ in its last 32"), (40, 5, "a tile m=40 has 1")],
+)
+def test_what_is_read_beside_sums_has_parts_that_widths_differ_in(
+    columns: int, widths: int, told: str
+) -> None:
+    (kernel,) = vars(wsdsl.parse(READ_BESIDE)).values()
+    tile = dict(m=columns, n=128, k=64)
+    asked = dataclasses.replace(TWO, tile=tile, widths=widths, mode="pingpong")
+    with pytest.raises(ScheduleError) as caught:
+        kernel.schedule(asked)
+    assert told in str(caught.value)
+    assert "what is read beside the sums comes in such parts" in str(caught.value)
 
 
 def test_a_launch_takes_what_the_kernel_of_its_width_does(made: Compiled) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wsdsl.ir.narrowing import quickest
+from wsdsl.ir.narrowing import narrower_side, quickest
 from wsdsl.ir.types import DType, Tensor
 
 
@@ -107,8 +107,8 @@ class Signature:
     widths: int = 1
     """Of how many each launch has one, in steps of 8; the arguments and `tiles` are for the
     widest."""
-    narrowed: str = ""
-    """The dimension that such tiles are along."""
+    narrowed: int = 0
+    """Which of `tiles` it is."""
 
     def narrowing(
         self, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
@@ -126,7 +126,7 @@ class Signature:
         if not columns:
             return self
         arguments = tuple(_narrower(a, columns) for a in self.arguments)
-        tiles = tuple((d, n - columns * (d == self.narrowed)) for d, n in self.tiles)
+        tiles = narrower_side(self.tiles, self.narrowed, columns)
         return replace(self, arguments=arguments, tiles=tiles)
 
     @property

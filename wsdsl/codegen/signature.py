@@ -121,7 +121,7 @@ def signature(kernel: Kernel) -> Signature:
         lent=tuple(lent),
         waits=waits,
         widths=widths,
-        narrowed=grid.tiles[grid.narrowed][0] if narrowing else "",
+        narrowed=grid.narrowed,
     )
 
 

@@ -35,19 +35,25 @@ columns 0.98 of the time of 64 by 32, 4096 x 4096 x 4096 on an H100)."""
 
 
 def quickest(
-    tiles: Extents, narrowed: str, widths: int, size: Callable[[str], int], room: int
+    tiles: Extents, narrowed: int, widths: int, size: Callable[[str], int], room: int
 ) -> int:
     """By how much narrower than the widest ones, which `tiles` has, those of a launch are quickest,
-    along the dimension `narrowed`, if `room` work items run at the same time. Of two that take as
-    long, the wider ones.
+    along the side `narrowed` of them, if `room` work items run at the same time. Of two that take
+    as long, the wider ones.
     """
 
     def cost(narrower: int) -> int:
-        sides = [(dim, n - narrower * (dim == narrowed)) for dim, n in tiles]
-        rounds = -(-count_work(tuple(sides), (), size)[0] // max(1, room))
-        return rounds * (max(LEAST, dict(sides)[narrowed]) + BESIDE)
+        sides = narrower_side(tiles, narrowed, narrower)
+        rounds = -(-count_work(sides, (), size)[0] // max(1, room))
+        return rounds * (max(LEAST, sides[narrowed][1]) + BESIDE)
 
     return min(narrowings(widths), key=cost)
+
+
+def narrower_side(tiles: Extents, narrowed: int, columns: int) -> Extents:
+    """Of tiles those that are narrower by so many columns; two of their sides may be along one
+    dimension."""
+    return tuple((dim, n - columns * (at == narrowed)) for at, (dim, n) in enumerate(tiles))
 
 
 def narrowings(widths: int) -> range:
@@ -84,8 +90,8 @@ def narrowed(kernel: Kernel, columns: int) -> Kernel:
 def _at(op: Op, columns: int) -> Op:
     match op:
         case LaunchGrid():
-            sizes = ((d, n - columns * (i == op.narrowed)) for i, (d, n) in enumerate(op.tiles))
-            return dataclasses.replace(op, tiles=tuple(sizes), narrower=None, narrowed=0)
+            sizes = narrower_side(op.tiles, op.narrowed, columns)
+            return dataclasses.replace(op, tiles=sizes, narrower=None, narrowed=0)
         case MakeTensorMap():
             box = (n - columns * (d == op.narrowed) for d, n in enumerate(op.box))
             return dataclasses.replace(op, box=tuple(box), narrower=None, narrowed=0)

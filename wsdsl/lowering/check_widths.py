@@ -37,7 +37,8 @@ from wsdsl.lowering.cooperation import (
     cluster_splits,
     shared_role,
 )
-from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.epilogue_operands import all_lines, epilogue_slots, subtile_widths
+from wsdsl.lowering.footprint import axis_sizes, is_heavy
 from wsdsl.lowering.precision import fp8_axes, promotes
 from wsdsl.lowering.product_operands import multiplied, operand_loads
 from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
@@ -81,6 +82,16 @@ def has_narrow_chunks(kernel: Kernel, axis: Axis) -> bool:
     return any(op.dtype.bytes == 4 and op.tensor in stored_as_panels(kernel) for op in stores)
 
 
+def _parts_read(kernel: Kernel, schedule: Schedule) -> tuple[int, ...]:
+    """The columns of each part in which tiles come that are read beside the sums; nothing if there
+    are none. Sums are cut alike."""
+    for group in epilogue_slots(kernel, schedule):
+        if not all_lines(group.loads):
+            heavy = is_heavy(kernel, schedule)
+            return subtile_widths(kernel, group.loads, axis_sizes(kernel, schedule), heavy)
+    return ()
+
+
 def most_widths_of(kernel: Kernel) -> int:
     """Of tiles that are multiples of 64 columns, the most that there may be."""
     four = any(op.dtype.bytes == 4 for op in kernel.of(Store))
@@ -102,10 +113,12 @@ def narrowest(kernel: Kernel, schedule: Schedule) -> Schedule:
 
 def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Iterator[Finding]:
     variable, size = loop_variable(axis.name), axis_sizes(kernel, chosen)[axis.name]
-    narrow = has_narrow_chunks(kernel, axis)
-    if (chosen.widths or 1) > (most := most_widths(size, narrow)):
-        chunk = 32 if narrow else 64
+    narrow, parts = has_narrow_chunks(kernel, axis), _parts_read(kernel, chosen)
+    most = parts[-1] // WIDTH_STEP if parts else most_widths(size, narrow)
+    if (chosen.widths or 1) > most:
+        chunk = max(parts) if parts else 32 if narrow else 64
         why = ", since elements of four bytes are stored" if narrow else ""
+        why = ", since what is read beside the sums comes in such parts" if parts else why
         yield Finding(
             f"{told}, and a tile {variable}={size} has {most}: they differ in its last {chunk} "
             f"columns at the most{why}",

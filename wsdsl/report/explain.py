@@ -31,7 +31,8 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     """A few lines: schedule, partitions, how each tensor moves, SMEM."""
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
     made = kernel.definers
-    work = " x ".join(f"ceil({dim}/{_side(signature, dim, n)})" for dim, n in signature.tiles)
+    sides = enumerate(signature.tiles)
+    work = " x ".join(f"ceil({dim}/{_side(signature, at, n)})" for at, (dim, n) in sides)
     doer = "one CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
     pieces = f" in {signature.splits} pieces" if signature.splits > 1 else ""
     lines.append(f"work items: {work or 1}{pieces}, each for {doer}, by {signature.scheduler}")
@@ -79,8 +80,8 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     return "\n".join(lines)
 
 
-def _side(signature: Signature, dim: str, size: int) -> str:
-    """Of a tile; with several widths, between which each launch chooses."""
-    if signature.widths == 1 or dim != signature.narrowed:
+def _side(signature: Signature, at: int, size: int) -> str:
+    """A side of a tile; with several widths, between which each launch chooses."""
+    if signature.widths == 1 or at != signature.narrowed:
         return str(size)
     return f"{size - narrowings(signature.widths)[-1]}..{size}"

@@ -92,8 +92,7 @@ def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kerne
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
-    dim = grid.tiles[grid.narrowed][0]
-    return narrowed(kernel, quickest(grid.tiles, dim, found.widths, sizes, room))
+    return narrowed(kernel, quickest(grid.tiles, grid.narrowed, found.widths, sizes, room))
 
 
 def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:

@@ -21,5 +21,5 @@ def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mappin
         return tile  # It is refused.
     sides = tuple((a.dim, tile[a.name] * cluster_along(schedule, a.name)) for a in axes)
     room = work.target.cluster_room(cluster_size(schedule))
-    narrower = quickest(sides, found.dim, schedule.widths or 1, work.size, room)
+    narrower = quickest(sides, axes.index(found), schedule.widths or 1, work.size, room)
     return {**tile, found.name: tile[found.name] - narrower}
