@@ -122,11 +122,11 @@ def _sums_fp8(found: Case) -> bool:
     return any("f8" in str(op.a.type) for op in products)
 
 
-def right_and_proved(case: Case, schedule: Schedule) -> Compiled:
-    """The kernel with that schedule, in the simulator."""
+def right_and_proved(case: Case, schedule: Schedule, **whole: int) -> Compiled:
+    """The kernel with that schedule, in the simulator. `whole`: dimensions that are taken so."""
     arrays = inputs(case)
     wanted = expected(case, arrays)
-    compiled = case.kernel.compile(schedule=schedule)
+    compiled = case.kernel.compile(schedule=schedule, **whole)
     compiled.simulate(*arrays.values())
     check(case, arrays, wanted)
     assert compiled.certificate is not None

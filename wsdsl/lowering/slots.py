@@ -124,7 +124,7 @@ class SlotGroup:
             return False
         made = [edge.value for edge in self.edges if not isinstance(edge.made, Load)]
         if made or self.producer in ("decode", "compute"):
-            return not needed_before(self.block, before.first, made)
+            return needed_before(self.block, before.first, made) == []
         index = (v for edge in self.edges for v in edge.load.index)
         return needed_before(self.block, before.first, index) is not None
 
