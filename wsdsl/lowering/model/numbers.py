@@ -44,3 +44,5 @@ computed from, and some SMs get more of it: 1.7 to 3 us with 14336 x 4096 lossle
 H100. CTAs that load for each other go in step, and means of n of them are apart by 1 / sqrt(n) of
 that: clusters of four take 1.4 us less. Where memory takes less of the time than all else, so is
 it: by this exponent of its share."""
+GPCS = 8
+"""Of an H100 and an H200 (NVIDIA H100 Tensor Core GPU Architecture, 2022)."""

@@ -18,12 +18,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from wsdsl.lowering.model.numbers import GPCS
+
 if TYPE_CHECKING:
     from wsdsl.lowering.model.workload import Work
-
-
-GPCS = 8
-"""Of an H100 and an H200 (NVIDIA H100 Tensor Core GPU Architecture, 2022)."""
 
 
 def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int]) -> bool:
