@@ -84,3 +84,11 @@ def test_square_waves_are_chosen() -> None:
     costs = {s: covered((64, 128), (32, 256), 132, s) for s in SWIZZLES}
     assert min(costs, key=costs.__getitem__) == 16
     assert costs[8] > 1.2 * costs[16]
+
+
+def test_tiles_of_several_widths_leave_room_for_more_of_them() -> None:
+    """One tile of rows is chosen for; other launches have many, which share the weights."""
+    asked = Schedule(tile=dict(m=128, n=192), mma="n", consumers=1)
+    sizes = dict(M=128, N=14336, K=4096)
+    assert order(dataclasses.replace(asked, widths=8), **sizes) == (None, 16)
+    assert order(asked, **sizes) == (None, 1)

@@ -86,6 +86,11 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
                 swizzle = SWIZZLES[-1]  # Other launches have more of them.
         else:
             _, swizzle = _least(work.target, across, along)
+            if (schedule.widths or 1) > 1 and swizzle >= across.num:
+                # All lie abreast, and other launches have more: a wave of these is square with its
+                # root abreast, and reads the long side's operand once for as many.
+                root = math.isqrt(work.target.num_sms)
+                swizzle = max(swizzle, next(s for s in SWIZZLES if s >= root))
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
 
 
