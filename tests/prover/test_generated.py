@@ -131,6 +131,14 @@ def test_a_loop_of_its_own_is_entered_before_others_are_driven_on() -> None:
     assert explore(kernel._compile(schedule, {}, ()).scheduled).states <= 180
 
 
+def test_a_test_inside_an_iteration_takes_nobody_further() -> None:
+    """Attention whose keys end, beside two threads that load at their own pace: where others were
+    driven on first, no state came again."""
+    schedule = Schedule(arch="sm_100a", constant=("K", "V"))
+    compiled = CASES["attention"].kernel._compile(schedule, dict(D=64), ())
+    assert explore(compiled.scheduled).states <= 150
+
+
 # Turns --------------------------------------------------------------------------------------------
 
 CONTRARY = {"eq": "ne", "sub": "add", "add": "sub"}

@@ -14,17 +14,20 @@ from wsdsl.prover.terms import Term
 
 
 def chosen(m: Machine, asked: Mapping[Term, Sequence[Agent]]) -> Term:
-    """First what takes no other partition further, then what the last ask for, and most; who is
-    ahead of the others is not driven further."""
+    """First what takes no other partition further, then tests inside an iteration, by which nobody
+    comes to another one, then what the last ask for, and most; who is ahead of the others is not
+    driven further."""
     if len(asked) == 1:
         return next(iter(asked))
-    return max(asked, key=lambda atom: _rank(m, asked[atom]))
+    return max(asked, key=lambda atom: _rank(m, atom, asked[atom]))
 
 
-def _rank(m: Machine, asking: Sequence[Agent]) -> tuple[float, bool, tuple[int, int], int]:
+def _rank(
+    m: Machine, atom: Term, asking: Sequence[Agent]
+) -> tuple[float, bool, bool, tuple[int, int], int]:
     turn = max([-m.turn(agent) for agent in asking]) if m.model.work else 0
-    alone = any(_alone(m, agent) for agent in asking)
-    return turn, alone, max([_behind(m, agent) for agent in asking]), len(asking)
+    alone, inside = any(_alone(m, agent) for agent in asking), atom[0] != "next"
+    return turn, alone, inside, max([_behind(m, agent) for agent in asking]), len(asking)
 
 
 def _behind(m: Machine, agent: Agent) -> tuple[int, int]:
