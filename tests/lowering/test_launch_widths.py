@@ -200,6 +200,12 @@ def test_refusals(name: str, changes: dict[str, object], told: str) -> None:
     assert told in str(caught.value)
 
 
+def test_nobody_is_told_of_a_cluster_that_was_not_asked_for() -> None:
+    with pytest.raises(ScheduleError) as caught:
+        GEMM.schedule(Schedule(widths=8, mma="m"), M=1000, N=1024, K=1024)
+    assert "lines are stored whole" in str(caught.value) and "cluster" not in str(caught.value)
+
+
 # Launches -----------------------------------------------------------------------------------------
 
 

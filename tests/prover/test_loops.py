@@ -102,7 +102,7 @@ def parts_in_a_row(count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize(("mode", "states"), [("cooperative", 100), ("pingpong", 180)])
+@pytest.mark.parametrize(("mode", "states"), [("cooperative", 100), ("pingpong", 220)])
 def test_several_parts_in_a_row(mode: str, states: int) -> None:
     """What was asked in a loop's iterations is forgotten behind it."""
     schedule = Schedule(tile=dict(m=128, n=16), stages=3, mode=mode, consumers=2)

@@ -154,8 +154,9 @@ def _choices(
                 own = predict(Work.of(kernel, sizes), chosen, axis_sizes(kernel, chosen))
                 yield chosen, weight(own)
                 break
-            if not findings or option.scheduler == given.scheduler:
-                # Whoever did not ask for pieces is not told what is wrong with them.
+            as_asked = option.scheduler == given.scheduler and option.cluster == given.cluster
+            if not findings or as_asked:
+                # Whoever did not ask for pieces or clusters is not told what is wrong with them.
                 findings = faulty
     if not any_fits:
         raise ScheduleError(located(findings, kernel))
