@@ -44,3 +44,11 @@ def test_an_operand_made_of_a_later_sum_has_a_slot_of_its_own(stages: int) -> No
     made = right_and_proved(CASE, asked, D=64).partitioned
     (compute,) = (p for p in made.of(Partition) if p.role == "compute")
     assert sum(isinstance(op, ProducerAcquire) for op in walk(compute.body)) == 2
+
+
+def test_where_sums_leave_few_registers_few_columns_are_chosen() -> None:
+    """On Hopper, of what products make and others sum over: half a line."""
+    case = Case(TEXT, gradients, CASE.sizes | dict(D=128))
+    chosen = case.kernel.schedule(**case.sizes)
+    assert chosen.tile == dict(n=64, s=32)
+    right_and_proved(case, chosen, D=128)

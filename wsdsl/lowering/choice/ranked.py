@@ -80,6 +80,9 @@ class _Search:
         tried = list(schedule_options(kernel, given, self.work))
         # The smallest are last.
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
+        if not self.any_has_room:
+            tried = list(schedule_options(kernel, given, self.work, narrow=True))
+            self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
             tile = at_launch(self.work, one.schedule, axis_sizes(kernel, one.schedule))

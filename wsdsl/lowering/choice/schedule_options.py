@@ -68,14 +68,17 @@ class Tried:
         return with_lines(kernel, work, self.schedule, self.lines)
 
 
-def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tried]:
+def schedule_options(
+    kernel: Kernel, given: Schedule, work: Work, *, narrow: bool = False
+) -> Iterator[Tried]:
     """Every way to fill in what `given` leaves open: the mode, the number of consumers, and the
-    tiles of what they share; the smallest last.
+    tiles of what they share; the smallest last. `narrow`: of what products make and others sum
+    over one line or half of one, too, where nothing else has room in registers.
     """
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
-    narrower = dict[str, int]()
+    narrower, half = dict[str, int](), dict[str, int]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
@@ -88,7 +91,10 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             tile[variable] = line * (2 if _is_made(kernel, name) else 1)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
-            narrower |= {variable: depths[name][1]} if kernel.target.has_tensor_memory else {}
+            if narrow or kernel.target.has_tensor_memory:
+                narrower |= {variable: line}
+            if narrow and line // 2 % depths[name][0] == 0:
+                half |= {variable: line // 2}
         else:
             (rows if axis.role == "rows" else columns).append(variable)
     asked = changed(given, tile=tile)
@@ -108,7 +114,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
-        sums = [tile, *([tile | narrower] if narrower else [])]
+        sums = [tile, *(tile | own for own in (narrower, half) if own)]
         for deep, height, width in itertools.product(sums, heights, widths):
             own = deep | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
             own = turns(kernel, work, own) | own
