@@ -112,7 +112,7 @@ def test_forms_are_right_in_the_simulator(name: str, schedule: Schedule) -> None
 
 def wsdsl_dtype(param: object) -> object:
     name = param.type.dtype.name  # type: ignore[attr-defined]
-    return ml_dtypes.bfloat16 if name == "bf16" else np.dtype("float32") if name == "tf32" else name
+    return ml_dtypes.bfloat16 if name == "bf16" else np.dtype(np.float32)
 
 
 def test_products_have_an_arm_for_each_width(made: Compiled) -> None:
