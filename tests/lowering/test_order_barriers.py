@@ -149,6 +149,8 @@ def test_who_has_none() -> None:
     for alone in Schedule(mode="pingpong", consumers=2), Schedule(consumers=1):
         with pytest.raises(ScheduleError, match="nobody shares a tile"):
             CASE.kernel.compile(dataclasses.replace(alone, order_barriers=True), D=64)
+    with pytest.raises(ScheduleError, match="one thread starts all products"):
+        CASE.kernel.compile(Schedule(arch="sm_100a", order_barriers=True, consumers=2), D=64)
 
 
 def test_chosen_by_cycles() -> None:

@@ -37,6 +37,11 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         return
     if in_pairs(chosen):
         yield from _pairs(kernel, chosen)
+    if chosen.order_barriers:
+        what = (
+            "Schedule.order_barriers is True, and one thread starts all products on tensor memory"
+        )
+        yield Finding(what, hint="leave it out")
     yield from _not_yet(kernel, chosen)
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
     scaled, sharing = bool(operand_scales(kernel)), num_shares(kernel, chosen)["rows"]
