@@ -26,7 +26,7 @@ fills.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
@@ -106,16 +106,22 @@ class DecodeSlice(ProducerSlice):
         acquire = ProducerAcquire(**self.taken(group))
         slot, made = acquire.result, list[Op]([acquire])
         for field, edge in enumerate(group.edges):
-            made += self._made(edge, dict(slot=slot, field=field, loc=group.loc))
+            where = dict(slot=slot, field=field, loc=group.loc)
+            made += self._made(edge, where, group.block)
         return [*made, ProducerCommit(slot=slot, loc=group.loc)]
 
-    def _made(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
+    def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         """What fills a field of a slot."""
         if edge.box is not None:
             box = edge.box.box(self.sizes)
             return [BlocksToSlot(value=edge.value, block=edge.block, box=box, **where)]
-        axis = self.axes[decoded(self.kernel).summed[edge.value]]
+        axis = self._axis(decoded(self.kernel).summed[edge.value], block)
         return [StoreToSlot(value=edge.value, summed=axis, **where)]
+
+    def _axis(self, name: str, block: Sequence[Op]) -> Value:
+        """The one of these ops: loops beside them may have axes of that name, too."""
+        used = (v for op in block for v in operands(op) if isinstance(v.type, Axis))
+        return next((v for v in used if v.as_axis.name == name), self.axes[name])
 
 
 class ScaleSlice(DecodeSlice):
@@ -126,8 +132,8 @@ class ScaleSlice(DecodeSlice):
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
         return [SlotTile(result=self.tile(edge), **where)]
 
-    def _made(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
-        rows, summed = (self.axes[name] for name in edge.layout.axes)
+    def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
+        rows, summed = (self._axis(name, block) for name in edge.layout.axes)
         atoms = isinstance(edge.made, Load) and in_atoms(edge.made)
         where |= dict(across=rows if atoms else None)
         return [ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
