@@ -104,15 +104,14 @@ def test_forms_are_right_in_the_simulator(name: str, schedule: Schedule) -> None
         draw.integers(-3, 4, [sizes.get(d, d) for d in p.type.dims]).astype("float32")
         for p in case.kernel.params[:-1]
     ]
-    typed = [x.astype(wsdsl_dtype(p)) for x, p in zip(given, case.kernel.params, strict=False)]
+    kinds = {"bf16": ml_dtypes.bfloat16}
+    typed = [
+        x.astype(kinds.get(p.type.dtype.name, np.float32))
+        for x, p in zip(given, case.kernel.params, strict=False)
+    ]
     found = case.kernel.simulate(*typed, schedule=schedule)
     alone = case.kernel.simulate(*typed, schedule=dataclasses.replace(schedule, widths=None))
     assert np.array_equal(np.asarray(found), np.asarray(alone))
-
-
-def wsdsl_dtype(param: object) -> object:
-    name = param.type.dtype.name  # type: ignore[attr-defined]
-    return ml_dtypes.bfloat16 if name == "bf16" else np.dtype(np.float32)
 
 
 def test_products_have_an_arm_for_each_width(made: Compiled) -> None:

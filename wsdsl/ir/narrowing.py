@@ -27,11 +27,11 @@ WIDTH_STEP = 8
 
 BESIDE = 16
 """What a tile takes beside its products counts as so many columns. By the model the width that is
-chosen so takes at most 0.4 % longer in the mean than the best one, for 60 numbers of rows beside
-five sizes of weights, if it is more than 64 columns, and 1 % else."""
+chosen so takes at most 0.4 % longer in the mean than the best one, if it is more than 64 columns,
+and 1 % else (benchmarks/results/one_off_races.md)."""
 LEAST = 32
-"""Tiles of fewer columns take as long: loads of the other operand are the limit (64 rows by 8
-columns 0.98 of the time of 64 by 32, 4096 x 4096 x 4096 on an H100)."""
+"""Tiles of fewer columns take as long: loads of the other operand are the limit
+(benchmarks/results/one_off_races.md)."""
 
 
 def quickest(

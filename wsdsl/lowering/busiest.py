@@ -25,7 +25,7 @@ class Busiest:
 
     workers: int
     iterations: int
-    """RegisterTile."""
+    """Of its loop over the work."""
     steps: int
     """Tiles of the contraction."""
     finished: int

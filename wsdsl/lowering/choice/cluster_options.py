@@ -47,7 +47,7 @@ LEAST_SLOTS, LEAST_SLOTS_DECODED = 4, 3
 which memory fills no more."""
 IN_STEP = 0.0135
 """The share of the time that CTAs which go in step have to save by that, since they wait for each
-other: i8 weights take 6 % longer with 128 rows of 14336 x 4096, and 3 % with 64 of 28672 x 8192."""
+other (benchmarks/results/one_off_races.md)."""
 WIDTH = 16
 """Columns that tiles differ by."""
 MANY = 32
@@ -90,8 +90,8 @@ def cluster_options(
 
 
 def _shapes(given: Schedule, work: Work, tile: Mapping[str, int]) -> Sequence[tuple[int, int]]:
-    """Where launches choose how wide tiles are, fours: pairs were slower than none at six of eight
-    numbers of rows (N = 1024, K = 4096, an H100), and so were fours where tiles have 64 columns.
+    """Where launches choose how wide tiles are, fours alone: pairs are slower than none, and so are
+    fours where tiles have 64 columns (benchmarks/results/one_off_races.md).
     """
     if (given.widths or 1) == 1:
         return AT_ONCE

@@ -32,8 +32,8 @@ CROWDED = 0.4
 start beside a kernel that memory limits: loads then wait for each other."""
 CROWDED_DECODING = 0.12
 """The same of kernels that compute operands: a CTA's slots hold less of what memory brings
-(`UNDER_WAY` in ring_depth.py), and L2 is asked for the first of it before. Lossless weights by 64
-rows on 112 of 132 SMs: 2 us of 125, and 0.3 of 34 (an H100)."""
+(`UNDER_WAY` in ring_depth.py), and L2 is asked for the first of it before
+(benchmarks/results/one_off_races.md)."""
 LEAST_TURN = 15000.0
 """Cycles of a tile, at the least, for CTAs that have but one: some times what a CTA takes to begin
 and end."""

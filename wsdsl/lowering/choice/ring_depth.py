@@ -68,9 +68,8 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
         # What is under way counts for more than a second buffer for results.
         enough = wanted
     if (chosen.widths or 1) > 1:
-        # So it does for narrow tiles, whose slots are over soon: 5 slots of 128 x 128 by which 72 x
-        # 128 are multiplied take 1.07 times as long as 6, 3 of 256 x 128 for 200 x 128 1.05 times
-        # as long as 4 (M = 1141 and 3156, N = 1024, K = 4096, an H100).
+        # So it does for narrow tiles, whose slots are over soon: with one slot less they take 5 to
+        # 7 % longer (benchmarks/results/one_off_races.md).
         wanted = enough = MAX_STAGES_NARROW
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):

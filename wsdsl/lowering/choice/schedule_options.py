@@ -124,8 +124,8 @@ def schedule_options(
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
             if alone and (given.widths or 1) > 1:
-                # Other launches have several tiles a CTA: 1.4 to 1.9 times as long (605 to 894 rows
-                # of N = 14336, K = 4096 by 128 x 192, an H100), which the model does not know.
+                # Other launches have several tiles a CTA, which take longer than the model knows
+                # (benchmarks/results/one_off_races.md).
                 continue
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
                 ahead = not scaled and height == tall

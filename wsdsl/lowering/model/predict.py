@@ -133,8 +133,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     pieces = num_pieces(asked, schedule)
-    # Fours of 128 x 64 take 0.88 to 0.98 of the time of none from 605 to 894 rows, 7 or 8 tiles
-    # along m, where launches choose how wide tiles are (N = 1024, K = 4096, an H100).
+    # Where launches choose how wide tiles are, clusters gain all the same
+    # (benchmarks/results/one_off_races.md).
     one_width = (schedule.widths or 1) == 1
     if one_width and pieces <= work.target.num_sms and are_scattered(work, tile, cluster):
         return predicted(asked, schedule, 1 / ASTRAY)
