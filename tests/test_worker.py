@@ -18,8 +18,6 @@ FURTHER = {
     "whole": 0.4, "held_operand": 0.55,
     # It lets scaled sums wait for what follows; here two consumers cover that.
     "two_scaled": 0.25,
-    # It counts what products take of threads that decode beside them, which the timeline does not.
-    "widened": 0.25,
     # It adds up what threads load, compute and store; here stores are beside the next loads.
     "bytes_in": 0.3, "broadcast_bytes": 0.25, "broadcast": 0.2, "scale": 0.2,
     # It lets all arithmetic be beside products.

@@ -41,6 +41,8 @@ class Agent:
         self.products: list[float] = []
         """When the wgmmas since the last commit are over."""
         self.groups: list[float] = []
+        self.decodes = False
+        """Whether it has read a slot since, to compute an operand."""
         self.loading = Unit()
         """Its instructions that load, where there are no products."""
         self.storing = Unit()

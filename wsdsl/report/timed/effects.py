@@ -16,6 +16,7 @@ from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
+from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
 from wsdsl.report.timed.tensor_effects import TENSOR_EFFECTS, destinations, reached
@@ -47,6 +48,7 @@ def _counts(op: Op) -> bool:
 
 def move_shared(agent: Agent, op: Any) -> None:
     """To SMEM or from it."""
+    agent.decodes |= isinstance(op, (m.LoadShared, m.LoadPanels))
     stored = _stored(op)
     if stored:
         agent.until(agent.ready(op), "wait", "loads by threads")
@@ -203,13 +205,16 @@ def wgmma(agent: Agent, op: f.Wgmma) -> None:
         op.num_columns, dtype.bits, op.k / k_step(dtype), a_in_registers=in_registers
     )
     _, end = sm.tensor.take(agent.now, cycles)
+    if in_registers and agent.decodes:
+        # Threads that compute the next operand and products both read and write registers.
+        sm.instructions.take(agent.now, PRODUCT_ISSUE * cycles)
     agent.products.append(end + speeds.rates.tensor_latency_cycles * speeds.pace)
     agent.wg.values[op.result.name] = 0.0
 
 
 def wgmma_commit(agent: Agent, op: f.WgmmaCommit) -> None:
     agent.groups.append(max(agent.products, default=0.0))
-    agent.products = []
+    agent.products, agent.decodes = [], False
 
 
 def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
