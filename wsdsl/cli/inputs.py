@@ -80,7 +80,7 @@ def random_arguments(
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
     generator = np.random.default_rng(seed)
-    stores = [op for op in kernel.ops if isinstance(op, Store)]
+    stores = kernel.of(Store)
     updated = {op.tensor.name for op in stores if op.accumulate}
     only_written = {p.name for p in outputs(kernel)} - updated
     tensors = [(p.name, p.type) for p in kernel.params if isinstance(p.type, Tensor)]

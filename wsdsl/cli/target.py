@@ -75,5 +75,5 @@ def import_file(path: Path) -> Any:
 
 def outputs(kernel: IrKernel) -> list[Any]:
     """The parameters that a kernel stores to, in the order of the call."""
-    stored = {op.tensor.name for op in kernel.ops if isinstance(op, Store)}
+    stored = {op.tensor.name for op in kernel.of(Store)}
     return [p for p in kernel.params if p.name in stored]

@@ -13,7 +13,7 @@ from wsdsl.ir.types import Tensor
 
 def access_of(kernel: Kernel) -> Access:
     """Read the accesses off a kernel, TILE or SCHEDULED."""
-    found = list(touches(kernel.ops))
+    found = list(touches(kernel))
     alignment: dict[str, int] = {}
     for op, touch in found:
         if isinstance(op, LoadGlobal | StoreGlobal):
@@ -25,7 +25,7 @@ def access_of(kernel: Kernel) -> Access:
     return Access(
         reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
         writes=frozenset(touch.tensor for _, touch in found if touch.writes),
-        mapped=frozenset(mapped_tensors(kernel.ops).values()),
+        mapped=frozenset(mapped_tensors(kernel).values()),
         alignment=alignment,
         whole=written_whole(kernel) if kernel.level == "tile" else {},
     )

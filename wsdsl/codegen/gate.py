@@ -90,7 +90,7 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
 
 
 def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Finding:
-    products = (op for op in kernel.ops if isinstance(op, Wgmma))
+    products = kernel.of(Wgmma)
     op = next((op for op in products if isinstance(op.a.type, Fragment)), None)
     return Finding(
         f"ptxas {assembled.resources.ptxas_version} gives away registers of an operand that this "
@@ -127,11 +127,7 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
 
 
 def _budget(kernel: Kernel) -> str:
-    shares = [
-        f"{op.registers} in {op.role}"
-        for op in kernel.ops
-        if isinstance(op, Partition) and op.registers
-    ]
+    shares = [f"{op.registers} in {op.role}" for op in kernel.of(Partition) if op.registers]
     return f"registers a thread: {', '.join(shares)}" if shares else "registers a thread"
 
 
@@ -141,13 +137,13 @@ def _accumulator_registers(op: Op | None) -> int:
 
 
 def _largest_product(kernel: Kernel) -> Op | None:
-    products = [op for op in kernel.ops if isinstance(op, Wgmma)]
+    products = kernel.of(Wgmma)
     return max(products, key=_accumulator_registers, default=None)
 
 
 def _limit_loc(kernel: Kernel) -> Loc | None:
     """Where the largest limit is set."""
-    limits = [op for op in kernel.ops if isinstance(op, SetMaxRegisters) and op.loc]
+    limits = [op for op in kernel.of(SetMaxRegisters) if op.loc]
     return max(limits, key=lambda op: op.count).loc if limits else kernel.loc
 
 
@@ -162,5 +158,5 @@ def _op_at(kernel: Kernel, ptx: str, text: str) -> Op | None:
         return None
     before = ptx.splitlines()[: int(found[1])]
     names = [m[1] for line in before if (m := re.match(r"\s*// (\S+) = wgmma$", line))]
-    products = {op.result.name: op for op in kernel.ops if isinstance(op, Wgmma)}
+    products = {op.result.name: op for op in kernel.of(Wgmma)}
     return products.get(names[-1]) if names else None

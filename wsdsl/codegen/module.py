@@ -100,7 +100,7 @@ def _parameters(launch: Signature) -> str:
 
 def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     held: dict[Value, Held] = {}
-    lent = [op for op in kernel.ops if isinstance(op, AllocateGlobal)]
+    lent = kernel.of(AllocateGlobal)
     names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
     strides: dict[tuple[str, int], str] = {}
     sizes = {d: Scalar(str(n), I32, known=n, nonnegative=True) for d, n in kernel.sizes}
@@ -131,7 +131,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         threads=threads,
         smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
         convert=convert_region,
-        stored=written_tensors(kernel.ops),
+        stored=written_tensors(kernel),
         fragments=frozenset(op.result.name for op in lent if op.fragments),
         unaligned=frozenset(kernel.unaligned),
         sizes=sizes,

@@ -41,10 +41,13 @@ ARITY: dict[str, int] = {
     **t.OTHER_FUNCTIONS,
 }
 Copy = m.TmaLoad | m.TmaStore | p.PrefetchBox | m.ThreadLoad | m.ThreadStore | p.PrefetchTile
+COPIES = (
+    m.TmaLoad, m.TmaStore, p.PrefetchBox, m.ThreadLoad, m.ThreadStore, p.PrefetchTile,
+)  # fmt: skip
 
 
 def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
+    for op in kernel.of(b.ArriveBarrier, b.ArriveFlag, b.LaunchGrid):
         match op:
             case b.ArriveBarrier() if op.each_warp and op.each_thread:
                 yield op, "who arrives, one of each warp (each_warp) or all (each_thread)?"
@@ -61,17 +64,17 @@ def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
 
 
 def dimensions_exist(kernel: Kernel) -> Iterator[Problem]:
-    made = [op.result.type for op in kernel.ops if isinstance(op, m.AllocateGlobal)]
+    made = [op.result.type for op in kernel.of(m.AllocateGlobal)]
     tensors = [*(p.type for p in kernel.params), *made]
     known = {dim for kind in tensors if isinstance(kind, Tensor) for dim in kind.dims}
     known |= {dim for dim, _ in kernel.sizes}
-    for op in kernel.ops:
-        if isinstance(op, t.DimSize) and op.dim not in known:
+    for op in kernel.of(t.DimSize):
+        if op.dim not in known:
             yield op, f"no tensor has the dimension {op.dim!r}"
 
 
 def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
+    for op in kernel.of(t.Map, t.Constant):
         match op:
             case t.Map() if len(op.args) != ARITY[op.fn]:
                 yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
@@ -99,7 +102,7 @@ def _holds(dtype: DType, number: float | bool) -> bool:
 
 
 def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
+    for op in kernel.of(f.Slice, f.Join, f.ReduceColumns, f.ScanColumns, f.Iota):
         match op:
             case f.Slice(x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)):
                 same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
@@ -142,9 +145,7 @@ def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
 
 def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.ops:
-        if not isinstance(op, Copy):
-            continue
+    for op in kernel.of(*COPIES):
         tensor = _tensor_of(op, made)
         if tensor is None:
             yield op, "no make_tensor_map says what this copies"
@@ -160,8 +161,8 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
 
 
 def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, m.LoadGlobal | m.StoreGlobal) and op.vector > 1:
+    for op in kernel.of(m.LoadGlobal, m.StoreGlobal):
+        if op.vector > 1:
             last = op.index[-1].type if op.index else None
             columns = last.columns if isinstance(last, Fragment) else 0
             held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
@@ -188,7 +189,7 @@ def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
 
 def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.ops:
+    for op in kernel.having("shared"):
         shared: object = getattr(getattr(op, "shared", None), "type", None)
         if not isinstance(shared, Shared):
             continue
@@ -311,8 +312,8 @@ def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
     """What a descriptor says, and what the product takes it for."""
     made = kernel.definers
-    for op in kernel.ops:
-        if not isinstance(op, f.Wgmma) or not isinstance(op.acc.type, Accumulator):
+    for op in kernel.of(f.Wgmma):
+        if not isinstance(op.acc.type, Accumulator):
             continue
         for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
             held = made.get(value)

@@ -230,7 +230,7 @@ def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         ranges = RANGES.get(type(op), {})
         for name, hint in typed_attributes(type(op)):
             held = getattr(op, name)
-            if not fits(held, hint):
+            if type(held) is not hint and not fits(held, hint):
                 yield op, f"{op_name(type(op))}: {name}={held!r} is no {_shown(hint)}"
             elif (check := ranges.get(name)) is not None and (told := check(held)):
                 yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"

@@ -34,8 +34,8 @@ DYNAMIC = "dynamic"
 def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
     """Who claims clusters has a grid of as many as there are items, on a card that can."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
-    claims = [op for op in kernel.ops if isinstance(op, ClaimCluster)]
-    loops = [op for op in kernel.ops if isinstance(op, ForRange) and op.claimed]
+    claims = kernel.of(ClaimCluster)
+    loops = [op for op in kernel.of(ForRange) if op.claimed]
     if grid is not None and grid.scheduler == DYNAMIC:
         if not kernel.target.claims_clusters:
             yield grid, f"{kernel.target} has no cluster launch control"
@@ -48,12 +48,16 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
 
 def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    claims = [op for op in kernel.ops if isinstance(op, ClaimCluster)]
+    claims = kernel.of(ClaimCluster)
     answers = {op.shared for op in claims}
     for op in claims:
         kind = op.shared.type
         if not isinstance(kind, Shared) or kind.bytes != ANSWER_BYTES:
             yield op, f"an answer is an item of {ANSWER_BYTES} bytes"
+    if not kernel.of(ClaimCluster, ClaimedCluster) and not any(
+        loop.claimed for loop in kernel.of(ForRange)
+    ):
+        return
     for op in kernel.ops:
         if isinstance(op, (ClaimCluster, ClaimedCluster)) and op.ctas != cluster_of(kernel):
             yield op, f"an answer is of clusters, and goes to all CTAs: {cluster_of(kernel)}"

@@ -30,11 +30,7 @@ def written_whole(kernel: Kernel) -> dict[str, frozenset[str]]:
     """Each tensor that a TILE kernel writes whole, with the dimensions that must not be empty for
     it. What no text tells (`if`, a scatter, a part of a dimension) counts as not written.
     """
-    constants = {
-        op.result: op.value
-        for op in kernel.ops
-        if isinstance(op, Constant) and isinstance(op.value, int)
-    }
+    constants = {op.result: op.value for op in kernel.of(Constant) if isinstance(op.value, int)}
     found: defaultdict[str, list[_Part]] = defaultdict(list)
     for part in _parts(kernel.body, {}, constants):
         found[part.tensor].append(part)

@@ -24,8 +24,8 @@ from wsdsl.ir.types import DType, Fragment, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, (MakeTensorMap, ThreadStore)) and isinstance(op.tensor.type, Tensor):
+    for op in kernel.of(MakeTensorMap, ThreadStore):
+        if isinstance(op.tensor.type, Tensor):
             dims, dtype = op.tensor.type.dims, op.tensor.type.dtype
             if fault := box_fault(op.box, len(dims), dtype, op.swizzle):
                 yield op, fault
@@ -35,8 +35,8 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
     """Those of the panels that threads load."""
-    for op in kernel.ops:
-        if isinstance(op, ThreadLoad) and isinstance(op.tensor.type, Tensor):
+    for op in kernel.of(ThreadLoad):
+        if isinstance(op.tensor.type, Tensor):
             row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if row % span:
                 yield op, f"rows of {row} bytes do not fill lines of {span}"
@@ -45,12 +45,11 @@ def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
     """A copy of what is packed two to a byte is one of bytes; TMA loads are."""
     made = kernel.definers
-    for op in kernel.ops:
+    for op in kernel.of(ThreadLoad, ThreadStore, PrefetchTile, TmaStore):
         named = made.get(op.map) if isinstance(op, TmaStore) else op
-        if isinstance(op, (ThreadLoad, ThreadStore, PrefetchTile, TmaStore)):
-            kind = getattr(getattr(named, "tensor", None), "type", None)
-            if isinstance(kind, Tensor) and kind.dtype.bits < 8:
-                yield op, f"{kind.dtype} has two elements to a byte, which only tma_load copies"
+        kind = getattr(getattr(named, "tensor", None), "type", None)
+        if isinstance(kind, Tensor) and kind.dtype.bits < 8:
+            yield op, f"{kind.dtype} has two elements to a byte, which only tma_load copies"
 
 
 def _stores(
@@ -58,12 +57,11 @@ def _stores(
 ) -> Iterator[tuple[TmaStore | ThreadStore, MakeTensorMap | ThreadStore, Tensor]]:
     """Each with what names the boxes, and their tensor."""
     made = kernel.definers
-    for op in kernel.ops:
-        if isinstance(op, (TmaStore, ThreadStore)):
-            named = made.get(op.map) if isinstance(op, TmaStore) else op
-            if isinstance(named, (MakeTensorMap, ThreadStore)):
-                assert isinstance(named.tensor.type, Tensor)
-                yield op, named, named.tensor.type
+    for op in kernel.of(TmaStore, ThreadStore):
+        named = made.get(op.map) if isinstance(op, TmaStore) else op
+        if isinstance(named, (MakeTensorMap, ThreadStore)):
+            assert isinstance(named.tensor.type, Tensor)
+            yield op, named, named.tensor.type
 
 
 def additions_exist(kernel: Kernel) -> Iterator[Problem]:
@@ -74,8 +72,8 @@ def additions_exist(kernel: Kernel) -> Iterator[Problem]:
 
 def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
     """A warp writes 32 bytes of each of their lines."""
-    for op in kernel.ops:
-        if isinstance(op, StoreShared) and op.joined:
+    for op in kernel.of(StoreShared):
+        if op.joined:
             assert isinstance(op.value.type, Fragment)
             if not op.transposed or op.swizzle != "128B" or op.value.type.dtype.bits != 16:
                 yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'

@@ -18,7 +18,7 @@ COUNTING = (ClearCounters, AddCounters, StoreCounters)
 
 
 def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
-    ops = [op for op in kernel.ops if isinstance(op, COUNTING)]
+    ops = kernel.of(*COUNTING)
     if not ops:
         return
     of_item = dict[Value, tuple[object, ...]]()
@@ -39,7 +39,7 @@ def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
         if of_item.keys() & {*operands(op)}:
             yield op, "only who counts may come to counters"
     counted = {op.tensor.name for op in ops}
-    for op, touch in touches(kernel.ops):
+    for op, touch in touches(kernel):
         if touch.tensor in counted and not touch.adds:
             yield op, f"{touch.tensor} is counted in SMEM, and added to memory later"
     for partition in kernel.of(Partition):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from wsdsl.ir.barrier_ops import LaunchDependents, WaitPredecessor
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of
+from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of, touches
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
@@ -33,13 +33,12 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """Where a kernel may start early, threads wait before they look at GMEM: all in front of the
     partitions, or those of each partition that does more than read constant tensors.
     """
-    waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
+    waits = kernel.of(WaitPredecessor)
     if not waits:
         return
-    maps, constant = mapped_tensors(kernel.ops), constant_tensors(kernel)
-    for op in kernel.ops:
-        found = touch_of(op, maps)
-        if found is not None and found.tensor in constant and found.writes:
+    maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    for op, found in touches(kernel):
+        if found.tensor in constant and found.writes:
             yield op, f"`{found.tensor}` is constant by the schedule, and written here"
     bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
     own = [op for body in bodies for op in body]

@@ -25,6 +25,9 @@ BY_ANY_LANES = (
 
 
 def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
+    held = (v.type.lanes for v in kernel.defined if isinstance(v.type, Fragment))
+    if all(lanes == ACCUMULATOR for lanes in held):
+        return
     for op in kernel.ops:
         kinds = [v.type for v in (*operands(op), *results_of(op))]
         held = {k.lanes for k in kinds if isinstance(k, Fragment)}

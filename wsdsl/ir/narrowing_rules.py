@@ -12,7 +12,6 @@ from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, regions
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import Constant, Map
-from wsdsl.ir.walk import walk
 
 OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
     LaunchGrid: (("narrowed", 0),),
@@ -26,7 +25,7 @@ BETWEEN = (Wgmma, MatrixOperand, Constant, Map)
 
 
 def what_is_narrower_is_told(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
+    for op in kernel.of(*OF_NARROWER, TmaStore):
         narrower = getattr(op, "narrower", None)
         for name, nothing in OF_NARROWER.get(type(op), ()):
             if narrower is None and getattr(op, name) != nothing:
@@ -43,7 +42,7 @@ def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:
     found = narrowing_of(kernel)
     for op in kernel.of(LaunchNarrowing)[1:]:
         yield op, "a launch has tiles of one width"
-    for op in kernel.ops:
+    for op in kernel.having("narrower"):
         narrower = getattr(op, "narrower", None)
         if narrower is not None and (found is None or narrower != found.result):
             yield op, "`narrower` is what launch_narrowing gives"
@@ -74,7 +73,7 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
         if open is not None:
             yield open, "a group whose width a launch says is committed where it begins"
 
-    if any(isinstance(op, Wgmma) and op.narrower is not None for op in walk(kernel.body)):
+    if any(op.narrower is not None for op in kernel.of(Wgmma)):
         yield from visit(kernel.body)
 
 

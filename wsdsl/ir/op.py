@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
 from operator import attrgetter
@@ -90,19 +90,35 @@ def bound_arguments() -> Any:
     return field(default=(), metadata={"kind": "bind"})
 
 
+def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
+    found: list[Value] = []
+    for name in names:
+        held = op.__dict__[name]
+        if isinstance(held, Value):
+            found.append(held)
+        elif held is not None:
+            found += held
+    return tuple(found)
+
+
 class _Once:
     """An attribute that is found out when it is first asked for, and kept. `cached_property` takes
-    a lock, in Python 3.11, that costs more than what an op is asked for.
+    a lock, in Python 3.11, that costs more than what an op is asked for. With `kind` it is made of
+    the fields of that kind: a class that has none keeps `()` for all of its ops.
     """
 
-    def __init__(self, make: Callable[[Op], Any]) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[Op, tuple[str, ...]], Any], kind: FieldKind | None) -> None:
+        self.make, self.kind = make, kind
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: Op, owner: type) -> Any:
-        made = op.__dict__[self.name] = self.make(op)
+    def __get__(self, op: Op, owner: type[Op]) -> Any:
+        names = _names(owner, self.kind) if self.kind else ()
+        if self.kind and not names:
+            setattr(owner, self.name, ())
+            return ()
+        made = op.__dict__[self.name] = self.make(op, names)
         return made
 
 
@@ -162,11 +178,14 @@ class Op:
         return _held(self)
 
     # An op never changes, and is asked for these some hundred times while a kernel is compiled.
-    _hash = _Once(lambda op: hash((type(op), op._fields())))
-    _operands = _Once(lambda op: _values(op, _names(type(op), "operand")))
-    _results = _Once(lambda op: _values(op, _names(type(op), "result")))
-    _bound = _Once(lambda op: _values(op, _names(type(op), "bind")))
-    _regions = _Once(lambda op: tuple([getattr(op, n) for n in _names(type(op), "region")]))
+    # What it defines and uses tells it from nearly all others; its regions would take long.
+    _hash = _Once(lambda op, _: hash((type(op), op._results or op._operands)), None)
+    _operands = _Once(_values, "operand")
+    _results = _Once(_values, "result")
+    _bound = _Once(_values, "bind")
+    _regions = _Once(lambda op, names: tuple([getattr(op, n) for n in names]), "region")
+    _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
+    _defines = _Once(lambda op, _: (*op._results, *op._bound), None)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -214,21 +233,29 @@ def _names(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
     return tuple(name for name, k in fields_of(cls) if k == kind)
 
 
-def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
-    found: list[Value] = []
-    for name in names:
-        held = getattr(op, name)
-        if isinstance(held, Value):
-            found.append(held)
-        elif held is not None:
-            found += held
-    return tuple(found)
-
-
 operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
 results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
+defines: Callable[[Op], tuple[Value, ...]] = attrgetter("_defines")
+"""Its results, and the arguments of its regions."""
+inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
+"""All that is in its regions, as `walk` gives it."""
+
+
+def walk(region: Iterable[Op]) -> list[Op]:
+    """Every op, outer before inner, in textual order."""
+    found: list[Op] = []
+    for op in region:
+        found.append(op)
+        found += inside(op)
+    return found
+
+
+def with_fields(op: OpT, **changed: Any) -> OpT:
+    """`dataclasses.replace`, which asks each field how it is to be treated."""
+    held = op.__dict__
+    return type(op)(**{name: held[name] for name in _wanted(type(op))[1]} | changed)
 
 
 @dataclass(frozen=True)
@@ -263,13 +290,19 @@ class Kernel:
     @cached_property
     def ops(self) -> tuple[Op, ...]:
         """Every op, outer before inner, in textual order: `walk(kernel.body)`, but only once."""
-        from wsdsl.ir.walk import walk
-
         return tuple(walk(self.body))
 
-    def of(self, kind: type[OpT]) -> Sequence[OpT]:
-        """The ops of one class, in textual order."""
-        return self._by_class.get(kind, ())
+    def of(self, *kinds: type[OpT]) -> Sequence[OpT]:
+        """The ops of one class, or of some, in textual order."""
+        held = self._by_class
+        there = [kind for kind in kinds if kind in held]
+        if len(there) > 1:
+            return [op for op in self.ops if type(op) in there]  # pyright: ignore[reportReturnType]
+        return held[there[0]] if there else ()
+
+    def having(self, name: str) -> Sequence[Op]:
+        """The ops that have such a field, in textual order."""
+        return self.of(*[kind for kind in self._by_class if name in _wanted(kind)[1]])
 
     @cached_property
     def _by_class(self) -> Mapping[type[Op], Sequence[Any]]:
@@ -281,13 +314,12 @@ class Kernel:
     @cached_property
     def defined(self) -> tuple[Value, ...]:
         """Every value: parameters, results and region arguments."""
-        made = (v for op in self.ops for v in (*results_of(op), *bound(op)))
-        return (*self.params, *made)
+        return (*self.params, *[v for op in self.ops for v in defines(op)])
 
     @cached_property
     def definers(self) -> Mapping[Value, Op]:
         """Which op defines a value, as a result or as an argument of its regions."""
-        return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
+        return {v: op for op in self.ops for v in defines(op)}
 
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)

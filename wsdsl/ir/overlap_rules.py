@@ -52,9 +52,9 @@ def why_apart(kernel: Kernel, loop: ForTiles) -> str:
         return f"{op_name(type(used))} depends on where a tile begins"
     if any(_sums_along(op, axis.name) for op in walk(loop.body)):
         return "elements along it are summed or reduced"
-    stores = [op for op in kernel.ops if isinstance(op, Store)]
-    read = {op.tensor for op in kernel.ops if isinstance(op, Load)}
-    read |= {op.table for op in kernel.ops if isinstance(op, Lookup)}
+    stores = kernel.of(Store)
+    read = {op.tensor for op in kernel.of(Load)}
+    read |= {op.table for op in kernel.of(Lookup)}
     if any(op.accumulate for op in stores):
         return "a store adds to what is there"
     if any(op.tensor in read for op in stores):
@@ -121,9 +121,7 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
 
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
     first: dict[str, int] = {}
-    for op in kernel.ops:
-        if not isinstance(op, (ForTiles, ForWork)):
-            continue
+    for op in kernel.of(ForTiles, ForWork):
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions walk different tiles"
@@ -149,7 +147,7 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
     cut = tile_scheduler(grid.scheduler, grid.splits).splits_tiles
     if cut or grid.sharing > MOST_ALIKE:
         yield grid, ORDER
-    found = list(touches(kernel.ops))
+    found = list(touches(kernel))
     read = {touch.tensor for _, touch in found if not touch.writes}
     for op, touch in found:
         if touch.adds:

@@ -26,9 +26,7 @@ from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.ops:
-        if not isinstance(op, Wgmma):
-            continue
+    for op in kernel.of(Wgmma):
         a, b = (DTYPES.get(name) for name in op.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
@@ -67,6 +65,8 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
     """One op makes the layout of an operand, and two take it; loops carry what products in flight
     read."""
+    if not kernel.of(ConvertLayout) and not any(map(is_operand, kernel.defined)):
+        return
     for op in kernel.ops:
         if isinstance(op, ConvertLayout):
             kind = op.x.type

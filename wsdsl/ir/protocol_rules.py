@@ -6,7 +6,7 @@ They are local: what each op needs beside it. What depends on who runs when is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -45,7 +45,7 @@ from wsdsl.ir.memory_ops import (
     StoreShared,
     TmaLoad,
 )
-from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorCopy
@@ -57,9 +57,9 @@ from wsdsl.ir.walk import walk
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once, then the fence, then all threads meet, before any partition starts."""
     flat = kernel.ops
-    initialised = [op.barriers for op in flat if isinstance(op, InitializeBarriers)]
-    for op in flat:
-        if isinstance(op, AllocateBarriers) and initialised.count(op.result) != 1:
+    initialised = [op.barriers for op in kernel.of(InitializeBarriers)]
+    for op in kernel.of(AllocateBarriers):
+        if initialised.count(op.result) != 1:
             yield op, "a barrier is initialised once"
     if not initialised:
         return
@@ -68,7 +68,7 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
     first_use = min(next(used, len(kinds)), len(kinds))
     fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
-    meeting = SyncCluster if any(map(reaches_others, flat)) else SyncCta
+    meeting = SyncCluster if _reaching(kernel) else SyncCta
     meets = [i for i, kind in enumerate(kinds) if kind in (meeting, SyncCluster)]
     if not any(last < i < first_use for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
@@ -86,14 +86,14 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
     """
     boxes: dict[object, int] = {}
-    for op in kernel.ops:
-        if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+    for op in kernel.of(MakeTensorMap):
+        if isinstance(op.tensor.type, Tensor):
             boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
-    loads = [op for op in kernel.ops if isinstance(op, TmaLoad)]
+    loads = kernel.of(TmaLoad)
     many = {op.barriers for op in loads if op.multicast or op.cta}
     others = (ClaimCluster, SendFragment, StorePartials)
-    many |= {op.barriers for op in kernel.ops if isinstance(op, others)}
+    many |= {op.barriers for op in kernel.of(*others)}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -142,7 +142,11 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = kernel.definers
     units = _alignments(kernel)
-    for op in kernel.ops:
+    placed = (
+        AllocateShared, AllocateBarriers, TensorCopy, TmaLoad, LoadPanels, ClearPanels,
+        MatrixOperand, StoreShared,
+    )  # fmt: skip
+    for op in kernel.of(*placed):
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
@@ -173,12 +177,13 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
     and threads read; others are to SMEM_ALIGN."""
     made, found = kernel.definers, dict[Value, int]()
     for op in kernel.ops:
-        plain = isinstance(op, LoadShared) or (isinstance(op, LoadPanels) and op.swizzle == "none")
-        if isinstance(op, TmaLoad):
-            plain = getattr(made.get(op.map), "swizzle", "") == "none"
-        answers = isinstance(op, (ClaimCluster, ClaimedCluster))
         for value in operands(op):
             if isinstance(value.type, Shared):
+                plain = isinstance(op, LoadShared)
+                if isinstance(op, (LoadPanels, TmaLoad)):
+                    named = made.get(op.map) if isinstance(op, TmaLoad) else op
+                    plain = getattr(named, "swizzle", "") == "none"
+                answers = isinstance(op, (ClaimCluster, ClaimedCluster))
                 own = ANSWER_BYTES if answers else LINE_ALIGN if plain else SMEM_ALIGN
                 found[value] = max(found.get(value, 0), own)
     return found
@@ -225,13 +230,19 @@ def reaches_others(op: Op) -> bool:
     return getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
 
 
+@once
+def _reaching(kernel: Kernel) -> Sequence[Op]:
+    said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
+    own = (*kernel.of(ClaimCluster, StorePartials), *(op for ops in said for op in ops))
+    return [op for op in own if reaches_others(op)]
+
+
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some."""
-    alone = cluster_of(kernel) <= 1
-    for op in kernel.ops:
-        named = isinstance(op, (ClusterIndex, NumClusters, CtaRank, SyncCluster))
-        if alone and (named or reaches_others(op)):
-            yield op, "there is no cluster: launch_grid(cluster=...) makes one"
+    if cluster_of(kernel) > 1:
+        return
+    for op in (*kernel.of(ClusterIndex, NumClusters, CtaRank, SyncCluster), *_reaching(kernel)):
+        yield op, "there is no cluster: launch_grid(cluster=...) makes one"
 
 
 def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
@@ -252,22 +263,21 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in kernel.ops:
-        if isinstance(op, (NamedBarrierSync, NamedBarrierArrive)):
-            if op.num_warpgroups > groups:
-                yield op, f"the kernel has {groups} warpgroups"
-            if op.numbers[-1] > 15:
-                yield op, f"barriers {op.barrier} to {op.numbers[-1]}: the last one is 15"
-            if (op.num > 1) != (op.item is not None):
-                yield op, "with an item there are several barriers, and only then"
-            for barrier in op.numbers:
-                if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
-                    yield op, f"elsewhere barrier {barrier} is for {expected[barrier]} warpgroups"
+    for op in kernel.of(NamedBarrierSync, NamedBarrierArrive):
+        if op.num_warpgroups > groups:
+            yield op, f"the kernel has {groups} warpgroups"
+        if op.numbers[-1] > 15:
+            yield op, f"barriers {op.barrier} to {op.numbers[-1]}: the last one is 15"
+        if (op.num > 1) != (op.item is not None):
+            yield op, "with an item there are several barriers, and only then"
+        for barrier in op.numbers:
+            if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
+                yield op, f"elsewhere barrier {barrier} is for {expected[barrier]} warpgroups"
 
 
 def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
     """Each thread sends, and reads, what it holds of a block at once."""
-    for op in kernel.ops:
+    for op in kernel.of(SendFragment, ReceiveFragment):
         match op:
             case SendFragment(value=Value(type=kind)) | ReceiveFragment(result=Value(type=kind)):
                 fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
@@ -280,11 +290,10 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
 
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, (ArriveFlag, WaitFlag)):
-            kind = op.tensor.type
-            if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
-                yield op, "flags are a tensor of i32"
+    for op in kernel.of(ArriveFlag, WaitFlag):
+        kind = op.tensor.type
+        if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
+            yield op, "flags are a tensor of i32"
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

@@ -118,7 +118,7 @@ def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
 
 
 def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
-    bodies = [kernel.body, *(inner for op in kernel.ops for inner in regions(op))]
+    bodies = [kernel.body, *[inner for op in kernel.ops for inner in regions(op)]]
     for op in (op for body in bodies for op in body[:-1]):
         if isinstance(op, Yield):
             yield op, "a yield ends its region"
@@ -136,7 +136,7 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
 
 
 def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
+    for op in kernel.having("index"):
         tensor, index = getattr(op, "tensor", None), getattr(op, "index", None)
         if isinstance(tensor, Value) and isinstance(index, tuple):
             assert isinstance(tensor.type, Tensor)

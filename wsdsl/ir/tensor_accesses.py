@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
@@ -16,7 +16,7 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
     TmaStore,
 )
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.tile_ops import Load, Lookup, Store
 
 
@@ -32,12 +32,21 @@ class Touch:
     """Of flags, which others change while they are waited for."""
 
 
-def mapped_tensors(ops: Iterable[Op]) -> dict[Value, str]:
+@once
+def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     """By a tensor map's value."""
-    return {op.result: op.tensor.name for op in ops if isinstance(op, MakeTensorMap)}
+    return {op.result: op.tensor.name for op in kernel.of(MakeTensorMap)}
+
+
+TOUCHING = frozenset((
+    TmaLoad, TmaStore, Lookup, Load, ThreadLoad, LoadGlobal, Store, ThreadStore, StoreGlobal,
+    AddCounters, StoreCounters, ArriveFlag, WaitFlag,
+))  # fmt: skip
 
 
 def touch_of(op: Op, maps: Mapping[Value, str]) -> Touch | None:
+    if type(op) not in TOUCHING:
+        return None
     match op:
         case TmaLoad():
             return Touch(maps[op.map], reads=True)
@@ -57,15 +66,14 @@ def touch_of(op: Op, maps: Mapping[Value, str]) -> Touch | None:
             return None
 
 
-def touches(ops: Iterable[Op]) -> Iterator[tuple[Op, Touch]]:
-    """Of all ops of a kernel, its tensor maps among them."""
-    ops = tuple(ops)
-    maps = mapped_tensors(ops)
-    for op in ops:
-        if (touch := touch_of(op, maps)) is not None:
-            yield op, touch
+@once
+def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
+    maps = mapped_tensors(kernel)
+    found = [(op, touch_of(op, maps)) for op in kernel.of(*TOUCHING)]
+    return [(op, touch) for op, touch in found if touch is not None]
 
 
-def written_tensors(ops: Iterable[Op]) -> frozenset[str]:
+@once
+def written_tensors(kernel: Kernel) -> frozenset[str]:
     """Tensors that change while the kernel runs."""
-    return frozenset(touch.tensor for _, touch in touches(ops) if touch.writes)
+    return frozenset(touch.tensor for _, touch in touches(kernel) if touch.writes)

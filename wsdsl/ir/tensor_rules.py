@@ -51,20 +51,19 @@ STORED_BITS = (16, 32)
 def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
     """wgmma is sm_90a's alone, tensor memory that of what followed."""
     target = kernel.target
-    for op in kernel.ops:
-        if target.has_tensor_memory and isinstance(op, Wgmma):
-            yield op, f"{target} has no wgmma: products are summed in tensor memory"
-        elif not target.has_tensor_memory and isinstance(op, TENSOR_OPS):
-            yield op, f"{target} has no tensor memory"
+    for op in kernel.of(Wgmma) if target.has_tensor_memory else ():
+        yield op, f"{target} has no wgmma: products are summed in tensor memory"
+    for op in () if target.has_tensor_memory else kernel.of(*TENSOR_OPS):
+        yield op, f"{target} has no tensor memory"
 
 
 def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
     """Taken once, in front of the partitions, and freed once, behind them, with all threads met and
     fenced: these stand on every path.
     """
-    own = [op for op in kernel.ops if isinstance(op, TENSOR_OPS)]
-    taken = [op for op in kernel.ops if isinstance(op, tm.AllocateTensorMemory)]
-    freed = [op for op in kernel.ops if isinstance(op, tm.FreeTensorMemory)]
+    own = kernel.of(*TENSOR_OPS)
+    taken = kernel.of(tm.AllocateTensorMemory)
+    freed = kernel.of(tm.FreeTensorMemory)
     if not own:
         return
     if len(taken) != 1 or len(freed) != 1:
@@ -106,7 +105,7 @@ def _meets(ops: list[Op], kind: type[Op]) -> bool:
 
 def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int]] = []
-    for op in kernel.ops:
+    for op in kernel.of(tm.AllocateTensorMemory, tm.TensorColumns):
         if isinstance(op, tm.AllocateTensorMemory):
             kind = op.result.type
             num = kind.columns if isinstance(kind, TensorMemory) else 0
@@ -114,7 +113,7 @@ def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"a power of two from {LEAST_ALLOCATED} to {COLUMNS} is allocated"
             if op.offset >= 0 and op.offset % ADDRESS_BYTES:
                 yield op, "the address is a word"
-        elif isinstance(op, tm.TensorColumns):
+        else:
             held, kind = op.memory.type, op.result.type
             if not isinstance(kind, Columns) or not isinstance(held, TensorMemory):
                 yield op, "it is of columns of tensor memory"
@@ -243,7 +242,7 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
 
 def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     """Those of a partition that run the same loads and stores."""
-    for p in (op for op in kernel.body if isinstance(op, Partition)):
+    for p in kernel.of(Partition) if kernel.of(tm.TensorLoad, tm.TensorStore) else ():
         for op in walk(p.body):
             if not isinstance(op, (tm.TensorLoad, tm.TensorStore)):
                 continue
@@ -270,6 +269,8 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
 
 def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     """Products of two threads are in no order; and who reads sums is not one thread."""
+    if not kernel.of(tm.TensorProduct):
+        return
     parts = [op for op in kernel.body if isinstance(op, Partition)]
     makers = [p for p in parts if any(isinstance(o, tm.TensorProduct) for o in walk(p.body))]
     for p in makers[1:]:
@@ -287,12 +288,13 @@ def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
     """All that the instructions of a kernel say of a `cta_group` is the same, and two CTAs that
     are neighbours in a cluster are there for it.
     """
-    of = [op for op in kernel.ops if getattr(op, "cta_group", 1) != 1]
+    said = kernel.having("cta_group")
+    of = [op for op in said if getattr(op, "cta_group", 1) != 1]
     loads = [op for op in kernel.of(TmaLoad) if op.cta is not None]
     for op in of:
         if getattr(op, "cta_group", 1) != 2 or cluster_of(kernel) % 2:
             yield op, "two CTAs of a cluster are a pair: cta_group is 1 or 2"
-    for op in kernel.ops if of else ():
+    for op in said if of else ():
         if getattr(op, "cta_group", 2) != 2:
             yield op, "all ops of a kernel have one cta_group, and others have 2"
     for op in loads:

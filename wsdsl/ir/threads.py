@@ -18,7 +18,7 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Kernel, Op, Region, bound, op_name, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, defines, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 
@@ -145,8 +145,8 @@ def threads_of(op: Op) -> Threads:
         return told
     if isinstance(op, b.ArriveBarrier) and (op.each_warp or op.each_thread):
         return "warpgroup"
-    values = (*operands(op), *results_of(op), *bound(op))
-    spread = any(isinstance(v.type, Fragment | Accumulator) for v in values)
+    values = (*operands(op), *defines(op))
+    spread = any(isinstance(v.type, (Fragment, Accumulator)) for v in values)
     return "warpgroup" if spread else "any"
 
 
@@ -169,7 +169,8 @@ def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         """`shared`: threads of several partitions run it."""
         for op in region:
             name = op_name(type(op))
-            threads = threads_of(op)
+            # Whether it has fragments is asked where not all may have some.
+            threads = threads_of(op) if elected or shared else THREADS[type(op)]
             told, hint = misplaced(op, elected) if elected or threads == "one" else ("", "")
             if told:
                 yield op, f"{name}: {told}: {hint}"

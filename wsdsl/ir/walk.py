@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, fields_of, operands, regions, results_of
+from wsdsl.ir.op import (
+    Kernel,
+    Op,
+    Region,
+    Value,
+    defines,
+    fields_of,
+    operands,
+    regions,
+    results_of,
+    with_fields,
+)
+from wsdsl.ir.op import walk as walk
 from wsdsl.ir.tile_ops import Yield
-
-
-def walk(region: Region) -> Iterator[Op]:
-    """Every op, outer before inner, in textual order."""
-    # One generator: of one a region each op would pass through as many as regions are around it.
-    rest = [iter(region)]
-    while rest:
-        for op in rest[-1]:
-            yield op
-            if inner := regions(op):
-                rest += [iter(r) for r in reversed(inner)]
-                break
-        else:
-            rest.pop()
 
 
 def definitions(kernel: Kernel) -> Iterator[Value]:
@@ -31,13 +29,12 @@ def definitions(kernel: Kernel) -> Iterator[Value]:
 
 def uses(region: Region) -> Iterator[Value]:
     """Every operand in a region and the regions in it."""
-    for op in walk(region):
-        yield from operands(op)
+    return (v for op in walk(region) for v in operands(op))
 
 
 def free_values(region: Region) -> tuple[Value, ...]:
     """Values that a region uses and does not define, in order of first use."""
-    defined = {v for op in walk(region) for v in (*results_of(op), *bound(op))}
+    defined = {v for op in walk(region) for v in defines(op)}
     return tuple(dict.fromkeys(v for v in uses(region) if v not in defined))
 
 
@@ -74,7 +71,7 @@ def yielded(region: Region) -> tuple[Value, ...]:
 
 def definers(region: Region) -> dict[Value, Op]:
     """Which op defines a value, as a result or as an argument of its regions."""
-    return {v: op for op in walk(region) for v in (*results_of(op), *bound(op))}
+    return {v: op for op in walk(region) for v in defines(op)}
 
 
 def made_of(
@@ -106,7 +103,7 @@ def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:
 
 def replace_operands(op: Op, swap: Mapping[Value, Value], inside: bool = True) -> Op:
     """The op with its operands (not what it defines) exchanged, in its regions too if `inside`."""
-    if not swap:
+    if not swap or (swap.keys().isdisjoint(operands(op)) and not (inside and regions(op))):
         return op
     changed: dict[str, Any] = {}
     for name, kind in fields_of(type(op)):
@@ -119,7 +116,7 @@ def replace_operands(op: Op, swap: Mapping[Value, Value], inside: bool = True) -
             continue
         if new != held:
             changed[name] = new
-    return dataclasses.replace(op, **changed) if changed else op
+    return with_fields(op, **changed) if changed else op
 
 
 def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
@@ -131,28 +128,28 @@ def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
         if kind == "region":
             old: Region = getattr(op, name)
             new = change(old)
-            if len(new) != len(old) or any(a is not b for a, b in zip(new, old, strict=True)):
+            if len(new) != len(old) or not all(map(is_, new, old)):
                 changed[name] = new
-    return dataclasses.replace(op, **changed) if changed else op
+    return with_fields(op, **changed) if changed else op
 
 
 def rewrite(region: Region, change: Callable[[Op], Iterable[Op]]) -> Region:
     """The region with each op, whose own regions are rewritten before, exchanged for others."""
-    inner = (with_regions(op, lambda own: rewrite(own, change)) for op in region)
-    return tuple(new for op in inner for new in change(op))
+    made: list[Op] = []
+    for op in region:
+        made += change(with_regions(op, lambda own: rewrite(own, change)))
+    return tuple(made)
 
 
 class Namer:
     """Makes value names that are new in a kernel; the same requests give the same names."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken: dict[str, int] = {}
-        for name in taken:
-            self.taken.setdefault(name, 1)
+        self.taken = dict.fromkeys(taken, 1)
 
     @classmethod
     def of(cls, kernel: Kernel) -> Namer:
-        return cls(v.name for v in definitions(kernel))
+        return cls([v.name for v in kernel.defined])
 
     def new(self, wish: str) -> str:
         if wish not in self.taken:
@@ -197,7 +194,7 @@ def copy_region(region: Region, namer: Namer, swap: dict[Value, Value] | None = 
         for name, kind in kinds:
             if kind == "result":
                 changed[name] = fresh(getattr(op, name))
-        return dataclasses.replace(op, **changed)
+        return with_fields(op, **changed)
 
     return tuple(copy(op) for op in region)
 
@@ -213,6 +210,6 @@ def retype(region: Region, swap: Mapping[Value, Value]) -> Region:
                 changed[name] = tuple(change(inner) for inner in held)
             elif kind != "attribute":
                 changed[name] = _replace_in(held, swap)
-        return dataclasses.replace(op, **changed)
+        return with_fields(op, **changed)
 
     return tuple(change(op) for op in region)

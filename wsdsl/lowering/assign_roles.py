@@ -109,7 +109,7 @@ def _constrain(
     kernel: Kernel, sides: _Sides, reduced_are_columns: bool = True
 ) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
-    reduced = [op for op in kernel.ops if isinstance(op, OVER_AXIS)]
+    reduced = kernel.of(*OVER_AXIS)
     loads, beside = operand_loads(kernel), decoded(kernel).tiles
     for op in kernel.of(Contract):
         a, b = op.free
@@ -137,7 +137,7 @@ def _constrain(
                 op.loc,
                 REDUCED,
             )
-    stored = ((op, _stored_axes(op)) for op in kernel.ops if isinstance(op, Store))
+    stored = ((op, _stored_axes(op)) for op in kernel.of(Store))
     told: set[frozenset[str]] = set()
     for op, axes in (*_in_registers(kernel), *stored):
         wrong = _of_tile(axes, {r.axis for r in reduced}, sides, multiplies)
@@ -203,7 +203,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     mma = kernel.schedule.mma if kernel.schedule else None
     if mma is None:
         return
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
+    products = kernel.of(Contract)
     free = {x for op in products for side in op.free for x in side}
     named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
     if not named:

@@ -36,7 +36,7 @@ def loop_variable(axis: str) -> str:
 @once
 def whole_axes(kernel: Kernel) -> frozenset[str]:
     """Axes that are no loop's: of dimensions taken whole."""
-    taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
+    taken = (op.result.type for op in kernel.of(Whole))
     return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
 
 

@@ -51,7 +51,7 @@ def countable(kernel: Kernel) -> dict[str, Store]:
     """
     if not holds_vectors(kernel):
         return {}
-    others = {touch.tensor for _, touch in touches(kernel.ops) if not touch.adds}
+    others = {touch.tensor for _, touch in touches(kernel) if not touch.adds}
     found = dict[str, Store]()
     for op in kernel.of(Store):
         name = op.tensor.name

@@ -53,7 +53,7 @@ def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
     """Names of no tensor, or of one that the kernel itself writes."""
     known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
-    stored = {op.tensor.name: op for op in kernel.ops if isinstance(op, Store)}
+    stored = {op.tensor.name: op for op in kernel.of(Store)}
     for name in schedule.constant or ():
         if name not in known:
             hint = f"the tensors are {', '.join(known)}"
@@ -65,7 +65,7 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
     """CompileError where a load side, which runs ahead, reads what the kernel writes."""
-    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    written = {op.tensor for op in kernel.of(Store)}
     for op in walk(side):
         if isinstance(op, (Load, Lookup)) and op.tensor in written:
             message = (

@@ -63,7 +63,7 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
 def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
     """The loads of an output tile's own block that TMA can make."""
     body = output_nest(kernel)[1]
-    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    written = {op.tensor for op in kernel.of(Store)}
     made_here = {v for op in body for v in results_of(op)}
     found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
     for op in body:

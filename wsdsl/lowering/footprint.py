@@ -301,7 +301,7 @@ def _tiles(kernel: Kernel) -> tuple[Sequence[Tile], Sequence[Tile], Sequence[Til
     """Of sums that products are added to by the tensor cores, of those that whole products are
     promoted to, and of the latter's products where no other stands beside them.
     """
-    loops = [op for op in kernel.ops if isinstance(op, (ForTiles, ForEach))]
+    loops = kernel.of(ForTiles, ForEach)
     carried = {v for op in loops for v in (*op.args, *op.result)}
     held: list[Tile] = []
     promoted: list[Tile] = []

@@ -77,7 +77,7 @@ def moved_dims(kernel: Kernel) -> frozenset[str]:
     """
     if kernel.of(Contract):
         return frozenset()
-    places = (op.index[-1] for op in kernel.ops if isinstance(op, Load | Store) and op.index)
+    places = (op.index[-1] for op in kernel.of(Load, Store) if op.index)
     return frozenset().union(*(_moved_by(place, kernel.definers) or () for place in places))
 
 

@@ -17,7 +17,7 @@ def held_by_threads(kernel: Kernel) -> tuple[Tile, ...]:
     columns are there before anything is made of them.
     """
     found = chains(kernel)
-    loops = [op for op in kernel.ops if isinstance(op, (ForTiles, ForEach))]
+    loops = kernel.of(ForTiles, ForEach)
     carried = {v for op in loops for v in (*op.args, *op.result)}
     held = list[Tile]()
     for loop in loops:

@@ -74,7 +74,7 @@ def flat_axis(kernel: Kernel) -> str | None:
 
 
 def _accesses(kernel: Kernel) -> list[Load | Store]:
-    return [op for op in kernel.ops if isinstance(op, (Load, Store))]
+    return [*kernel.of(Load, Store)]
 
 
 def _tiles(kernel: Kernel) -> list[Load | Store]:
@@ -160,7 +160,7 @@ def reduces_across(kernel: Kernel) -> bool:
     """Whether there are no products, and all that is reduced lies across the rows of tensors: sums
     of columns.
     """
-    found = [op for op in kernel.ops if isinstance(op, OVER_AXIS)]
+    found = kernel.of(*OVER_AXIS)
     across = axes_across(kernel) - _axes_along(kernel)
     plain = all(isinstance(op, Reduce) and op.axis in across for op in found)
     return bool(found) and plain and not kernel.of(Contract)

@@ -88,7 +88,7 @@ def _is_plain(loop: ForTiles | ForEach) -> bool:
 
 def _walked(kernel: Kernel, body: Region, order: tuple[Value, ...], whole: set[Value]) -> Kernel:
     """`body` is what the loops run, `order` that of the tensors' dimensions."""
-    nest = [op for op in kernel.ops if isinstance(op, ForTiles | ForEach)]
+    nest = kernel.of(ForTiles, ForEach)
     dims = [next(loop.dim for loop in nest if loop.index == i) for i in order]
     tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
     dim, taken = "_".join(dims), {d for t in tensors for d in t.dims}

@@ -41,7 +41,7 @@ class RingUses:
         threads of a warpgroup have come past it, so each arrives for itself."""
         self.changed = set[Value]()
         """Slots of sums to which threads write what they have made of these."""
-        waits = {op.result for op in kernel.ops if isinstance(op, ConsumerWait)}
+        waits = {op.result for op in kernel.of(ConsumerWait)}
         for op in kernel.ops:
             if isinstance(op, SumToSlot) and op.slot in waits:
                 self.changed.add(op.slot)

@@ -45,7 +45,7 @@ def spread_axes(kernel: Kernel) -> Mapping[str, int]:
         return {}
     known, (nest, body) = dict(kernel.sizes), output_nest(kernel)
     whole = {loop.index.as_axis.name: loop.dim for loop in nest if _is_whole(loop)}
-    over = [op for op in kernel.ops if isinstance(op, OVER_AXIS) and op.axis in whole]
+    over = [op for op in kernel.of(*OVER_AXIS) if op.axis in whole]
     apart = {op.axis for op in over if not (isinstance(op, Reduce) and _is_word(op) and op in body)}
     contracted = {name for op in kernel.of(Contract) for name in op.summed}
     # What is added to memory would be added by each CTA.

@@ -64,12 +64,12 @@ Done = dict[Access, Known]
 
 def check_global_order(kernel: Kernel) -> None:
     """Raises Failure where two accesses of a CTA may come in another order."""
-    effects, found = effects_of(kernel), dict(touches(kernel.ops))
+    effects, found = effects_of(kernel), dict(touches(kernel))
     out = effects.shared | effects.lent | {x.tensor for x in found.values() if x.flag}
     written = frozenset(x.tensor for x in found.values() if x.writes)
     read = frozenset(x.tensor for x in found.values() if x.reads)
     found = {op: x for op, x in found.items() if x.tensor in written - out}
-    grid = next((op for op in kernel.ops if isinstance(op, b.LaunchGrid)), None)
+    grid = next(iter(kernel.of(b.LaunchGrid)), None)
     overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
     places = GlobalPlaces(kernel, overlap, written)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]

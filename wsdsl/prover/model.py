@@ -85,7 +85,7 @@ class Model:
         """Do the CTAs of a cluster see all of each other at some time?"""
         self.pairs = any(isinstance(op, TensorProduct) and op.cta_group > 1 for op in flat)
         """Do products read the SMEM of two CTAs?"""
-        self.written = written_tensors(flat)
+        self.written = written_tensors(kernel)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
         self.columns = frozenset(op.result.name for op in flat if isinstance(op, TensorColumns))

@@ -32,7 +32,7 @@ def check_pieces_apart(kernel: Kernel, work: b.ForRange, agent: int, num_warpgro
 class _Pieces:
     def __init__(self, kernel: Kernel, work: b.ForRange, agent: int, num_warpgroups: int) -> None:
         grid = next(op for op in kernel.body if isinstance(op, b.LaunchGrid))
-        written = dict(touches(kernel.ops))
+        written = dict(touches(kernel))
         lent = {p.name for p in kernel.params}
         self.stores = {op: x for op, x in written.items() if x.writes and x.tensor in lent}
         self.places = GlobalPlaces(kernel, frozenset(), frozenset())

@@ -199,14 +199,13 @@ class Effects:
 
 
 def effects_of(kernel: Kernel) -> Effects:
-    flat = list(walk(kernel.body))
-    lent = frozenset(op.result.name for op in flat if isinstance(op, m.AllocateGlobal))
-    flags = [op.tensor.name for op in flat if isinstance(op, (b.ArriveFlag, b.WaitFlag))]
-    found = [touch for _, touch in touches(flat) if not touch.flag]
+    lent = frozenset(op.result.name for op in kernel.of(m.AllocateGlobal))
+    flags = [op.tensor.name for op in kernel.of(b.ArriveFlag, b.WaitFlag)]
+    found = [touch for _, touch in touches(kernel) if not touch.flag]
     written = {touch.tensor for touch in found if touch.writes}
     read = {touch.tensor for touch in found if touch.reads}
     shared = (written & read) - lent if set(flags) - lent else set[str]()
-    maps = mapped_tensors(flat)
+    maps = mapped_tensors(kernel)
     of_shared = frozenset(map.name for map, tensor in maps.items() if tensor in shared)
     return Effects(frozenset(shared), of_shared, lent, _alone(kernel, lent))
 

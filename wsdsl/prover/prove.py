@@ -60,7 +60,7 @@ def prove(kernel: Kernel) -> Certificate:
             raise ProofError(told.findings(), told) from None
         ctas, states, steps = explored.ctas, states + explored.states, steps + explored.steps
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    barriers = [op.result.type for op in kernel.ops if isinstance(op, AllocateBarriers)]
+    barriers = [op.result.type for op in kernel.of(AllocateBarriers)]
     lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
     claims = any(isinstance(op, ClaimCluster) for op in kernel.ops)
     told = [*PROVED, *[HANDED_ON] * lends, *[CLAIMED] * claims]

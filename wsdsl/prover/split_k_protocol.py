@@ -25,10 +25,10 @@ from wsdsl.prover.workspace_slots import WorkspaceSlots
 def check_split_k_protocol(kernel: Kernel) -> None:
     """Raises Failure where sums are handed on in another way than is understood."""
     grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
-    lent = {op.result.name for op in kernel.ops if isinstance(op, m.AllocateGlobal)}
+    lent = {op.result.name for op in kernel.of(m.AllocateGlobal)}
     if not lent or grid is None:
         return
-    arrivals = [op for op in kernel.ops if isinstance(op, b.ArriveFlag)]
+    arrivals = kernel.of(b.ArriveFlag)
     sliced = any(op.wrap is not None for op in arrivals)
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = WorkspaceSlots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)

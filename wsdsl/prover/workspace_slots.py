@@ -48,7 +48,7 @@ class WorkspaceSlots:
 
     def __init__(self, kernel: Kernel, cluster: int, pieces: int, sums: Sums) -> None:
         self.sums, self.pieces = sums, pieces
-        lent = [op for op in kernel.ops if isinstance(op, m.AllocateGlobal)]
+        lent = kernel.of(m.AllocateGlobal)
         self.zeroed = {op.result.name for op in lent if op.zeroed}
         self.fragments = {op.result.name for op in lent if op.fragments}
         self.each = {

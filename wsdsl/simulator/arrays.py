@@ -67,7 +67,7 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     tensors: dict[str, GlobalTensor] = {}
     scalars: dict[str, Any] = {}
     copied: dict[str, Array] = {}
-    written = written_tensors(kernel.ops)
+    written = written_tensors(kernel)
     missing = [p.name for p in kernel.params if p.name not in arrays]
     unknown = sorted(set(arrays) - {p.name for p in kernel.params})
     if missing or unknown:

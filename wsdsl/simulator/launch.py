@@ -184,8 +184,8 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
     """Barriers lie apart from each other and from data, and all within what a CTA may have."""
     taken = [
         (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
-        for op in kernel.ops
-        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared)
+        for op in kernel.of(AllocateShared)
+        if isinstance(op.result.type, Shared)
     ]
     findings: list[Finding] = []
     for start, end, label in barriers:

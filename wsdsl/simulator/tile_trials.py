@@ -269,9 +269,7 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     """
     found: dict[float, None] = {}
     met: set[Value] = set()
-    work = [
-        v for op in kernel.ops if isinstance(op, t.Map) and op.fn in t.COMPARISONS for v in op.args
-    ]
+    work = [v for op in kernel.of(t.Map) if op.fn in t.COMPARISONS for v in op.args]
     while work:
         value = work.pop()
         op = kernel.definers.get(value)

@@ -62,7 +62,7 @@ def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
         return False
     others = [op.result for op in kernel.of(Load) if op.result not in multiplied(kernel)]
     return all(len(v.type.axes) < 2 for v in others if isinstance(v.type, Tile)) and all(
-        _is_plain(op, {first, second}) for op in kernel.ops if isinstance(op, Store)
+        _is_plain(op, {first, second}) for op in kernel.of(Store)
     )
 
 

@@ -120,12 +120,12 @@ def _num_held(kernel: Kernel) -> int:
     """Vectors that the epilogue reads, but for one along the rows and one along the columns, and as
     many for what it computes: ptxas 13.0 spills if that is more than 192 sums leave room for.
     """
-    loaded = (op.result.type for op in kernel.ops if isinstance(op, Load))
+    loaded = (op.result.type for op in kernel.of(Load))
     axes = [kind.axes for kind in loaded if isinstance(kind, Tile) and len(kind.axes) == 1]
     roles = [axes_of(kernel)[name].role for (name,) in axes]
     rows, columns = roles.count("rows"), roles.count("columns")
     both = rows > 0 and columns > 1
-    longest = max((COUNTED.get(op.fn, 0) for op in kernel.ops if isinstance(op, Map)), default=0)
+    longest = max((COUNTED.get(op.fn, 0) for op in kernel.of(Map)), default=0)
     computing = sum(longest >= least for least in LONG)
     return max(0, columns - 1) + max(0, rows - 1) + both + computing
 
@@ -156,7 +156,7 @@ def rank_beside_sums(kernel: Kernel) -> int:
             case _:
                 return 2
 
-    stores = [op for op in kernel.ops if isinstance(op, Store)]
+    stores = kernel.of(Store)
     return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)
 
 

@@ -39,7 +39,7 @@ def add_in_place(kernel: Kernel) -> Kernel:
     nest, body = output_nest(kernel)
     if kernel.of(Contract) or kernel.of(Reduce) or any(map(regions, body)):
         return kernel
-    times = Counter(touch.tensor for _, touch in touches(kernel.ops))
+    times = Counter(touch.tensor for _, touch in touches(kernel))
     own = {
         op
         for op in body

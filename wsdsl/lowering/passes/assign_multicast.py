@@ -47,7 +47,7 @@ from wsdsl.lowering.multicast_groups import Group
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:
-    work = next(op for op in kernel.ops if isinstance(op, ForWork))
+    work = kernel.of(ForWork)[0]
     size = math.prod(work.cluster)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
     sides = [op.body for op in loads if op.num_warpgroups]
@@ -60,7 +60,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
     for side in sides:
         (work,) = (op for op in side if isinstance(op, ForWork))
         found |= _in_every_slot(work, _groups(kernel, work))
-    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
+    slots = {op.result: op.ring for op in kernel.of(ProducerAcquire)}
     groups: dict[Value, dict[Group, None]] = {}
     for op, group in sorted(found.items(), key=lambda pair: pair[0].field):
         if group:
@@ -87,7 +87,7 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
     that its slots have; and whoever fills what products read waits at the end.
     """
     joint, found = joint_rings(kernel), dict[LoadToSlot, Group]()
-    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
+    slots = {op.result: op.ring for op in kernel.of(ProducerAcquire)}
     for side in sides:
         (work,) = (op for op in side if isinstance(op, ForWork))
         for load, group in _groups(kernel, work).items():

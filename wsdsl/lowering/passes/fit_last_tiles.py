@@ -55,7 +55,7 @@ def fit_last_tiles(kernel: Kernel) -> Kernel:
 
 def units_within(kernel: Kernel) -> dict[str, int]:
     """The axes along which tiles may overlap, and of what their starts must be multiples there."""
-    loops = [op for op in kernel.ops if isinstance(op, ForTiles) and not why_apart(kernel, op)]
+    loops = [op for op in kernel.of(ForTiles) if not why_apart(kernel, op)]
     axes = ((loop, loop.index.type) for loop in loops)
     return {a.name: unit_of(kernel, loop.index) for loop, a in axes if isinstance(a, Axis)}
 

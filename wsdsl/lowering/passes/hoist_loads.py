@@ -30,7 +30,7 @@ from wsdsl.lowering.product_operands import multiplied
 
 
 def hoist_loads(kernel: Kernel) -> Kernel:
-    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    stored = {op.tensor for op in kernel.of(Store)}
     parallel = {loop.index for loop in output_nest(kernel)[0]}
 
     def leave(loop: Op) -> Iterable[Op]:

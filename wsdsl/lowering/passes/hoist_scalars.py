@@ -45,7 +45,7 @@ MOST_BITS = 4 * 32
 
 
 def hoist_scalars(kernel: Kernel) -> Kernel:
-    written = written_tensors(kernel.ops)
+    written = written_tensors(kernel)
     return with_partitions(kernel, partial(_partition, written=written), "compute")
 
 

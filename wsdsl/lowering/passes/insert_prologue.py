@@ -119,7 +119,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         first.append(FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [Elect(body=tuple(first))] if first else []
-    maps_of, constant = mapped_tensors(kernel.ops), constant_tensors(kernel)
+    maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
     early = [
         op
         for op in kernel.body

@@ -45,7 +45,7 @@ def load_before_waits(kernel: Kernel) -> Kernel:
         return kernel
     if any(op.role != "compute" for op in kernel.of(Partition)):
         return kernel  # Its registers hold products' sums meanwhile.
-    stored, partitions = written_tensors(kernel.ops), kernel.of(Partition)
+    stored, partitions = written_tensors(kernel), kernel.of(Partition)
     ctas = next((op.ctas_per_sm for op in kernel.of(LaunchGrid)), 1)
     groups = sum(op.num_warpgroups for op in partitions)
     registers = min(MOST, kernel.target.entry_registers(groups * ctas))

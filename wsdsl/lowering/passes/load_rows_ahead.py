@@ -61,7 +61,7 @@ from wsdsl.lowering.load_places import with_place
 
 def load_rows_ahead(kernel: Kernel) -> Kernel:
     b, used = Builder(Namer.of(kernel)), Counter(uses(kernel.body))
-    stored = written_tensors(kernel.ops)
+    stored = written_tensors(kernel)
 
     def change(op: Op) -> Region:
         if not isinstance(op, ForRange):

@@ -44,7 +44,7 @@ def load_tiles_ahead(kernel: Kernel) -> Kernel:
     stages = (kernel.schedule and kernel.schedule.stages) or 1
     if stages == 1 or any(op.role != "compute" for op in kernel.of(Partition)):
         return kernel
-    b, stored = Builder(Namer.of(kernel)), written_tensors(kernel.ops)
+    b, stored = Builder(Namer.of(kernel)), written_tensors(kernel)
 
     def change(op: Op) -> Region:
         if not isinstance(op, ForRange):

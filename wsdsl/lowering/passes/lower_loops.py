@@ -60,7 +60,7 @@ from wsdsl.lowering.turns import one_by_one
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
-    work = next(op for op in kernel.ops if isinstance(op, ForWork))
+    work = kernel.of(ForWork)[0]
     inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
     if kernel.schedule and kernel.schedule.ctas_per_sm:

@@ -202,7 +202,7 @@ NO_CHAIN = (
 
 def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
-    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    stored = {op.tensor for op in kernel.of(Store)}
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
     made = made_rings(kernel)
     every = (kernel.schedule and kernel.schedule.precise_every) or 0

@@ -70,7 +70,7 @@ PURE = (
 def simplify(kernel: Kernel) -> Kernel:
     body = _hoist_constants(kernel.body)
     numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
-    written = written_tensors(kernel.ops)
+    written = written_tensors(kernel)
     body = _share(_fold(body, numbers, {}), {}, {}, written)
     body = _drop_unused(_fold(body, numbers, {}), set())
     return dataclasses.replace(kernel, body=body)

@@ -24,7 +24,7 @@ class Facts:
     def __init__(self, kernel: Kernel, speeds: Speeds) -> None:
         self.speeds = speeds
         self.edges = edge_names(kernel)
-        self.workspace = {op.result.name for op in kernel.ops if isinstance(op, AllocateGlobal)}
+        self.workspace = {op.result.name for op in kernel.of(AllocateGlobal)}
         self.boxes: dict[str, tuple[float, str]] = {}
         """Bytes of a box, and the tensor."""
         for op in kernel.ops:
