@@ -90,6 +90,13 @@ def test_who_claims_what(tiles: int, workers: int, places: int) -> None:
     assert claimed_unevenness(tiles, workers, places) <= of_grid
 
 
+def test_tiles_without_number_are_not_dealt_out() -> None:
+    """Of sizes that are not known there may be billions."""
+    assert claimed_unevenness(1 << 32, 148, 64) == 1.0
+    asked = Schedule(arch="sm_100a", scheduler="dynamic")
+    assert kernel_of("causal").schedule(D=128, schedule=asked).scheduler == "dynamic"
+
+
 def test_uneven_tiles_end_sooner_step_by_step() -> None:
     """A persistent CTA has every 148th tile: of 8 in each head some have the longest, or nearly."""
     kernel = kernel_of("causal")

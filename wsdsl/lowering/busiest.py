@@ -18,6 +18,9 @@ from wsdsl.ir.tile_scheduler import (
     num_cut_tiles,
 )
 
+MANY = 1024
+"""Tiles of a worker that are not dealt out one by one: sizes that are not known may be any."""
+
 
 @dataclass(frozen=True)
 class Busiest:
@@ -92,6 +95,8 @@ def claimed_tiles(tiles: int, workers: int, places: int) -> tuple[tuple[int, ...
 @lru_cache(maxsize=256)
 def claimed_unevenness(tiles: int, workers: int, places: int) -> float:
     """The same as `unevenness` where workers take tiles as they are done with others."""
+    if tiles > MANY * workers:
+        return 1.0  # They end apart by no more than a tile of so many.
     rows = claimed_tiles(tiles, workers, places)
     most = max(sum(tile % places + 1 for tile in row) for row in rows)
     return most / (-(-tiles // workers) * (places + 1) / 2)
