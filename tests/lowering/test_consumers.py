@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.kernels import CASES
-from wsdsl import Schedule, ScheduleError
+from wsdsl import Schedule, ScheduleError, parse
 
 
 def mainloop(name: str, schedule: Schedule) -> list[str]:
@@ -61,3 +61,27 @@ def test_each_share_of_columns_begins_with_a_panel() -> None:
 def test_whole_rows_need_one_consumer() -> None:
     with pytest.raises(ScheduleError, match="this needs whole rows"):
         CASES["quantised"].kernel.schedule(Schedule(share="n", consumers=2))
+
+
+def test_three_share_tiles_that_fill_waves() -> None:
+    """198 tiles of weights by two of rows are three waves of 132 SMs; 256 rows for two are four."""
+    chosen = CASES["gemm"].kernel.schedule(M=264, N=37888, K=3584)
+    assert (chosen.consumers, chosen.mode, chosen.mma) == (3, "cooperative", "n")
+    assert (chosen.tile or {})["n"] == 192
+
+
+WEIGHTS = """
+@kernel
+def weights(A: bf16[M, K], W: i8[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ cast(W[n, k], bf16)
+        C[m, n] = acc
+"""
+
+
+def test_three_do_not_compute_operands() -> None:
+    """They have 160 registers a thread, and what they compute would lie beside their sums."""
+    (kernel,) = vars(parse(WEIGHTS)).values()
+    assert kernel.schedule(M=264, N=37888, K=3584).consumers != 3

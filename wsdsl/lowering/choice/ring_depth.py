@@ -62,7 +62,8 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     fills = work.thin or own.memory / own.cycles > MOSTLY_MEMORY
     if fills and chosen.scheduler != "stream_k":
         wanted = max(2, min(wanted, _busy_memory(work, tile)))
-    enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    ahead = max(LEAST_STAGES, -(-LEAST_LOOKAHEAD // cycles))
+    enough = 2 if chosen.cuts_tiles else min(ahead, wanted)
     waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
     if waits and not _is_pingpong(kernel, chosen):
         # What is under way counts for more than a second buffer for results.

@@ -266,7 +266,10 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     in_place, alone = _in_place(kernel), _may_be_alone(kernel, work)
     if given.mode != "pingpong":
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
-        several = (3, 2) if scales_products(kernel) else (2, 3) if short else (2,)
+        several = (3, 2) if scales_products(kernel) else (2,)
+        by_rows = shared_role(kernel, given) == "rows"
+        if short or (in_place and by_rows and not work.decoding):
+            several = *several, 3
         usual = (2, 1) if few or heights or alone else several
         if holds_vectors(kernel):
             usual = (1,)  # Other CTAs hide the latency of one.
@@ -276,7 +279,6 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
             # Four hide more of what it takes from the bytes of a step to its products.
             usual = (*usual, 4)
         numbers = (given.consumers,) if given.consumers else usual
-        by_rows = shared_role(kernel, given) == "rows"
         fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
