@@ -8,6 +8,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.lowering.model.sharers import are_scattered
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.stand_ins import predicted_cycles
 
 GEMM = CASES["gemm"].kernel
@@ -42,3 +43,14 @@ def cycles(rows: int, cluster: dict[str, int]) -> float:
 def test_a_cluster_along_weights_takes_longer_then() -> None:
     assert cycles(75, dict(n=4)) > 1.1 * cycles(75, dict(m=2))
     assert cycles(40, dict(n=4)) <= cycles(40, dict(n=1))
+
+
+@pytest.mark.parametrize(("columns", "less"), [(144, True), (152, False)])
+def test_halves_that_are_not_whole_groups_of_lines_are_not_loaded_for_each_other(
+    columns: int, less: bool
+) -> None:
+    """Rows of 1528 elements begin amid lines, where bytes that another CTA brings save time."""
+    kernel = scheduled_tile(GEMM.tile, sizes := dict(M=4096, N=1064, K=1528))
+    work, tile = Work.of(kernel, sizes), dict(m=128, n=columns, k=64)
+    alone, both = work.under(tile), work.under(tile, {"m": 2}, {"m": 2})
+    assert (both.operand_bytes < alone.operand_bytes) is less

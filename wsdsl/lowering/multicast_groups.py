@@ -12,9 +12,17 @@ from itertools import product
 
 from wsdsl.ir.barrier_ops import CtaRank
 from wsdsl.ir.op import Value
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.lowering.builder import INT, Builder
 
 Group = tuple[tuple[int, int], ...]
+SWIZZLED_LINES = 8
+"""Within which bits of the address are exchanged."""
+
+
+def comes_out_even(lines: int, num: int, packed: object) -> bool:
+    """Whether so many CTAs can each bring a part of a tile of so many lines."""
+    return lines % (num * (PACKED_LINES if packed else SWIZZLED_LINES)) == 0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from wsdsl.ir.types import Axis, DType, Role
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.footprint import MAX_LINE
+from wsdsl.lowering.multicast_groups import comes_out_even
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
 from wsdsl.rates import Rates
@@ -124,6 +125,11 @@ class LoadTerm:
         swizzle, of_lines = operand_lines(tile[self.last.name], self.dtype, self.role)
         lines = elements(self.axes[:-1], tile)
         return lines * of_lines * width * MAX_LINE / SWIZZLE_SPAN[swizzle]
+
+    def loaded_by(self, tile: Sizes, together: Mapping[str, int]) -> int:
+        """CTAs that each bring a part of it for all, of those that load for each other."""
+        num = math.prod([num for axis, num in together.items() if axis not in self.axes])
+        return num if comes_out_even(tile[self.axes[0]], num, self.op.packed) else 1
 
     def beyond(self, tile: Sizes) -> float:
         """Elements beyond the end of the tensor: of the last tile of the output, and of all tiles

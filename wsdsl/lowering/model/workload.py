@@ -374,7 +374,7 @@ class Work:
         row, apart = dtype.size(size), dtype.size(apart if apart < size else 0)
         offsets = row % L2_LINE, apart % L2_LINE
         longer = crossing(self.rates, *offsets, line, not role)
-        copied = math.prod([num for axis, num in together.items() if axis not in load.axes])
+        copied = load.loaded_by(tile, together)
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
         if not role or row % L2_LINE:
             longer = max(1.0, longer / copied)

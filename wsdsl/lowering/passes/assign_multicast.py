@@ -39,11 +39,10 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
-from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.walk import rewrite, walk
 from wsdsl.lowering.cta_pairs import in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
-from wsdsl.lowering.multicast_groups import Group
+from wsdsl.lowering.multicast_groups import Group, comes_out_even
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:
@@ -145,5 +144,4 @@ def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadTo
 
 
 def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
-    together = PACKED_LINES if load.packed else 8
-    return load.axes[0].size % (together * math.prod(num for num, _ in group)) == 0
+    return comes_out_even(load.axes[0].size, math.prod(num for num, _ in group), load.packed)
