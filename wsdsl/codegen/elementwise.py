@@ -27,7 +27,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
-from wsdsl.ir.tile_ops import COMPARISONS, Constant, Full, Map
+from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type
 
 
@@ -67,6 +67,8 @@ def convert_full(c: Context, op: Full) -> None:
 
 
 def convert_map(c: Context, op: Map) -> None:
+    if _of_integers(c, op):
+        return
     dtype, shape = dtype_and_shape(op.result.type)
     found = (
         _affine(c, op, shape)
@@ -110,10 +112,33 @@ def convert_map(c: Context, op: Map) -> None:
         )
     define(c, op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
-        sure = _stays_nonnegative(op, [c.held[a] for a in op.args])
-        origin, offset = _shifted(op.fn, [c.held[a] for a in op.args])
-        multiple = 1 if op.wraps else _multiple(op.fn, [c.held[a] for a in op.args])
-        c.held[op.result] = Scalar(held.texts[0], dtype, None, sure, origin, offset, multiple)
+        c.held[op.result] = _integer(op, held.texts[0], dtype, [c.held[a] for a in op.args])
+
+
+def _of_integers(c: Context, op: Map) -> bool:
+    """Whether it was a function of scalars without floats, as most are, and not of their bytes."""
+    kind, args = op.result.type, [c.held[a] for a in op.args]
+    scalars = [a for a in args if isinstance(a, Scalar)]
+    if not isinstance(kind, Tile) or len(scalars) < len(args) or op.fn in OF_BYTES:
+        return False
+    gives_bool, operand = op.fn in COMPARISONS, scalars[-1].dtype
+    if (
+        operand.is_float
+        or kind.dtype.is_float
+        or not (gives_bool or kind.dtype.bits == operand.bits)
+    ):
+        return False
+    text = _function(c.w, op, operand, args)(*[a.text for a in scalars])
+    plain = not kind.dtype.is_integer
+    c.held[op.result] = Scalar(text, kind.dtype) if plain else _integer(op, text, kind.dtype, args)
+    return True
+
+
+def _integer(op: Map, text: str, dtype: DType, args: list[Held]) -> Scalar:
+    """With what is known of it."""
+    origin, offset = _shifted(op.fn, args)
+    multiple = 1 if op.wraps else _multiple(op.fn, args)
+    return Scalar(text, dtype, None, _stays_nonnegative(op, args), origin, offset, multiple)
 
 
 def _multiple(fn: str, args: list[Held]) -> int:
@@ -278,12 +303,12 @@ def _sum_of_indices(
 
 
 I32_MAX = 2**31 - 1
+OF_BYTES = ("join", *BYTE_OF_WORDS)
 FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "oge", "gt": "ogt"}
 
 
 def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..., str]:
     """What to do with the operands of one element, which are f32 if `dtype` is."""
-    f = F(w)
     if op.fn == "where":
         type = scalar_type(dtype)
         return lambda cond, a, b: w.select(cond, type, a, b)
@@ -294,6 +319,7 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
         if len(args) == 1:
             return integer_unary(w, op, dtype)
         return integer_binary(w, op, dtype, args, all(nonnegative(a) for a in args))
+    f = F(w)
     if op.fn in FLOAT_COMPARISONS:
         return lambda a, b: f.test(FLOAT_COMPARISONS[op.fn], a, b)
     if op.fn in UNARY:

@@ -27,10 +27,10 @@ def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     made = kernel.definers
     found: dict[int, dict[Value, None]] = {}
     fence: WgmmaFence | None = None
-    for op in kernel.ops:
+    for op in kernel.of(WgmmaFence, Wgmma):
         if isinstance(op, WgmmaFence):
             fence = op
-        elif isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) and fence is not None:
+        elif isinstance(op.a.type, Fragment) and fence is not None:
             found.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, made)))
     return {key: tuple(values) for key, values in found.items()}
 

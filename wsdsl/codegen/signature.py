@@ -33,65 +33,39 @@ from wsdsl.ir.memory_ops import (
     ThreadStore,
 )
 from wsdsl.ir.narrowing import narrowing_of
-from wsdsl.ir.op import Kernel, Value, operands
+from wsdsl.ir.op import Kernel, once, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
+DIRECT = (
+    LoadGlobal, StoreGlobal, AddCounters, StoreCounters, ThreadLoad, ThreadStore, PrefetchTile,
+    ArriveFlag, WaitFlag,
+)  # fmt: skip
+"""What has the address of a tensor."""
 
+
+@once
 def signature(kernel: Kernel) -> Signature:
     """Read the launch signature off a SCHEDULED kernel."""
     maps: list[Argument] = []
-    direct: dict[str, Tensor] = {}
+    for op in kernel.of(MakeTensorMap):
+        narrowed = op.narrowed if op.narrower is not None else -1
+        maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
+    direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
     sizes: dict[str, None] = {}
-    used: set[Value] = set()
-    lent: list[WorkspaceTensor] = []
-    threads, smem_bytes, waits = 0, 0, False
-    grid = LaunchGrid(tiles=())
-    for op in kernel.ops:
-        used.update(operands(op))
-        match op:
-            case MakeTensorMap():
-                narrowed = op.narrowed if op.narrower is not None else -1
-                maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
-            case (
-                LoadGlobal()
-                | StoreGlobal()
-                | AddCounters()
-                | StoreCounters()
-                | ThreadLoad()
-                | ThreadStore()
-                | PrefetchTile()
-                | ArriveFlag()
-                | WaitFlag()
-            ):
-                assert isinstance(op.tensor.type, Tensor)
-                direct[op.tensor.name] = op.tensor.type
-                sizes |= {d: None for d in op.tensor.type.dims if isinstance(d, str)}
-            case DimSize():
-                sizes[op.dim] = None
-            case Partition():
-                threads += 128 * op.num_warpgroups
-            case AllocateShared():
-                assert isinstance(op.result.type, Shared)
-                end = op.offset + op.result.type.bytes * op.result.type.num
-                smem_bytes = max(smem_bytes, end)
-            case AllocateBarriers():
-                assert isinstance(op.result.type, Barriers)
-                smem_bytes = max(smem_bytes, op.offset + 8 * op.result.type.num)
-            case AllocateTensorMemory():
-                smem_bytes = max(smem_bytes, op.offset + 8)
-            case LaunchGrid():
-                grid = op
-            case AllocateGlobal():
-                assert isinstance(op.result.type, Tensor)
-                lent.append(WorkspaceTensor(op.result.name, op.result.type, op.each, op.zeroed))
-            case WaitPredecessor():
-                waits = True
-            case _:
-                pass
+    for op in kernel.of(DimSize, *DIRECT):
+        told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
+        sizes |= {d: None for d in told if isinstance(d, str)}
+    ends = [_end_of_shared(op) for op in kernel.of(AllocateShared, AllocateBarriers)]
+    ends += [op.offset + 8 for op in kernel.of(AllocateTensorMemory)]
+    lent = [
+        WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
+        for op in kernel.of(AllocateGlobal)
+    ]
+    grid = kernel.of(LaunchGrid)[-1] if kernel.of(LaunchGrid) else LaunchGrid(tiles=())
     # A product of 64 bits for each row, under way with others, costs more than the row is worth.
     seldom = {op.tensor.name for op in kernel.of(LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
@@ -102,15 +76,15 @@ def signature(kernel: Kernel) -> Signature:
     scalars = [
         ScalarArgument(p.name, p.type.dtype)
         for p in kernel.params
-        if isinstance(p.type, Tile) and p in used
+        if isinstance(p.type, Tile) and any(p in operands(op) for op in kernel.ops)
     ]
     widths = narrowing.widths if (narrowing := narrowing_of(kernel)) else 1
     told = [NarrowingArgument()] if narrowing else []
     return Signature(
         name=kernel.name,
         arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *told),
-        threads=threads,
-        smem_bytes=smem_bytes,
+        threads=sum(128 * op.num_warpgroups for op in kernel.of(Partition)),
+        smem_bytes=max(ends, default=0),
         tiles=grid.tiles,
         scheduler=grid.scheduler,
         cluster=grid.cluster,
@@ -119,10 +93,16 @@ def signature(kernel: Kernel) -> Signature:
         ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
-        waits=waits,
+        waits=bool(kernel.of(WaitPredecessor)),
         widths=widths,
         narrowed=grid.narrowed,
     )
+
+
+def _end_of_shared(op: AllocateShared | AllocateBarriers) -> int:
+    kind = op.result.type
+    assert isinstance(kind, Shared | Barriers)
+    return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num
 
 
 def _known(tensor: Tensor, dim: int) -> int | None:

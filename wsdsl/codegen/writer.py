@@ -46,7 +46,8 @@ class Writer:
         self.lines.append(f"  {text}")
 
     def value(self, text: str, hint: str = "v") -> str:
-        made = f"%{self.name(hint)}"
+        self.count += 1
+        made = f"%{hint}.{self.count}"
         self.lines.append(f"  {made} = {text}")
         return made
 
@@ -74,9 +75,10 @@ class Writer:
 
     def call(self, name: str, result: str, args: Sequence[Operand] = (), hint: str = "v") -> str:
         """Call an intrinsic, declaring it. The text of the result; "" for void."""
-        types = ", ".join(t for t, _ in args)
-        self.declarations[name] = f"declare {result} @{name}({types})"
-        text = f"call {result} @{name}({', '.join(f'{t} {x}' for t, x in args)})"
+        if name not in self.declarations:
+            types = ", ".join([t for t, _ in args])
+            self.declarations[name] = f"declare {result} @{name}({types})"
+        text = f"call {result} @{name}({', '.join([f'{t} {x}' for t, x in args])})"
         if result == "void":
             self.line(text)
             return ""

@@ -153,7 +153,7 @@ class Op:
         held = self.__dict__
         held |= defaults
         held |= given
-        if held.keys() != names:
+        if len(held) != len(names) or not given.keys() <= names:
             wrong = ", ".join(sorted(held.keys() ^ names))
             raise TypeError(f"{type(self).__name__}: missing or unknown: {wrong}")
 
@@ -185,7 +185,10 @@ class Op:
     _bound = _Once(_values, "bind")
     _regions = _Once(lambda op, names: tuple([getattr(op, n) for n in names]), "region")
     _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
-    _defines = _Once(lambda op, _: (*op._results, *op._bound), None)
+    _defined = _Once(
+        lambda op, _: (*op._results, *op._bound, *[v for r in op._regions for v in defined(r)]),
+        None,
+    )
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -237,8 +240,8 @@ operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
 results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
-defines: Callable[[Op], tuple[Value, ...]] = attrgetter("_defines")
-"""Its results, and the arguments of its regions."""
+defined_by: Callable[[Op], tuple[Value, ...]] = attrgetter("_defined")
+"""Its results, the arguments of its regions, and all that is defined in these."""
 inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
 """All that is in its regions, as `walk` gives it."""
 
@@ -252,10 +255,20 @@ def walk(region: Iterable[Op]) -> list[Op]:
     return found
 
 
+def defined(region: Region) -> list[Value]:
+    """Every value that is defined in a region, in textual order."""
+    return [v for op in region for v in defined_by(op)]
+
+
 def with_fields(op: OpT, **changed: Any) -> OpT:
     """`dataclasses.replace`, which asks each field how it is to be treated."""
-    held = op.__dict__
-    return type(op)(**{name: held[name] for name in _wanted(type(op))[1]} | changed)
+    held, names, made = op.__dict__, _wanted(type(op))[1], object.__new__(type(op))
+    fields = made.__dict__
+    fields |= {name: held[name] for name in names}
+    fields |= changed
+    if len(fields) != len(names):
+        raise TypeError(f"{type(op).__name__} has no {', '.join(changed.keys() - names)}")
+    return made
 
 
 @dataclass(frozen=True)
@@ -314,12 +327,12 @@ class Kernel:
     @cached_property
     def defined(self) -> tuple[Value, ...]:
         """Every value: parameters, results and region arguments."""
-        return (*self.params, *[v for op in self.ops for v in defines(op)])
+        return (*self.params, *defined(self.body))
 
     @cached_property
     def definers(self) -> Mapping[Value, Op]:
         """Which op defines a value, as a result or as an argument of its regions."""
-        return {v: op for op in self.ops for v in defines(op)}
+        return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
 
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)

@@ -18,7 +18,7 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Kernel, Op, Region, defines, op_name, operands, regions
+from wsdsl.ir.op import Kernel, Op, Region, bound, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 
@@ -145,7 +145,7 @@ def threads_of(op: Op) -> Threads:
         return told
     if isinstance(op, b.ArriveBarrier) and (op.each_warp or op.each_thread):
         return "warpgroup"
-    values = (*operands(op), *defines(op))
+    values = (*operands(op), *results_of(op), *bound(op))
     spread = any(isinstance(v.type, (Fragment, Accumulator)) for v in values)
     return "warpgroup" if spread else "any"
 

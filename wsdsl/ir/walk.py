@@ -11,7 +11,8 @@ from wsdsl.ir.op import (
     Op,
     Region,
     Value,
-    defines,
+    bound,
+    defined,
     fields_of,
     operands,
     regions,
@@ -34,8 +35,8 @@ def uses(region: Region) -> Iterator[Value]:
 
 def free_values(region: Region) -> tuple[Value, ...]:
     """Values that a region uses and does not define, in order of first use."""
-    defined = {v for op in walk(region) for v in defines(op)}
-    return tuple(dict.fromkeys(v for v in uses(region) if v not in defined))
+    inner = {*defined(region)}
+    return tuple(dict.fromkeys(v for v in uses(region) if v not in inner))
 
 
 def used_inside(op: Op) -> set[Value]:
@@ -71,7 +72,7 @@ def yielded(region: Region) -> tuple[Value, ...]:
 
 def definers(region: Region) -> dict[Value, Op]:
     """Which op defines a value, as a result or as an argument of its regions."""
-    return {v: op for op in walk(region) for v in defines(op)}
+    return {v: op for op in walk(region) for v in (*results_of(op), *bound(op))}
 
 
 def made_of(

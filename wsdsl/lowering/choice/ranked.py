@@ -91,9 +91,9 @@ class _Search:
             own = min(whole, cut) if given.cuts_tiles else whole
             yield own, False, (0, n), partial(self.look, n, one)
             if self.splits:
-                yield cut, False, (2, n), partial(self.cut, n, one)
+                yield cut * MARGIN, False, (2, n), partial(self.cut, n, one)
             if self.work.least(tile)[0] <= few:
-                yield shared, False, (1, n), partial(self.share, n, one)
+                yield shared * SHARING_MARGIN, False, (1, n), partial(self.share, n, one)
 
     def own(self, n: int, tried: Tried) -> Option | None:
         """What is predicted of whole tiles, if they fit."""

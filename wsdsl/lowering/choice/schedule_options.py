@@ -234,7 +234,7 @@ def _decodes(kernel: Kernel) -> bool:
 
 def _are_few(kernel: Kernel, work: Work) -> bool:
     """Whether smaller tiles than the usual ones use more SMs, or memory is the limit anyhow."""
-    return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < work.target.num_sms
+    return work.thin or work.num_tiles(dict.fromkeys(axes_of(kernel), 128)) < work.target.num_sms
 
 
 def _may_be_alone(kernel: Kernel, work: Work) -> bool:
@@ -243,7 +243,7 @@ def _may_be_alone(kernel: Kernel, work: Work) -> bool:
         return False
     axes = axes_of(kernel).items()
     largest = {n: ALONE_ROWS if a.role == "rows" else ALONE_COLUMNS for n, a in axes}
-    return work.under(largest).tiles <= work.target.num_sms
+    return work.num_tiles(largest) <= work.target.num_sms
 
 
 def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, int]]:

@@ -47,7 +47,7 @@ from wsdsl.ir.fragment_ops import (
     ZeroUnless,
 )
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
@@ -56,15 +56,14 @@ from wsdsl.ir.walk import replace_operands, rewrite, walk, with_regions, yielded
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
-SHARED = (
+SHARED = frozenset((
     Constant, DimSize, Map, Cast, CtaIndex, NumCtas, ClusterIndex, NumClusters, CtaRank,
-    WarpgroupIndex,
-)  # fmt: skip
-PURE = (
-    *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator,
-    Iota, Join, MatrixOperand, ReduceColumns, ScanColumns, Slice, ZeroUnless, LoadGlobal, AxisAt,
-    Whole,
-)  # fmt: skip
+    WarpgroupIndex, LoadGlobal,
+))  # fmt: skip
+PURE = SHARED | {
+    Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator, Iota,
+    Join, MatrixOperand, ReduceColumns, ScanColumns, Slice, ZeroUnless, AxisAt, Whole,
+}  # fmt: skip
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -109,30 +108,31 @@ def _fold(
 
 def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
     """What a comparison of numbers says, or one of the bounds of a loop that runs."""
-    if op.fn in COMPARISONS and {*op.args} <= {*numbers}:
+    if op.fn in COMPARISONS and all(v in numbers for v in op.args):
         return getattr(operator, op.fn)(*(numbers[v] for v in op.args))
     runs = (op.fn == "lt" and op.args in run) or (op.fn == "gt" and op.args[::-1] in run)
     return True if runs else None
 
 
 def _turns_once(loop: ForRange, numbers: Numbers) -> bool:
-    if not {loop.start, loop.stop, loop.step} <= {*numbers}:
+    if not all(v in numbers for v in (loop.start, loop.stop, loop.step)):
         return False
     start, stop, step = (numbers[v] for v in (loop.start, loop.stop, loop.step))
     return start < stop <= start + step
 
 
 def _key(op: Op) -> tuple[object, ...]:
-    made = results_of(op)[0]
-    fields = [getattr(op, name) for name, kind in fields_of(type(op)) if kind != "result"]
+    fields = *attributes_of(op), *operands(op)
     # 1, 1.0 and True are equal to Python, not to a kernel.
-    return (type(op), made.type, *((f, type(f)) for f in fields))
+    return (type(op), results_of(op)[0].type, *fields, *map(type, fields))
 
 
 def _is_shared(op: Op, written: frozenset[str]) -> bool:
+    if type(op) not in SHARED:
+        return False
     if isinstance(op, LoadGlobal) and (op.in_order or op.tensor.name in written):
         return False
-    kind = results_of(op)[0].type if isinstance(op, (*SHARED, LoadGlobal)) else None
+    kind = results_of(op)[0].type
     return isinstance(kind, Tile) and not kind.axes
 
 
@@ -162,7 +162,7 @@ def _drop_unused(region: Region, used: set[Value]) -> Region:
     """
     kept: list[Op] = []
     for op in reversed(region):
-        if not isinstance(op, PURE) or not used.isdisjoint(results_of(op)):
+        if type(op) not in PURE or not used.isdisjoint(results_of(op)):
             kept.append(with_regions(op, lambda inner: _drop_unused(inner, used)))
             used.update(operands(op))
     return tuple(reversed(kept))
