@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,11 +121,25 @@ def parser() -> tuple[Lark, Layout]:
     text = _held()
     layout = Layout()
     if not text:
-        return build(layout), layout
+        return _straight(build(layout)), layout
     held = json.loads(text, object_pairs_hook=_with_int_keys)
     # What lark's own stand-alone parsers call; the public `Lark.load` takes pickles only.
     lark_class: Any = Lark
-    return lark_class._load_from_dict(held["data"], held["memo"], postlex=layout), layout
+    loaded = lark_class._load_from_dict(held["data"], held["memo"], postlex=layout)
+    return _straight(loaded), layout
+
+
+def _straight(made: Any) -> Lark:
+    """Where a rule may be one part alone, as a name is a term is a sum, it is that part: most of
+    what a parse does, for which lark looks up again where each begins and ends.
+    """
+    callbacks = made.parser.parser.parser.callbacks
+    for rule in callbacks:
+        parts = rule.expansion if isinstance(rule, Rule) and rule.options.expand1 else ()
+        dropped = any(getattr(part, "filter_out", False) for part in parts)
+        if len(parts) == 1 and not (dropped or rule.alias or rule.options.empty_indices):
+            callbacks[rule] = itemgetter(0)
+    return made
 
 
 # lark numbers states as its sets happen to be ordered: tables that are good are left as they are.

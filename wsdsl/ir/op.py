@@ -185,10 +185,7 @@ class Op:
     _bound = _Once(_values, "bind")
     _regions = _Once(lambda op, names: tuple([getattr(op, n) for n in names]), "region")
     _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
-    _defined = _Once(
-        lambda op, _: (*op._results, *op._bound, *[v for r in op._regions for v in defined(r)]),
-        None,
-    )
+    _within = _Once(lambda op, _: tuple([v for r in op._regions for v in defined(r)]), "region")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -240,8 +237,8 @@ operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
 results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
-defined_by: Callable[[Op], tuple[Value, ...]] = attrgetter("_defined")
-"""Its results, the arguments of its regions, and all that is defined in these."""
+within: Callable[[Op], tuple[Value, ...]] = attrgetter("_within")
+"""All values that are defined in its regions, but for their arguments."""
 inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
 """All that is in its regions, as `walk` gives it."""
 
@@ -257,7 +254,12 @@ def walk(region: Iterable[Op]) -> list[Op]:
 
 def defined(region: Region) -> list[Value]:
     """Every value that is defined in a region, in textual order."""
-    return [v for op in region for v in defined_by(op)]
+    found: list[Value] = []
+    for op in region:
+        found += results_of(op)
+        found += bound(op)
+        found += within(op)
+    return found
 
 
 def with_fields(op: OpT, **changed: Any) -> OpT:
@@ -351,12 +353,14 @@ def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
     whose result nobody changes.
     """
 
+    name = f"_once_{find.__module__}.{find.__qualname__}"
+
     @wraps(find)
     def found(kernel: Kernel) -> Found:
-        kept: dict[Any, Found] = kernel.__dict__.setdefault("_found", {})
-        if find not in kept:
-            kept[find] = find(kernel)
-        return kept[find]
+        kept = kernel.__dict__
+        if name not in kept:
+            kept[name] = find(kernel)
+        return kept[name]
 
     return found
 

@@ -138,7 +138,8 @@ def rewrite(region: Region, change: Callable[[Op], Iterable[Op]]) -> Region:
     """The region with each op, whose own regions are rewritten before, exchanged for others."""
     made: list[Op] = []
     for op in region:
-        made += change(with_regions(op, lambda own: rewrite(own, change)))
+        own = with_regions(op, lambda own: rewrite(own, change)) if regions(op) else op
+        made += change(own)
     return tuple(made)
 
 

@@ -16,7 +16,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.narrowing import narrowing_of
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
@@ -38,11 +38,12 @@ from wsdsl.lowering.shared_rows import SharedRows
 from wsdsl.lowering.store_panels import stored_as_panels
 
 
+@once
 def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
-    for op in kernel.ops:
-        if isinstance(op, Store) and op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
+    for op in kernel.of(Store):
+        if op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
     for op in kernel.of(RenameAxes):
         names = (*zip(op.x.as_tile.axes, op.result.as_tile.axes, strict=True),)
@@ -50,17 +51,18 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     return found
 
 
-def _cut_already(kernel: Kernel, narrow: set[str]) -> dict[str, tuple[int, ...]]:
+@once
+def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
-    axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
-    for op in kernel.ops:
+    axes, narrow, found = axes_of(kernel), narrow_axes(kernel), dict[str, tuple[int, ...]]()
+    for op in kernel.of(SubtilesInShared, AddInCluster, Contract):
         if isinstance(op, SubtilesInShared):
             tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
             names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
         elif isinstance(op, AddInCluster):
             found |= _cut_to_slices(op, axes, narrow)
-        elif isinstance(op, Contract) and op.depth:
+        elif op.depth:
             found |= _cut_to_depths(op, axes, narrow)
     return found
 
@@ -113,7 +115,7 @@ class PartitionContext:
         self.in_order = partition.in_order
         """Whether what threads load now may come no earlier."""
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
-        cut = _cut_already(kernel, narrow)
+        cut = _cut_already(kernel)
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)

@@ -48,6 +48,8 @@ from wsdsl.lowering.zeros import neutral, tiles_of_zeros
 
 
 def defer_sums(kernel: Kernel) -> Kernel:
+    if not kernel.of(Reduce):
+        return kernel
     namer = Namer.of(kernel)
     by_rows = reduces_rows(kernel)
     if holds_vectors(kernel) and not by_rows:

@@ -27,13 +27,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.tile_ops import Whole
+from wsdsl.ir.op import Kernel, Region, results_of
+from wsdsl.ir.tile_ops import Load, Whole
 from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.slots import SlotGroup, needed_before, operand_slots_in
 
 
 def hoist_indices(kernel: Kernel) -> Kernel:
+    made = {v for op in kernel.ops for v in results_of(op)}
+    if not kernel.of(Whole) and made.isdisjoint(v for op in kernel.of(Load) for v in op.index):
+        return kernel
     groups = operand_slots_in(kernel, kernel.body)
 
     def change(block: Region) -> Region:

@@ -45,6 +45,8 @@ MOST_BITS = 4 * 32
 
 
 def hoist_scalars(kernel: Kernel) -> Kernel:
+    if not kernel.of(LoadGlobal):
+        return kernel
     written = written_tensors(kernel)
     return with_partitions(kernel, partial(_partition, written=written), "compute")
 

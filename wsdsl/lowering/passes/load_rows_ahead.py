@@ -60,6 +60,8 @@ from wsdsl.lowering.load_places import with_place
 
 
 def load_rows_ahead(kernel: Kernel) -> Kernel:
+    if not kernel.of(LoadGlobal):
+        return kernel
     b, used = Builder(Namer.of(kernel)), Counter(uses(kernel.body))
     stored = written_tensors(kernel)
 

@@ -29,12 +29,12 @@ Why here: slots have become waits and known places, loops run over numbers.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
@@ -44,17 +44,6 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     RenameAxes,
     with_partitions,
-)
-from wsdsl.ir.slot_ops import (
-    BlocksInShared,
-    ElementsInShared,
-    StoreInShared,
-    StoreInTensor,
-    SubtilesInShared,
-    SumInTensor,
-    SumToTensor,
-    TileInShared,
-    ValuesInShared,
 )
 from wsdsl.ir.tile_ops import (
     Block,
@@ -95,6 +84,14 @@ from wsdsl.lowering.tensor_products import TensorProducts
 from wsdsl.lowering.tensor_reads import TensorReads
 from wsdsl.lowering.zeros import tiles_of_zeros
 
+# What `_Lowering.op` has an arm for.
+NAMED = frozenset((
+    AddInCluster, ArriveBarrier, AxisAt, Block, s.BlocksInShared, CommitProducts, Contract, Elect,
+    s.ElementsInShared, End, ExchangeRows, ForRange, If, Load, Lookup, Map, Materialize, RenameAxes,
+    Store, s.StoreInShared, s.StoreInTensor, s.SubtilesInShared, s.SumInTensor, s.SumToTensor,
+    s.TileInShared, s.ValuesInShared, Whole,
+))  # fmt: skip
+
 
 def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
@@ -122,15 +119,13 @@ class _Lowering:
         self.stores = Stores(kernel, partition, self.context, declarations)
         self.env: dict[Value, RegisterTile] = {}
         self.sums: dict[Value, Accumulated] = {}
-        self.tiles: dict[Value, TileInShared] = {}
+        self.tiles: dict[Value, s.TileInShared] = {}
         self.parts: list[EpilogueOperands | ClusterExchange] = []
         self.in_place: list[RegisterTile] = []
         """Operands that threads read in slots which are not given back yet."""
         self.unpublished = False
         """Whether they have written to slots since they told the tensor cores."""
         self.made = self.context.made
-        self.wanted = {v for v, times in Counter(uses(partition.body)).items() if times > 1}
-        """What is used more than once."""
         self.zeros = tiles_of_zeros(partition.body)
         self.in_tensor_memory = TensorReads.of(partition.body, self.context)
         self.sums_read: dict[Value, TensorReads] = {}
@@ -183,12 +178,13 @@ class _Lowering:
                 pieces.tensor = None  # Nobody asks behind a region for what is still to be read.
 
     def op(self, op: Op) -> None:
-        made = results_of(op)
         match op:
-            case TileInShared():
+            case _ if type(op) not in NAMED:
+                self.plain(op)
+            case s.TileInShared():
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
-            case SubtilesInShared():
+            case s.SubtilesInShared():
                 self.parts.append(parts := EpilogueOperands(op, self.context))
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
             case ExchangeRows():
@@ -207,25 +203,25 @@ class _Lowering:
                     self.products.start_turns(op.loc)
             case Whole():
                 pass  # `begin_whole`
-            case ElementsInShared():
+            case s.ElementsInShared():
                 self.env[op.result] = read_elements(op, self.context, self.pieces)
                 self.in_place.append(self.env[op.result])
-            case ValuesInShared():
+            case s.ValuesInShared():
                 self.env[op.result] = read_values(op, self.context)
                 self.in_place.append(self.env[op.result].least)
             case Elect():
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
-            case SumInTensor():
+            case s.SumInTensor():
                 reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
                 self.env[op.result] = reads.begin(op, self.scalar)
             case ArriveBarrier() if self.is_read(op.state):
                 self.sums_read[op.state].finish()
-            case StoreInShared() | StoreInTensor() | BlocksInShared():
+            case s.StoreInShared() | s.StoreInTensor() | s.BlocksInShared():
                 write_to_slot(op, self.pieces(op.value), self.made, self.context)
-                self.unpublished |= isinstance(op, StoreInShared)
-            case SumToTensor():
+                self.unpublished |= isinstance(op, s.StoreInShared)
+            case s.SumToTensor():
                 write_back(op, self.pieces(op.value), self.context)
             case CommitProducts():
                 self.products.commit(op.loc)
@@ -256,17 +252,22 @@ class _Lowering:
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
-                self.env[made[0]] = self.stores.turned.load(op, self.pieces)
-            case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
-                self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
+                self.env[op.result] = self.stores.turned.load(op, self.pieces)
             case _:
-                if isinstance(op, ArriveBarrier):
-                    self.finish_reading()
-                    self.products.give_back(op.state, op.loc)
-                swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
-                self.builder.add(replace_operands(op, swap))
-        if made and made[0] in self.env:
+                self.plain(op)
+        if (made := results_of(op)) and made[0] in self.env:
             self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
+
+    def plain(self, op: Op) -> None:
+        """Element by element, or of scalars alone."""
+        made, swap = results_of(op), [v for v in operands(op) if v in self.env]
+        if made and (swap or is_tile(made[0])):
+            self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
+            return
+        if isinstance(op, ArriveBarrier):
+            self.finish_reading()
+            self.products.give_back(op.state, op.loc)
+        self.builder.add(replace_operands(op, {v: self.scalar(v) for v in swap}))
 
     def is_read(self, state: Value) -> bool:
         """Whether a slot of sums goes back when they have been read."""
@@ -285,7 +286,8 @@ class _Lowering:
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
         """What products add to: a tile that others have added to, zeros, or other values."""
         if value in self.sums:
-            if value in self.wanted:
+            users = [v.name for v in uses(self.context.partition.body)]
+            if users.count(value.name) > 1:
                 self.pieces(value)  # Its registers are taken over.
             return self.sums[value]
         assert isinstance(kind, Tile)
@@ -300,7 +302,7 @@ class _Lowering:
 
     def read_first(self, tensors: set[Value]) -> None:
         """What is still to be read from these tensors is read before they are overwritten."""
-        for pieces in list(self.env.values()):
+        for pieces in list(self.env.values()) if tensors else ():
             if pieces.tensor in tensors:
                 pieces.all()
 
@@ -317,11 +319,11 @@ class _Lowering:
 
     def loop(self, op: ForRange) -> None:
         b, lasts, of = self.builder, yielded(op.body), self.scalar
-        op = dataclasses.replace(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
+        op = with_fields(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
         carries = zip(op.args, lasts, strict=True)
         summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
         # By the state of a slot that is carried, that of the one that the next iteration has.
-        read = {inner.state for inner in op.body if isinstance(inner, TileInShared)}
+        read = {inner.state for inner in op.body if isinstance(inner, s.TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
         self.make(v for v in (*free_values(op.body), *op.init) if v not in sums_only)
@@ -358,8 +360,7 @@ class _Lowering:
             self.products.settle(op.loc)
         self.make((*free_values(op.then), *free_values(op.orelse)))
         self.read_first(stored_in(op))
-        cond = self.scalar(op.cond)
-        branches, rows = list[Region](), self.context.shared_rows
+        branches, rows, cond = list[Region](), self.context.shared_rows, self.scalar(op.cond)
         state = rows.next_state(op.loc) if exchanges((op,)) else None
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
@@ -390,4 +391,4 @@ class _Lowering:
             rows.state = b.value("s", State())
             result.append(rows.state)
         then, orelse = branches
-        b.add(dataclasses.replace(op, result=tuple(result), cond=cond, then=then, orelse=orelse))
+        b.add(with_fields(op, result=tuple(result), cond=cond, then=then, orelse=orelse))

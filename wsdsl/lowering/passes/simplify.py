@@ -47,7 +47,7 @@ from wsdsl.ir.fragment_ops import (
     ZeroUnless,
 )
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
@@ -90,25 +90,27 @@ def _fold(
     kept: list[Op] = []
     for op in region:
         op = replace_operands(op, swap, inside=False)
-        match op:
-            case ForRange() if _turns_once(op, numbers):
-                swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
-                kept += _fold(op.body[:-1], numbers, swap, run)
-                last = (swap.get(v, v) for v in yielded(op.body))
-                swap.update(zip(op.result, last, strict=True))
-            case Map() if (known := _compared(op, numbers, run)) is not None:
-                numbers[op.result] = known
-                kept.append(Constant(result=op.result, value=known, loc=op.loc))
-            case _:
-                within = run | {(op.start, op.stop)} if isinstance(op, ForRange) else run
-                fold = partial(_fold, numbers=numbers, swap=swap, run=within)
-                kept.append(with_regions(op, fold))
+        if isinstance(op, Map) and (known := _compared(op, numbers, run)) is not None:
+            numbers[op.result] = known
+            op = Constant(result=op.result, value=known, loc=op.loc)
+        elif isinstance(op, ForRange) and _turns_once(op, numbers):
+            swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
+            kept += _fold(op.body[:-1], numbers, swap, run)
+            last = (swap.get(v, v) for v in yielded(op.body))
+            swap.update(zip(op.result, last, strict=True))
+            continue
+        elif regions(op):
+            within = run | {(op.start, op.stop)} if isinstance(op, ForRange) else run
+            op = with_regions(op, partial(_fold, numbers=numbers, swap=swap, run=within))
+        kept.append(op)
     return tuple(kept)
 
 
 def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
     """What a comparison of numbers says, or one of the bounds of a loop that runs."""
-    if op.fn in COMPARISONS and all(v in numbers for v in op.args):
+    if op.fn not in COMPARISONS:
+        return None
+    if all(v in numbers for v in op.args):
         return getattr(operator, op.fn)(*(numbers[v] for v in op.args))
     runs = (op.fn == "lt" and op.args in run) or (op.fn == "gt" and op.args[::-1] in run)
     return True if runs else None
@@ -146,13 +148,15 @@ def _share(
     kept: list[Op] = []
     for op in region:
         op = replace_operands(op, swap, inside=False)
-        made = results_of(op)
         if _is_shared(op, written):
-            before = known.setdefault(_key(op), made[0])
-            if before != made[0]:
-                swap[made[0]] = before
+            made = results_of(op)[0]
+            before = known.setdefault(_key(op), made)
+            if before != made:
+                swap[made] = before
                 continue
-        kept.append(with_regions(op, lambda inner: _share(inner, known, swap, written)))
+        elif regions(op):
+            op = with_regions(op, partial(_share, known=known, swap=swap, written=written))
+        kept.append(op)
     return tuple(kept)
 
 
@@ -163,6 +167,6 @@ def _drop_unused(region: Region, used: set[Value]) -> Region:
     kept: list[Op] = []
     for op in reversed(region):
         if type(op) not in PURE or not used.isdisjoint(results_of(op)):
-            kept.append(with_regions(op, lambda inner: _drop_unused(inner, used)))
+            kept.append(with_regions(op, partial(_drop_unused, used=used)) if regions(op) else op)
             used.update(operands(op))
     return tuple(reversed(kept))
