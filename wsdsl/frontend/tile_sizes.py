@@ -11,15 +11,14 @@ is not decided here: `doubts` names them, and `simulator/tile_trials.py` tries t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, once
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import with_regions
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,10 @@ def doubts(kernel: Kernel) -> tuple[Doubt, ...]:
     return tuple(Doubt(axis, finding) for axis, finding in found.items())
 
 
-def _escapes(kernel: Kernel) -> Iterator[tuple[t.ForTiles, Escape]]:
-    for op in walk(kernel.body):
-        if isinstance(op, t.ForTiles) and not op.whole and not _axis(op).size:
-            for escape in Tiling(op).escapes():
-                yield op, escape
+@once
+def _escapes(kernel: Kernel) -> list[tuple[t.ForTiles, Escape]]:
+    loops = [op for op in kernel.of(t.ForTiles) if not op.whole and not _axis(op).size]
+    return [(loop, escape) for loop in loops for escape in Tiling(loop).escapes()]
 
 
 def _is_cured_by_one_tile(loop: t.ForTiles, escape: Escape) -> bool:

@@ -186,6 +186,7 @@ class Op:
     _regions = _Once(lambda op, names: tuple([getattr(op, n) for n in names]), "region")
     _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
     _within = _Once(lambda op, _: tuple([v for r in op._regions for v in defined(r)]), "region")
+    _used = _Once(lambda op, _: tuple([v for r in op._regions for v in uses(r)]), "region")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -237,6 +238,8 @@ operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
 results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
+used_inside: Callable[[Op], tuple[Value, ...]] = attrgetter("_used")
+"""What its regions use, defined in them or not."""
 within: Callable[[Op], tuple[Value, ...]] = attrgetter("_within")
 """All values that are defined in its regions, but for their arguments."""
 inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
@@ -259,6 +262,15 @@ def defined(region: Region) -> list[Value]:
         found += results_of(op)
         found += bound(op)
         found += within(op)
+    return found
+
+
+def uses(region: Iterable[Op]) -> list[Value]:
+    """Every operand in a region and the regions in it."""
+    found: list[Value] = []
+    for op in region:
+        found += operands(op)
+        found += used_inside(op)
     return found
 
 

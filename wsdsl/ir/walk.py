@@ -17,9 +17,11 @@ from wsdsl.ir.op import (
     operands,
     regions,
     results_of,
+    used_inside,
+    uses,
+    walk,
     with_fields,
 )
-from wsdsl.ir.op import walk as walk
 from wsdsl.ir.tile_ops import Yield
 
 
@@ -28,29 +30,19 @@ def definitions(kernel: Kernel) -> Iterator[Value]:
     return iter(kernel.defined)
 
 
-def uses(region: Region) -> Iterator[Value]:
-    """Every operand in a region and the regions in it."""
-    return (v for op in walk(region) for v in operands(op))
-
-
 def free_values(region: Region) -> tuple[Value, ...]:
     """Values that a region uses and does not define, in order of first use."""
     inner = {*defined(region)}
-    return tuple(dict.fromkeys(v for v in uses(region) if v not in inner))
-
-
-def used_inside(op: Op) -> set[Value]:
-    """What the op's regions use, defined in them or not."""
-    return {v for inner in regions(op) for v in uses(inner)}
+    return tuple(dict.fromkeys([v for v in uses(region) if v not in inner]))
 
 
 def following(region: Region, values: Iterable[Value]) -> set[Op]:
     """The ops that depend on some of the values in the same iteration."""
     known, found = {*values}, set[Op]()
     for op in region:
-        if known & ({*operands(op)} | used_inside(op)):
+        if not known.isdisjoint((*operands(op), *used_inside(op))):
             found.add(op)
-            known |= {*results_of(op)}
+            known.update(results_of(op))
     return found
 
 
@@ -58,9 +50,9 @@ def makers(region: Region, values: Iterable[Value]) -> Region:
     """The ops of a region that the values depend on in the same iteration."""
     wanted, found = {*values}, list[Op]()
     for op in reversed(region):
-        if wanted & {*results_of(op)}:
+        if not wanted.isdisjoint(results_of(op)):
             found.append(op)
-            wanted |= {*operands(op)} | used_inside(op)
+            wanted.update(operands(op), used_inside(op))
     return tuple(reversed(found))
 
 

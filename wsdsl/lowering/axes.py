@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions, results_of
@@ -78,17 +78,19 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
     return nest, (*around, *rest)
 
 
-def with_loops(region: Region) -> Iterator[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
+def with_loops(region: Region) -> list[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
     """Every op, with the loops that stand around it in the region."""
     return with_outer(region, (ForTiles, ForEach))
 
 
 def with_outer(
     region: Region, kinds: tuple[type[OpT], ...], around: tuple[OpT, ...] = ()
-) -> Iterator[tuple[Op, tuple[OpT, ...]]]:
+) -> list[tuple[Op, tuple[OpT, ...]]]:
     """Every op, with the ops of these kinds that stand around it in the region."""
+    found: list[tuple[Op, tuple[OpT, ...]]] = []
     for op in region:
-        yield op, around
+        found.append((op, around))
         inner = (*around, op) if isinstance(op, kinds) else around
         for body in regions(op):
-            yield from with_outer(body, kinds, inner)
+            found += with_outer(body, kinds, inner)
+    return found

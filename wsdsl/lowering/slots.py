@@ -357,7 +357,7 @@ class _Finder:
         for edge in operands_in:
             same = {*self.alike(block, edge.made)}
             users = [o for o in block if same & {*operands(o)} and not isinstance(o, Contract)]
-            inside = any(same & used_inside(o) for o in block)
+            inside = not all(same.isdisjoint(used_inside(o)) for o in block)
             handed_on = any(isinstance(o, Yield) for o in users)
             if users and not inside and not handed_on and self.lies_as_fragments(edge):
                 found |= same

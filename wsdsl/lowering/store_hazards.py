@@ -30,6 +30,8 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
     no loop over the work. Then the outermost loop is one of tiles, too, and a store that it says
     nothing about is the same in all of them.
     """
+    if not stored_in(*body):
+        return set()
     made = definers(body)
     stores = [(op, at) for op, at in with_outer(body, (ForRange,)) if isinstance(op, Store)]
     found = {
@@ -44,21 +46,22 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
     return found
 
 
-def stored_in(op: Op) -> set[Value]:
-    return {inner.tensor for inner in walk((op,)) if isinstance(inner, Store)}
+def stored_in(*ops: Op) -> set[Value]:
+    return {inner.tensor for inner in walk(ops) if isinstance(inner, Store)}
 
 
 def read_again(body: Region) -> dict[Value, set[Value]]:
     """By the index of a loop: the tensors of which an iteration may read what one in front of it
     has stored."""
     found: dict[Value, set[Value]] = {}
-    for loop, outer in with_outer(body, (ForRange,)):
+    loaded = {op.tensor for op in walk(body) if isinstance(op, Load)}
+    for loop, outer in with_outer(body, (ForRange,)) if loaded & stored_in(*body) else ():
         if not isinstance(loop, ForRange) or not outer:
             # It is the loop over the work.
             continue
         uses = [op for op in walk(loop.body) if isinstance(op, (Load, Store))]
-        loaded = {op.tensor for op in uses if isinstance(op, Load)}
-        both = loaded & {op.tensor for op in uses if isinstance(op, Store)}
+        read = {op.tensor for op in uses if isinstance(op, Load)}
+        both = read & {op.tensor for op in uses if isinstance(op, Store)}
         differ = _Iterations(loop).differ
         if met := {op.tensor for op in uses if op.tensor in both and not differ(op)}:
             found[loop.index] = met

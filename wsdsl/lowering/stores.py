@@ -70,8 +70,8 @@ class Stores:
         self.partition = partition
         self.turned = TurnedTiles(context, declarations)
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
-        self.stores = [op for op in walk(partition.body) if self._is_staged(op)]
         every = [op for op in walk(partition.body) if isinstance(op, Store)]
+        self.stores = [op for op in every if self._is_staged(op)]
         self.counters = Counters(kernel, context, declarations, every)
         self.again = stored_again(partition.body, once=_has_one_item(kernel, partition.body))
         self.over: set[Value] = set()
@@ -110,7 +110,7 @@ class Stores:
         """
         own = 0
         found: list[int] = []
-        for op in region:
+        for op in region if self.stores else ():
             if self._is_staged(op):
                 shape = self._shape(op)
                 own += self._copies(shape) // self.together * len(shape.widths)

@@ -85,8 +85,8 @@ class _Search:
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
-            tile = at_launch(self.work, one.schedule, axis_sizes(kernel, one.schedule))
-            whole, cut, shared = floors(self.work, one.schedule, tile)
+            tile = at_launch(self.work, one.team, one.sizes)
+            whole, cut, shared = floors(self.work, one.team, tile)
             # The schedule that is given may cut them itself.
             own = min(whole, cut) if given.cuts_tiles else whole
             yield own, False, (0, n), partial(self.look, n, one)

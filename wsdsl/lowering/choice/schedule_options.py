@@ -11,6 +11,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
+from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
@@ -25,10 +26,12 @@ from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.handed_back import handed_back
+from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.loading import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
+from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
@@ -55,10 +58,23 @@ each would decode what another tile does, too."""
 class Tried:
     """A schedule that may be; what takes long to find out is left for those that are looked at."""
 
-    schedule: Schedule
+    team: Schedule
+    """All but its tiles."""
+    tile: Mapping[str, int]
+    sizes: Mapping[str, int]
+    """Of a tile along every axis."""
     lines: Mapping[str, int]
     """Tiles by which it may take several lines."""
-    must_run_ahead: bool
+    must_run_ahead: bool = False
+
+    @classmethod
+    def of(cls, kernel: Kernel, option: Schedule) -> Tried:
+        tile = option.tile or {}
+        return cls(option, tile, axis_sizes(kernel, option), tile)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return changed(self.team, tile={**self.tile})
 
     def fitted(self, kernel: Kernel, work: Work) -> Schedule | None:
         if self.must_run_ahead and not runs_ahead(kernel, self.schedule):
@@ -77,7 +93,7 @@ def schedule_options(
     """
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
-    rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
+    rows, columns, depths = dict[str, str](), dict[str, str](), depth_steps(kernel)
     narrower, half = dict[str, int](), dict[str, int]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
@@ -96,30 +112,35 @@ def schedule_options(
             if narrow and line // 2 % depths[name][0] == 0:
                 half |= {variable: line // 2}
         else:
-            (rows if axis.role == "rows" else columns).append(variable)
+            (rows if axis.role == "rows" else columns)[name] = variable
     asked = changed(given, tile=tile)
-    option = held_row_option(kernel, asked, work, rows, columns)
-    option = option or walked_row_option(kernel, asked, work, rows, columns)
+    sides = [*rows.values()], [*columns.values()]
+    option = held_row_option(kernel, asked, work, *sides)
+    option = option or walked_row_option(kernel, asked, work, *sides)
     if option is not None:
-        yield Tried(option, option.tile or {}, False)
+        yield Tried.of(kernel, option)
         return
-    counted = [*counted_options(kernel, asked, work, rows, columns)]
-    yield from (Tried(option, option.tile or {}, False) for option in counted)
+    counted = [*counted_options(kernel, asked, work, *sides)]
+    yield from (Tried.of(kernel, option) for option in counted)
     if counted and given.counters:
         return
     # Of one height there is no other to take instead; in tensor memory 64 rows take as long as 128.
     scaled = scales_products(kernel) or kernel.target.has_tensor_memory
+    by_sides = not held_axes(kernel) and taken_in_turns(kernel) is None
     for mode, consumers in _teams(kernel, given, work):
         team = changed(given, mode=mode, consumers=consumers)
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
         sums = [tile, *(tile | own for own in (narrower, half) if own)]
-        for deep, height, width in itertools.product(sums, heights, widths):
-            own = deep | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-            own = turns(kernel, work, own) | own
-            option = changed(team, tile=own)
-            sizes = axis_sizes(kernel, option)
+        tiles = ((deep, axis_sizes(kernel, changed(team, tile=deep))) for deep in sums)
+        for (deep, sizes), height, width in itertools.product(tiles, heights, widths):
+            own = deep | dict.fromkeys(sides[0], height) | dict.fromkeys(sides[1], width)
+            if by_sides:
+                sizes = sizes | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+            else:
+                own = turns(kernel, work, own) | own
+                sizes = axis_sizes(kernel, changed(team, tile=own))
             if width % step and not _comes_out(sizes, work, step // 2):
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
@@ -129,10 +150,10 @@ def schedule_options(
                 continue
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
                 ahead = not scaled and height == tall
-                yield Tried(option, own | lines, ahead)
+                yield Tried(team, own, sizes, own | lines, ahead)
                 if work.decoding and lines:
                     # Fewer iterations, or more slots.
-                    yield Tried(option, own, ahead)
+                    yield Tried(team, own, sizes, own, ahead)
 
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:

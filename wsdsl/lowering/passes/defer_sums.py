@@ -156,7 +156,7 @@ class _Deferring:
         parts, folded, scaled = [arg], list[Reduce](), False
         for op in loop.body[:-1]:
             of = [v for v in operands(op) if v in parts]
-            if used_inside(op) & {*parts}:
+            if not {*parts}.isdisjoint(used_inside(op)):
                 return None
             if not of:
                 continue
