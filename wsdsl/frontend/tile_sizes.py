@@ -53,7 +53,7 @@ def settle_tile_sizes(kernel: Kernel) -> Kernel:
             findings.append(_finding(loop, escape))
     if findings:
         raise TypeCheckError(tuple(dict.fromkeys(findings)))
-    return dataclasses.replace(kernel, body=_marked(kernel.body, whole)) if whole else kernel
+    return kernel.with_body(_marked(kernel.body, whole)) if whole else kernel
 
 
 def doubts(kernel: Kernel) -> tuple[Doubt, ...]:

@@ -84,7 +84,7 @@ def narrowed(kernel: Kernel, columns: int) -> Kernel:
         narrower: Value | None = getattr(op, "narrower", None)
         return (op if narrower is None else _at(op, columns),)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, told))
+    return kernel.with_body(rewrite(kernel.body, told))
 
 
 def _at(op: Op, columns: int) -> Op:

@@ -4,7 +4,6 @@ whose slots have ops of their own (`slot_ops.py`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -102,9 +101,7 @@ def with_partitions(
     def changed(op: Op) -> Op:
         return change(op) if isinstance(op, Partition) and role in ("", op.role) else op
 
-    body = tuple(map(changed, kernel.body))
-    same = all(a is b for a, b in zip(body, kernel.body, strict=True))
-    return kernel if same else dataclasses.replace(kernel, body=body)
+    return kernel.with_body(tuple(map(changed, kernel.body)))
 
 
 @op_class

@@ -68,7 +68,7 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
     first_use = min(next(used, len(kinds)), len(kinds))
     fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
-    meeting = SyncCluster if _reaching(kernel) else SyncCta
+    meeting = SyncCluster if reaching(kernel) else SyncCta
     meets = [i for i, kind in enumerate(kinds) if kind in (meeting, SyncCluster)]
     if not any(last < i < first_use for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
@@ -231,7 +231,8 @@ def reaches_others(op: Op) -> bool:
 
 
 @once
-def _reaching(kernel: Kernel) -> Sequence[Op]:
+def reaching(kernel: Kernel) -> Sequence[Op]:
+    """The ops of which that holds."""
     said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
     own = (*kernel.of(ClaimCluster, StorePartials), *(op for ops in said for op in ops))
     return [op for op in own if reaches_others(op)]
@@ -241,7 +242,7 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some."""
     if cluster_of(kernel) > 1:
         return
-    for op in (*kernel.of(ClusterIndex, NumClusters, CtaRank, SyncCluster), *_reaching(kernel)):
+    for op in (*kernel.of(ClusterIndex, NumClusters, CtaRank, SyncCluster), *reaching(kernel)):
         yield op, "there is no cluster: launch_grid(cluster=...) makes one"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -24,7 +23,7 @@ def change_axes(kernel: Kernel, change: Callable[[Axis], Axis]) -> Kernel:
     swap = {
         v: Value(v.name, change(v.type)) for v in definitions(kernel) if isinstance(v.type, Axis)
     }
-    return dataclasses.replace(kernel, body=retype(kernel.body, swap))
+    return kernel.with_body(retype(kernel.body, swap))
 
 
 def loop_variable(axis: str) -> str:

@@ -108,7 +108,7 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
         body = with_choices(kernel.body, way)
         if not found:
             return
-        yield dataclasses.replace(kernel, body=body)
+        yield kernel.with_body(body)
 
 
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:

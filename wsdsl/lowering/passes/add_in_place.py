@@ -55,7 +55,7 @@ def add_in_place(kernel: Kernel) -> Kernel:
     def change(op: Op) -> Region:
         return _added(op, namer) if isinstance(op, Store) and op in own else (op,)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change)) if own else kernel
+    return kernel.with_body(rewrite(kernel.body, change)) if own else kernel
 
 
 def _added(op: Store, namer: Namer) -> Region:

@@ -49,7 +49,7 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
                 else ring
                 for ring in body
             ]
-    return dataclasses.replace(kernel, body=tuple(body))
+    return kernel.with_body(tuple(body))
 
 
 def _roles(partition: Partition, rings: dict[Value, CircularBuffer]) -> dict[str, Role]:

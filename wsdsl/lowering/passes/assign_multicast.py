@@ -78,7 +78,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
             op = dataclasses.replace(op, body=(*op.body, *tails))
         return (op,)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))
 
 
 def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
@@ -108,7 +108,7 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
             op = dataclasses.replace(op, body=(*op.body, *more))
         return (op,)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))
 
 
 def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:

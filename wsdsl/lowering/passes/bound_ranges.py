@@ -48,7 +48,7 @@ def bound_ranges(kernel: Kernel) -> Kernel:
     if not any(walks_a_part(op) for op in kernel.ops):
         return kernel
     ranges = _Ranges(kernel)
-    return dataclasses.replace(kernel, body=ranges.region(kernel.body))
+    return kernel.with_body(ranges.region(kernel.body))
 
 
 class _Ranges:

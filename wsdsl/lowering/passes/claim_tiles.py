@@ -88,7 +88,7 @@ def claim_tiles(kernel: Kernel) -> Kernel:
     body = [
         claiming[op] if isinstance(op, Partition) and op in claiming else op for op in kernel.body
     ]
-    return dataclasses.replace(kernel, body=declared_in(body, ring.declared(returned)))
+    return kernel.with_body(declared_in(body, ring.declared(returned)))
 
 
 def _work_loop(kernel: Kernel, op: Partition) -> ForRange | None:

@@ -32,7 +32,7 @@ from wsdsl.ir.walk import walk, with_regions, yielded
 
 
 def drop_unused(kernel: Kernel) -> Kernel:
-    return dataclasses.replace(kernel, body=without_unused(kernel.body))
+    return kernel.with_body(without_unused(kernel.body))
 
 
 def without_unused(body: Region) -> Region:

@@ -20,7 +20,6 @@ Why here: sizes are known, and everything behind knows reductions.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def expand_top_k(kernel: Kernel) -> Kernel:
         made = _Expansion(namer, op, axes[op.axis])
         return made.ops_of(call, sizes[op.into.as_axis.dim]) if call else ()
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def fit_last_tiles(kernel: Kernel) -> Kernel:
             return (op,)
         return (dataclasses.replace(op, within=unit),)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, fitted))
+    return kernel.with_body(rewrite(kernel.body, fitted))
 
 
 def units_within(kernel: Kernel) -> dict[str, int]:

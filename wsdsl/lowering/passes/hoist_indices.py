@@ -25,8 +25,6 @@ Why here: behind the passes that change products, and before anything asks which
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.op import Kernel, Region, results_of
 from wsdsl.ir.tile_ops import Load, Whole
 from wsdsl.ir.walk import with_regions
@@ -44,7 +42,7 @@ def hoist_indices(kernel: Kernel) -> Kernel:
         return tuple(with_regions(block[i], change) for i in order)
 
     body = change(kernel.body)
-    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+    return kernel.with_body(body)
 
 
 def _order(block: Region, groups: list[SlotGroup]) -> list[int]:

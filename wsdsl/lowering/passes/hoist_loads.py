@@ -53,4 +53,4 @@ def hoist_loads(kernel: Kernel) -> Kernel:
         return (*early, dataclasses.replace(loop, body=rest))
 
     body = rewrite(kernel.body, leave)
-    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+    return kernel if body == kernel.body else kernel.with_body(body)

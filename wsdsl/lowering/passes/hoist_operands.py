@@ -25,8 +25,6 @@ Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.barrier_ops import WaitBarrier
 from wsdsl.ir.fragment_ops import MatrixOperand, WgmmaCommit
 from wsdsl.ir.memory_ops import LoadGlobal
@@ -37,7 +35,7 @@ from wsdsl.ir.walk import makers, with_regions
 
 
 def hoist_operands(kernel: Kernel) -> Kernel:
-    return dataclasses.replace(kernel, body=_region(kernel.body))
+    return kernel.with_body(_region(kernel.body))
 
 
 def _region(region: Region) -> Region:

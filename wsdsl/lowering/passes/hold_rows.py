@@ -58,7 +58,7 @@ def hold_rows(kernel: Kernel) -> Kernel:
     for index in apart:
         body = _around(body, index, nest[-1])
     body = (*(Whole(result=index, loc=kernel.loc) for index in whole), *body)
-    return dataclasses.replace(kernel, body=loaded_once(body, {}))
+    return kernel.with_body(loaded_once(body, {}))
 
 
 def _taken(op: Op) -> Value | None:

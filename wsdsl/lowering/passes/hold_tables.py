@@ -59,7 +59,7 @@ def hold_tables(kernel: Kernel) -> Kernel:
         return byte, Bitcast(result=op.result, x=raw, loc=op.loc)
 
     body = rewrite(kernel.body, change)
-    return dataclasses.replace(kernel, body=without_unused((*maker.ops, *body)))
+    return kernel.with_body(without_unused((*maker.ops, *body)))
 
 
 def _three_bits(index: Value, made: Mapping[Value, Op]) -> Value | None:

@@ -95,7 +95,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTensorMap
-from wsdsl.ir.protocol_rules import reaches_others
+from wsdsl.ir.protocol_rules import reaches_others, reaching
 from wsdsl.ir.tensor_accesses import mapped_tensors
 from wsdsl.ir.tensor_ops import (
     AllocateTensorMemory,
@@ -130,7 +130,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     ]
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
     after: list[Op] = [LaunchDependents()] if overlap else []
-    together = any(map(reaches_others, kernel.ops))
+    together = bool(reaching(kernel))
     alone = sum(isinstance(op, Partition) for op in kernel.body) == 1
     late = together and alone and bool(kernel.of(StorePartials))
     if together and not late:
@@ -172,7 +172,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             if op.role == "mma" and in_pairs(kernel.schedule):
                 op = dataclasses.replace(op, body=_by_leader(kernel, op))
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
-    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *freed))
+    return kernel.with_body((*declared, *prologue, *partitions, *freed))
 
 
 def _meeting(body: Region) -> Region:

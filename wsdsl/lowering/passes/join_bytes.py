@@ -16,7 +16,6 @@ Why here: before anything counts instructions.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, Value
@@ -64,7 +63,7 @@ def join_bytes(kernel: Kernel) -> Kernel:
     body = rewrite(kernel.body, change)
     if body == kernel.body:
         return kernel
-    return dataclasses.replace(kernel, body=without_unused(body))
+    return kernel.with_body(without_unused(body))
 
 
 def _dtype(value: Value) -> str:

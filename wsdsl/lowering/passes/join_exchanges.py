@@ -65,7 +65,7 @@ def join_exchanges(kernel: Kernel) -> Kernel:
             made = _Joining(kernel, found, counts, builder).region(made)
         return made
 
-    return dataclasses.replace(kernel, body=joined(kernel.body))
+    return kernel.with_body(joined(kernel.body))
 
 
 class _Joining:

@@ -74,7 +74,7 @@ def load_rows_ahead(kernel: Kernel) -> Kernel:
             b.add(op)
         return tuple(made)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))
 
 
 def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRange:

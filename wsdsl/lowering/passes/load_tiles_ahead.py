@@ -53,7 +53,7 @@ def load_tiles_ahead(kernel: Kernel) -> Kernel:
             b.add(_ahead(op, b, stored, stages - 1))
         return tuple(made)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))
 
 
 def _ahead(loop: ForRange, b: Builder, stored: frozenset[str], iterations: int) -> ForRange:

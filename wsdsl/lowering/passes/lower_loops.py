@@ -70,7 +70,7 @@ def lower_loops(kernel: Kernel) -> Kernel:
     told, narrower, narrowed = launch_narrowing(work, builder)
     grid = dataclasses.replace(grid, narrower=narrower, narrowed=narrowed)
     lowering = _Loops(builder, dict(kernel.sizes), once, narrower)
-    return dataclasses.replace(kernel, body=(*told, grid, *lowering.region(kernel.body)))
+    return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
 
 
 def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:

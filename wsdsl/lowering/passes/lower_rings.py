@@ -125,7 +125,7 @@ class _Rings(RingUses):
             if not isinstance(op, CircularBuffer):
                 body.append(self.partition(op) if isinstance(op, Partition) else op)
         declared = (*self.declarations, *self.in_tensors.declarations)
-        return dataclasses.replace(self.kernel, body=declared_in(body, declared))
+        return self.kernel.with_body(declared_in(body, declared))
 
     def partition(self, op: Partition) -> Partition:
         """Its body, behind what is known from its rank in the cluster."""

@@ -37,8 +37,6 @@ Why here: pieces are numbers; states and tiles are lowered next, for whatever is
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.barrier_ops import LaunchGrid, WaitFlag
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
@@ -68,7 +66,7 @@ def lower_split_k(kernel: Kernel) -> Kernel:
         body.append(op)
     at = body.index(grid) + 1
     made = (*partials.lent.values(), *rings)
-    return dataclasses.replace(kernel, body=(*body[:at], *made, *body[at:]))
+    return kernel.with_body((*body[:at], *made, *body[at:]))
 
 
 class _Pieces:

@@ -104,7 +104,7 @@ def lower_tiles(kernel: Kernel) -> Kernel:
         return dataclasses.replace(op, body=own.partition(op.body))
 
     made = with_partitions(kernel, change)
-    return dataclasses.replace(made, body=declared_in(made.body, declarations))
+    return made.with_body(declared_in(made.body, declarations))
 
 
 class _Lowering:

@@ -42,7 +42,7 @@ from wsdsl.lowering.scale_loads import blocks_of
 def move_factors(kernel: Kernel) -> Kernel:
     mover = _Mover(kernel)
     body = mover.region(kernel.body)
-    return dataclasses.replace(kernel, body=without_unused(body)) if mover.any else kernel
+    return kernel.with_body(without_unused(body)) if mover.any else kernel
 
 
 class _Mover:

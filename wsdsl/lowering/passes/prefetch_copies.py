@@ -62,6 +62,8 @@ MOST_SLOTS = 16
 
 
 def prefetch_copies(kernel: Kernel) -> Kernel:
+    if not kernel.of(ThreadLoad):
+        return kernel
     namer, made = Namer.of(kernel), kernel.definers
 
     def region(before: Region, items: ForRange | None = None) -> Region:
@@ -84,7 +86,7 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
                 after.append(op)
         return tuple(after)
 
-    return dataclasses.replace(kernel, body=region(kernel.body))
+    return kernel.with_body(region(kernel.body))
 
 
 def _copies(loop: ForRange) -> list[ThreadLoad]:

@@ -48,7 +48,7 @@ def relax_functions(kernel: Kernel) -> Kernel:
             op = dataclasses.replace(op, bits=bits) if bits < op.bits else op
         return (op,)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, relaxed))
+    return kernel.with_body(rewrite(kernel.body, relaxed))
 
 
 def _needed_bits(kernel: Kernel) -> dict[Value, int]:

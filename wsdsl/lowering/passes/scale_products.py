@@ -90,7 +90,7 @@ def scale_products(kernel: Kernel) -> Kernel:
         return (*own, dataclasses.replace(op, a=tiles[0], b=tiles[1], **where))
 
     body = rewrite(kernel.body, scaled)
-    return kernel if body == kernel.body else dataclasses.replace(kernel, body=without_unused(body))
+    return kernel.with_body(without_unused(body))
 
 
 def _sides(op: Contract, made: Mapping[Value, Op]) -> tuple[Factored, Factored] | None:

@@ -18,7 +18,6 @@ Why here: last, so that the kernel that is read, proved and emitted is the short
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from functools import partial
 
@@ -72,7 +71,7 @@ def simplify(kernel: Kernel) -> Kernel:
     written = written_tensors(kernel)
     body = _share(_fold(body, numbers, {}), {}, {}, written)
     body = _drop_unused(_fold(body, numbers, {}), set())
-    return dataclasses.replace(kernel, body=body)
+    return kernel.with_body(body)
 
 
 def _hoist_constants(body: Region) -> Region:

@@ -31,4 +31,4 @@ def spread_rows(kernel: Kernel) -> Kernel:
             return (dataclasses.replace(op, ctas=ctas[op.axis]),)
         return (op,)
 
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+    return kernel.with_body(rewrite(kernel.body, change))

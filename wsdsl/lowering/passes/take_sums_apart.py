@@ -32,7 +32,7 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 def take_sums_apart(kernel: Kernel) -> Kernel:
     if not kernel.target.has_tensor_memory or not kernel.of(Contract):
         return kernel
-    return dataclasses.replace(kernel, body=_Apart(kernel).region(kernel.body))
+    return kernel.with_body(_Apart(kernel).region(kernel.body))
 
 
 class _Apart:

@@ -66,7 +66,7 @@ def use_sigmoid(kernel: Kernel) -> Kernel:
         )
 
     body = change(kernel.body)
-    return dataclasses.replace(kernel, body=body) if dropped else kernel
+    return kernel.with_body(body) if dropped else kernel
 
 
 def _is_f32(value: Value) -> bool:

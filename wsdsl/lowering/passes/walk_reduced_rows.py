@@ -22,8 +22,6 @@ Why here: everything behind knows tiles of which one axis is reduced.
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import (
     Contract,
@@ -45,7 +43,7 @@ from wsdsl.lowering.axes import output_nest
 def walk_reduced_rows(kernel: Kernel) -> Kernel:
     for loop in output_nest(kernel)[0]:
         if isinstance(loop, ForTiles) and _is_walked(kernel, loop):
-            return dataclasses.replace(kernel, body=_walked(kernel, loop))
+            return kernel.with_body(_walked(kernel, loop))
     return kernel
 
 
