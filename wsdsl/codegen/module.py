@@ -20,6 +20,7 @@ from wsdsl.codegen.held import Held, Pointer, Scalar, Shape
 from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
+from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.memory_ops import AllocateGlobal
@@ -51,6 +52,7 @@ NARROWER = "%narrower"
 SIZE_TYPE = "i32 range(i32 0, -2147483648)"
 
 
+@held_back()
 def emit_llvm(kernel: Kernel) -> str:
     if kernel.level != "scheduled":
         raise CompileError(Finding(f"codegen takes a scheduled kernel, not {kernel.level}"))

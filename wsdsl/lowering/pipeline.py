@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl import knobs
+from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
@@ -170,6 +171,7 @@ def schedule_with_fewer_sums(
     return with_fewer_sums(chosen, options, failed, spilled)
 
 
+@held_back()
 def _through(
     kernel: Kernel,
     first: Pass,
