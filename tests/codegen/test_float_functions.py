@@ -54,7 +54,8 @@ def run(make, *arrays: np.ndarray) -> np.ndarray:
     for name, own in STANDS_IN.items():
         lines, made = lines.replace(f"@{name}(", f"@{own}("), made.replace(f"@{name}(", f"@{own}(")
     parameters = ", ".join(f"float {n}" for n in names)
-    text = f"{made}\n{extra}define float @f({parameters}) {{\n{lines}\n  ret float {result}\n}}\n"
+    text = f"{made}\n{extra}define float @f({parameters}) {{\nentry:\n{lines}\n"
+    text += f"  ret float {result}\n}}\n"
     pointers = ", ".join(f"ptr %p{i}" for i in range(len(arrays)))
     loads = "".join(
         f"  %g{i} = getelementptr float, ptr %p{i}, i64 %i\n  %y{i} = load float, ptr %g{i}\n"

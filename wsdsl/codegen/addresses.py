@@ -163,7 +163,7 @@ class Addresses:
             bits = max(8, self.kind.dtype.bits)
             step = self._elements(keys[-1])
             text = f"getelementptr i{bits}, ptr addrspace(1) {before}, i64 {step}"
-            self.pointers[keys] = self.c.w.value(text, "p")
+            self.pointers[keys] = self.c.w.value(text)
         return self.pointers[keys]
 
     def _elements(self, key: Key) -> str:

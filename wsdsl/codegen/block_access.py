@@ -59,7 +59,7 @@ def _blocks(
     own = w.binary("mul", "i64", _wide(c, thread), 4 * HELD)
     pointer = c.pointer(tensor).text
     for step in (own, lines, columns):
-        pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {step}", "p")
+        pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {step}")
     for block in range(shape[1] // COLUMNS):
         yield Global(pointer, BLOCK_BYTES * block), inside.condition(HELD * block)
 

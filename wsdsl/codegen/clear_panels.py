@@ -36,7 +36,7 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
     _clear(c, op, At(w.add(base, place)), place)
     w.jump(turn)
     w.begin(turn)
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {THREADS * PIECE}", "next")
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {THREADS * PIECE}")
     w.fill(phi, "i32", [("0", before), (following, w.block)])
     w.branch(w.compare("slt", following, bytes), body, over)
     w.begin(over)

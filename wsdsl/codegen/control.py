@@ -98,7 +98,7 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     if wrong:
         ends = list(accumulate(len(llvm_types(v.type)) for v in init))
         return {args[bisect_right(ends, i)] for i in wrong}
-    following = last[-1] if op.claimed else w.value(f"add nsw i32 {index}, {step.text}", "next")
+    following = last[-1] if op.claimed else w.value(f"add nsw i32 {index}, {step.text}")
     again = w.compare("slt", following, stop.text)
     latch = w.block
     w.fill(index_phi, "i32", [(start.text, before), (following, latch)])

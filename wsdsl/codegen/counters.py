@@ -185,7 +185,7 @@ def _address(c: Context, tensor: Value, index: Sequence[str]) -> Global:
         step = w.value(f"zext i32 {i} to i64")
         if dim < len(index) - 1:
             step = w.binary("mul", "i64", step, c.strides[tensor.name, dim])
-        pointer = w.value(f"getelementptr i{bits}, ptr addrspace(1) {pointer}, i64 {step}", "p")
+        pointer = w.value(f"getelementptr i{bits}, ptr addrspace(1) {pointer}, i64 {step}")
     return Global(pointer)
 
 
@@ -225,7 +225,7 @@ def _strided(w: Writer, start: str, stop: str, step: int) -> Generator[str]:
     phi = w.phis(["i32"])[0]
     w.asm(".pragma \\22nounroll\\22;", "void", "", [])
     yield phi[1]
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}", "next")
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
     w.fill(phi, "i32", [(start, before), (following, w.block)])
     w.branch(w.compare("slt", following, stop), body, over)
     w.begin(over)

@@ -131,7 +131,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     return Context(
         w=w,
         threads=threads,
-        smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
+        smem=w.value("ptrtoint ptr addrspace(3) @smem to i32"),
         convert=convert_region,
         stored=written_tensors(kernel),
         fragments=frozenset(op.result.name for op in lent if op.fragments),
@@ -164,16 +164,16 @@ def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
 
 def _threads(w: Writer) -> Threads:
     tid = nvvm.special_register(w, "tid.x")
-    lane = w.binary("and", "i32", tid, 31, "lane")
+    lane = w.binary("and", "i32", tid, 31)
     warp = nvvm.shuffle_first(w, w.binary("lshr", "i32", tid, 5))
-    inner = w.binary("and", "i32", warp, 3, "warp")
+    inner = w.binary("and", "i32", warp, 3)
     eighth = w.binary("lshr", "i32", lane, 2)
     thread = w.binary("and", "i32", tid, 127)
     return Threads(
         tid=tid,
         lane=lane,
         warp=inner,
-        warpgroup=w.binary("lshr", "i32", warp, 2, "warpgroup"),
+        warpgroup=w.binary("lshr", "i32", warp, 2),
         row=w.add(w.binary("shl", "i32", inner, 4), eighth),
         column=w.binary("shl", "i32", w.binary("and", "i32", lane, 3), 1),
         first_lane=w.compare("eq", lane, 0),

@@ -9,7 +9,7 @@ ALL_LANES = "-1"
 
 def special_register(w: Writer, name: str) -> str:
     """tid.x, ctaid.x, nctaid.x; none of them is negative."""
-    return w.call(f"llvm.nvvm.read.ptx.sreg.{name}", "i32", hint=name.replace(".", "_"))
+    return w.call(f"llvm.nvvm.read.ptx.sreg.{name}", "i32")
 
 
 def shuffle_first(w: Writer, x: str) -> str:

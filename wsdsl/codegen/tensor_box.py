@@ -103,4 +103,4 @@ class TensorBox:
 
     def _moved(self, pointer: str, elements: str) -> str:
         kind = f"i{self.dtype.bits}, ptr addrspace(1)"
-        return self.c.w.value(f"getelementptr {kind} {pointer}, i64 {elements}", "p")
+        return self.c.w.value(f"getelementptr {kind} {pointer}, i64 {elements}")

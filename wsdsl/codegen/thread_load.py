@@ -110,7 +110,7 @@ class _Copy:
         panel, turn = w.binary("udiv", "i32", phi[1], turns), w.binary("urem", "i32", phi[1], turns)
         line = w.add(first, w.multiply(turn, self.lines * below))
         self.turn(bytes, (below, beside), _Place(line, w.multiply(panel, beside), along), end)
-        following = w.value(f"add nuw nsw i32 {phi[1]}, 1", "next")
+        following = w.value(f"add nuw nsw i32 {phi[1]}, 1")
         w.fill(phi, "i32", [("0", before), (following, w.block)])
         w.branch(w.compare("slt", following, self.panels // beside * turns), body, over)
         w.begin(over)

@@ -76,7 +76,7 @@ class _Store:
         phi = w.phis(["i32"])[0]
         w.asm(".pragma \\22nounroll\\22;", "void", "", [])
         self.turn(bytes, abreast, each, w.multiply(phi[1], each))
-        following = w.value(f"add nuw nsw i32 {phi[1]}, 1", "next")
+        following = w.value(f"add nuw nsw i32 {phi[1]}, 1")
         w.fill(phi, "i32", [("0", before), (following, w.block)])
         w.branch(w.compare("slt", following, turns), body, over)
         w.begin(over)

@@ -12,7 +12,9 @@ Operand = tuple[str, str]
 
 @dataclass
 class Writer:
-    """Names are numbered in the order of their making: the same calls give the same text."""
+    """Values and labels are numbered in the order of their making: the same calls give the same
+    text. LLVM takes a third longer to read names.
+    """
 
     lines: list[str] = field(default_factory=list[str])
     declarations: dict[str, str] = field(default_factory=dict[str, str])
@@ -22,18 +24,21 @@ class Writer:
     """Registers of PTX, in front of everything."""
     block: str = "entry"
     count: int = 0
+    """Of labels."""
+    values: int = 0
 
     def name(self, hint: str) -> str:
+        """Of a label."""
         self.count += 1
         return f"{hint}.{self.count}"
 
-    def marked(self) -> tuple[int, int, int, str]:
+    def marked(self) -> tuple[int, int, int, int, str]:
         """Where the text is, for `back_to`."""
-        return len(self.lines), len(self.declared), self.count, self.block
+        return len(self.lines), len(self.declared), self.count, self.values, self.block
 
-    def back_to(self, mark: tuple[int, int, int, str]) -> None:
+    def back_to(self, mark: tuple[int, int, int, int, str]) -> None:
         """Nothing was written since."""
-        lines, declared, self.count, self.block = mark
+        lines, declared, self.count, self.values, self.block = mark
         del self.lines[lines:], self.declared[declared:]
 
     def registers(self, count: int) -> tuple[str, ...]:
@@ -45,9 +50,9 @@ class Writer:
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
 
-    def value(self, text: str, hint: str = "v") -> str:
-        self.count += 1
-        made = f"%{hint}.{self.count}"
+    def value(self, text: str) -> str:
+        made = f"%{self.values}"
+        self.values += 1
         self.lines.append(f"  {made} = {text}")
         return made
 
@@ -73,7 +78,7 @@ class Writer:
         self.jump(after)
         self.begin(after)
 
-    def call(self, name: str, result: str, args: Sequence[Operand] = (), hint: str = "v") -> str:
+    def call(self, name: str, result: str, args: Sequence[Operand] = ()) -> str:
         """Call an intrinsic, declaring it. The text of the result; "" for void."""
         if name not in self.declarations:
             types = ", ".join([t for t, _ in args])
@@ -82,7 +87,7 @@ class Writer:
         if result == "void":
             self.line(text)
             return ""
-        return self.value(text, hint)
+        return self.value(text)
 
     def asm(
         self,
@@ -125,8 +130,8 @@ class Writer:
         made = self.asm(ptx, result, shown, args)
         return tuple(self.extract(result, made, i) for i in range(count))
 
-    def binary(self, op: str, type: str, a: str, b: str | int, hint: str = "v") -> str:
-        return self.value(f"{op} {type} {a}, {b}", hint)
+    def binary(self, op: str, type: str, a: str, b: str | int) -> str:
+        return self.value(f"{op} {type} {a}, {b}")
 
     def add(self, a: str, b: str | int) -> str:
         """i32 sum; adding 0 or two numbers costs nothing."""
@@ -159,8 +164,8 @@ class Writer:
         """Reserve phi nodes here; `fill` completes each once its sources are known."""
         made: list[tuple[int, str]] = []
         for _ in types:
-            made.append((len(self.lines), f"%{self.name('phi')}"))
-            self.lines.append("")
+            at = len(self.lines)
+            made.append((at, self.value("")))
         return made
 
     def fill(self, phi: tuple[int, str], type: str, sources: Sequence[tuple[str, str]]) -> None:
