@@ -62,7 +62,7 @@ def first_ops(kernel: Kernel) -> Iterator[Op]:
 def test_every_attribute_has_a_range_and_every_op_its_threads() -> None:
     assert set(THREADS) == SCHEDULED
     for cls in SCHEDULED:
-        wanted = {name for name, hint in typed_attributes(cls) if hint is not bool}
+        wanted = {name for name, hint, _ in typed_attributes(cls) if hint is not bool}
         assert set(RANGES.get(cls, {})) == wanted, op_name(cls)
 
 
@@ -71,7 +71,7 @@ def test_every_attribute_has_a_range_and_every_op_its_threads() -> None:
 def test_what_is_in_no_range_is_refused(name: str) -> None:
     kernel, missed = sample(name), list[str]()
     for op in first_ops(kernel):
-        for attribute, hint in typed_attributes(type(op)):
+        for attribute, hint, _ in typed_attributes(type(op)):
             for value in WRONG.get(hint, (None, (1.5,), ((-1,),), "x")):
                 if attribute in FREE and isinstance(value, str):
                     continue
@@ -91,7 +91,7 @@ def test_what_is_in_range_is_refused_or_emitted_as_it_says() -> None:
     kernel = sample("gemm")
     ptx, alike = emit_ptx(emit_llvm(kernel)), set[str]()
     for op in first_ops(kernel):
-        for attribute, hint in typed_attributes(type(op)):
+        for attribute, hint, _ in typed_attributes(type(op)):
             if hint not in (bool, int):
                 continue
             held = getattr(op, attribute)

@@ -48,12 +48,10 @@ def emit_ptx(text: str, target: Target = H200) -> str:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
-    passes: Any = llvm.create_new_function_pass_manager()
+    passes: Any = llvm.create_new_module_pass_manager()
     for name in PASSES:
         getattr(passes, f"add_{name}_pass")()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    passes.run(module, builder)
     ptx: str = machine.emit_assembly(module)
     return _renamed(ptx, target) if target.llvm_arch else ptx
 

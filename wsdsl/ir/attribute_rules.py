@@ -204,10 +204,11 @@ RANGES: dict[type[Op], dict[str, Check]] = {
 
 
 @cache
-def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any], ...]:
-    """(name, type) of each attribute."""
-    hints = typing.get_type_hints(cls)
-    return tuple((name, hints[name]) for name, kind in fields_of(cls) if kind == "attribute")
+def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any, Check | None], ...]:
+    """(name, type, range) of each attribute."""
+    hints, ranges = typing.get_type_hints(cls), RANGES.get(cls, {})
+    names = [name for name, kind in fields_of(cls) if kind == "attribute"]
+    return tuple((name, hints[name], ranges.get(name)) for name in names)
 
 
 def fits(held: Any, hint: Any) -> bool:
@@ -227,12 +228,11 @@ def fits(held: Any, hint: Any) -> bool:
 
 def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     for op in kernel.ops:
-        ranges = RANGES.get(type(op), {})
-        for name, hint in typed_attributes(type(op)):
+        for name, hint, check in typed_attributes(type(op)):
             held = getattr(op, name)
             if type(held) is not hint and not fits(held, hint):
                 yield op, f"{op_name(type(op))}: {name}={held!r} is no {_shown(hint)}"
-            elif (check := ranges.get(name)) is not None and (told := check(held)):
+            elif check is not None and (told := check(held)):
                 yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"
 
 

@@ -70,30 +70,26 @@ def names_are_unique(kernel: Kernel) -> Iterator[Problem]:
 def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
     known = {value.name: value for value in kernel.params}
 
-    def visit(region: Region) -> Iterator[Problem]:
-        here: list[Value] = []
+    def visit(region: Region, first: tuple[Value, ...] = ()) -> Iterator[Problem]:
+        here: list[str] = []
+
+        def define(values: tuple[Value, ...]) -> None:
+            for value in values:
+                if value.name not in known:
+                    known[value.name] = value
+                    here.append(value.name)
+
+        define(first)
         for op in region:
             for value in operands(op):
                 defined = known.get(value.name)
                 if defined is not value and defined != value:
                     yield op, f"{value} is not defined here (or has another type)"
-            if inside := regions(op):
-                inner = define(bound(op))
-                for body in inside:
-                    yield from visit(body)
-                forget(inner)
-            here += define(results_of(op))
-        forget(here)
-
-    def define(values: tuple[Value, ...]) -> list[Value]:
-        new = [value for value in values if value.name not in known]
-        for value in new:
-            known[value.name] = value
-        return new
-
-    def forget(values: list[Value]) -> None:
-        for value in values:
-            del known[value.name]
+            for body in regions(op):
+                yield from visit(body, bound(op))
+            define(results_of(op))
+        for name in here:
+            del known[name]
 
     yield from visit(kernel.body)
 
@@ -127,8 +123,8 @@ def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Map):
         args = op.args[1:] if op.fn in BESIDE_FIRST else op.args
-        dtypes = {v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))}
-        if len(dtypes) != 1:
+        dtypes = [v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))]
+        if not dtypes or dtypes.count(dtypes[0]) < len(dtypes):
             yield op, f"operands of {op.fn} differ in dtype"
         condition = op.args[0].type if op.fn == "where" else None
         if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:

@@ -168,16 +168,16 @@ def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     def visit(region: Region, elected: bool, shared: bool, depth: int) -> Iterator[tuple[Op, str]]:
         """`shared`: threads of several partitions run it."""
         for op in region:
-            name = op_name(type(op))
             # Whether it has fragments is asked where not all may have some.
             threads = threads_of(op) if elected or shared else THREADS[type(op)]
             told, hint = misplaced(op, elected) if elected or threads == "one" else ("", "")
             if told:
-                yield op, f"{name}: {told}: {hint}"
+                yield op, f"{op_name(type(op))}: {told}: {hint}"
             elif threads == "kernel" and depth:
-                yield op, f"{name} stands outside of any region"
+                yield op, f"{op_name(type(op))} stands outside of any region"
             elif threads == "warpgroup" and shared:
-                yield op, f"{name} is for one partition's warpgroups: put it in a partition"
+                told = "is for one partition's warpgroups: put it in a partition"
+                yield op, f"{op_name(type(op))} {told}"
             for inner in regions(op):
                 inside = shared and not isinstance(op, Partition)
                 yield from visit(inner, elected or isinstance(op, b.Elect), inside, depth + 1)

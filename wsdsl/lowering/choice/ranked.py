@@ -90,6 +90,9 @@ class _Search:
             # The schedule that is given may cut them itself.
             own = min(whole, cut) if given.cuts_tiles else whole
             yield own, False, (0, n), partial(self.look, n, one)
+            # Ping-pong is no help in handing on sums: see `may_share_sums`.
+            if one.team.mode == "pingpong" and given.mode != "pingpong":
+                continue
             if self.splits:
                 yield cut * MARGIN, False, (2, n), partial(self.cut, n, one)
             if self.work.least(tile)[0] <= few:
