@@ -128,7 +128,10 @@ class Writer:
         body = f"{{ {', '.join(types)} }}"
         result = self.structs.setdefault(body, f"%results.{len(self.structs)}")
         made = self.asm(ptx, result, shown, args)
-        return tuple(self.extract(result, made, i) for i in range(count))
+        first, self.values = self.values, self.values + count
+        names = tuple([f"%{first + i}" for i in range(count)])
+        self.lines += [f"  {x} = extractvalue {result} {made}, {i}" for i, x in enumerate(names)]
+        return names
 
     def binary(self, op: str, type: str, a: str, b: str | int) -> str:
         return self.value(f"{op} {type} {a}, {b}")

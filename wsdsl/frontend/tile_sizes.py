@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from wsdsl.diagnostics import Finding, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, once
+from wsdsl.ir.op import Kernel, Op, Region, once, with_fields
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import with_regions
 
@@ -89,7 +89,7 @@ def _marked(region: Region, whole: set[str]) -> Region:
     def mark(op: Op) -> Op:
         op = with_regions(op, lambda inner: _marked(inner, whole))
         if isinstance(op, t.ForTiles) and _axis(op).name in whole:
-            return dataclasses.replace(op, whole=True)
+            return with_fields(op, whole=True)
         return op
 
     return tuple(mark(op) for op in region)

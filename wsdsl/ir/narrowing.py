@@ -9,13 +9,12 @@ by these, one after the other; code is made of the kernel as it is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, with_fields
 from wsdsl.ir.tile_ops import Constant
 from wsdsl.ir.tile_scheduler import Extents, count_work
 from wsdsl.ir.types import Accumulator
@@ -91,18 +90,18 @@ def _at(op: Op, columns: int) -> Op:
     match op:
         case LaunchGrid():
             sizes = narrower_side(op.tiles, op.narrowed, columns)
-            return dataclasses.replace(op, tiles=sizes, narrower=None, narrowed=0)
+            return with_fields(op, tiles=sizes, narrower=None, narrowed=0)
         case MakeTensorMap():
             box = (n - columns * (d == op.narrowed) for d, n in enumerate(op.box))
-            return dataclasses.replace(op, box=tuple(box), narrower=None, narrowed=0)
+            return with_fields(op, box=tuple(box), narrower=None, narrowed=0)
         case ArriveExpectTx():
             left = op.tx_bytes - columns * op.line_bytes
-            return dataclasses.replace(op, tx_bytes=left, narrower=None, line_bytes=0)
+            return with_fields(op, tx_bytes=left, narrower=None, line_bytes=0)
         case TmaStore():
-            return dataclasses.replace(op, lines=op.lines - columns, narrower=None)
+            return with_fields(op, lines=op.lines - columns, narrower=None)
         case Wgmma():
             assert isinstance(op.acc.type, Accumulator)
             left = op.acc.type.columns - columns if columns else 0
-            return dataclasses.replace(op, columns=left, narrower=None, widths=1)
+            return with_fields(op, columns=left, narrower=None, widths=1)
         case _:
             raise AssertionError(op)

@@ -10,7 +10,7 @@ from typing import Protocol
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import Contract, Full, Load, Lookup
 from wsdsl.ir.types import Fragment, State, Tile, Type
 from wsdsl.ir.walk import uses, yielded
@@ -100,7 +100,7 @@ def carrying(
     loop: ForRange, carried: Sequence[Carried], results: Sequence[tuple[Value, ...]], body: Region
 ) -> ForRange:
     """The loop as it carries the variables, which leave it as `results`."""
-    return dataclasses.replace(
+    return with_fields(
         loop,
         result=tuple(v for values in results for v in values),
         init=tuple(v for var in carried for v in var.init),

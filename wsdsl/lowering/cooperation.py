@@ -25,6 +25,8 @@ def num_cooperating(schedule: Schedule) -> int:
 @once_each
 def shared_role(kernel: Kernel, schedule: Schedule) -> Role:
     """Whether each of them has rows of a tile or columns."""
+    if schedule.share is None:
+        return "rows"
     named = (a for name, a in axes_of(kernel).items() if is_shared(name, schedule))
     return "columns" if any(axis.role == "columns" for axis in named) else "rows"
 

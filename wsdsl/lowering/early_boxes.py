@@ -25,12 +25,11 @@ first comes sooner. Boxes whose place is read from memory are not asked for.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchBox
 from wsdsl.ir.tile_ops import Constant, DimSize, Map
@@ -96,7 +95,7 @@ def _asked(
                 at = tuple(map(now, op.coordinates))
                 b.add(PrefetchBox(map=op.map, coordinates=at, loc=op.loc))
         own = ForRange(result=(), index=index, start=start, stop=until, step=step, body=tuple(body))
-        b.add(dataclasses.replace(own, loc=loop.loc))
+        b.add(with_fields(own, loc=loop.loc))
     return tuple(b.ops)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Set
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import (
@@ -73,7 +72,7 @@ class LoadsAhead:
             b.ops += copy_region(axes, b.namer)
             b.ops += body[then:]
             b.add(Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
-        return dataclasses.replace(
+        return with_fields(
             loop,
             result=(*loop.result, *(b.value(v.name, v.type) for v in varying)),
             init=(*loop.init, *(first[v] for v in varying)),

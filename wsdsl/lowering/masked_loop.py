@@ -16,11 +16,10 @@ After:
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Value, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import SlotSum
 from wsdsl.ir.tile_ops import Yield
@@ -48,7 +47,7 @@ class MaskedLoop(PipelinedLoop):
             if whole is not None:
                 made = self.either(whole, partial(self.tile, True), partial(self.tile, False))
                 b.add(Yield(values=made, loc=loop.loc))
-        b.add(loop if whole is None else dataclasses.replace(loop, body=tuple(body)))
+        b.add(loop if whole is None else with_fields(loop, body=tuple(body)))
 
     def tile(self, whole: bool) -> tuple[Value, ...]:
         swap = dict[Value, Value]()

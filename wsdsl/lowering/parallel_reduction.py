@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
-from wsdsl.ir.op import Op, Region, Value, bound, results_of
+from wsdsl.ir.op import Op, Region, Value, bound, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, FinishTile
 from wsdsl.ir.tile_ops import End, Full, Map, Store, Yield
 from wsdsl.ir.tma import TMA_ALIGN
@@ -290,7 +290,7 @@ def _ending(region: Region, axis: Value, whole: Value) -> Region:
 
     def change(op: Op) -> tuple[Op]:
         ends = isinstance(op, End) and op.axis == axis
-        return (dataclasses.replace(op, axis=whole) if ends else op,)
+        return (with_fields(op, axis=whole) if ends else op,)
 
     return rewrite(region, change)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 
-from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Yield
@@ -48,7 +47,7 @@ class PipelinedLoop:
             b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
         beyond = tuple(self.again(v) for v in stages.crossing)
         b.add(
-            dataclasses.replace(
+            with_fields(
                 loop,
                 result=(*loop.result, *beyond),
                 init=before,
@@ -122,7 +121,7 @@ class PipelinedLoop:
         axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
         whole: dict[Op, Op] = {}
         if inside:
-            whole |= {op: dataclasses.replace(op, inside=True, stop=None) for op in axes}
+            whole |= {op: with_fields(op, inside=True, stop=None) for op in axes}
         self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), swap)
 
     def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:

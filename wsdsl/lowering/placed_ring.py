@@ -4,13 +4,12 @@ TMA, or by the copies of threads.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wsdsl.ir.barrier_ops import Advance, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.slot_ops import (
     BlocksToSlot,
@@ -54,7 +53,7 @@ class PlacedRing:
     def of_sums(self, op: AddInCluster) -> AddInCluster:
         """With the places of what the others send, one behind the other."""
         where = dict(shared=self.shared, full=self.full, empty=self.empty)
-        return dataclasses.replace(op, ring=None, **where)
+        return with_fields(op, ring=None, **where)
 
     def shared_of(self, tile: Tile) -> Value:
         return self.lines if self.lines is not None and is_line(tile) else self.shared

@@ -32,13 +32,12 @@ slots of its own, and what it needs for that.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -199,4 +198,4 @@ class TensorSlice(ConsumerSlice):
             return op
         kept = {n: tuple(compress(getattr(op, n), stay)) for n in ("result", "init", "args")}
         last = Yield(values=tuple(compress(yielded(op.body), stay)), loc=op.body[-1].loc)
-        return dataclasses.replace(op, **kept, body=(*op.body[:-1], last))
+        return with_fields(op, **kept, body=(*op.body[:-1], last))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Op, Value, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
@@ -88,11 +88,11 @@ class InFlight:
                     continue
                 more = b.map("gt", loop.index, loop.start, wish="more")
                 for release, slot in zip(given_back, before, strict=True):
-                    b.add(dataclasses.replace(release, slot=slot, pred=more))
+                    b.add(with_fields(release, slot=slot, pred=more))
             own = tuple(release.slot for release in given_back)
             b.add(Yield(values=(*yielded(loop.body), *own), loc=loop.body[-1].loc))
         b.add(
-            dataclasses.replace(
+            with_fields(
                 loop,
                 result=(*loop.result, *last),
                 init=(*loop.init, *first),
@@ -103,7 +103,7 @@ class InFlight:
         b.ops += behind
         some = b.map("gt", loop.stop, loop.start, wish="any")
         for release, slot in zip(given_back, last, strict=True):
-            b.add(dataclasses.replace(release, slot=slot, pred=some))
+            b.add(with_fields(release, slot=slot, pred=some))
 
     def _in_halves(
         self, blocks: Mapping[Contract, int], depths: Mapping[Contract, int], b: Builder
@@ -130,8 +130,8 @@ class InFlight:
                 made += [op, None] if left == own else [op]
             else:
                 begun = b.value(op.result.name, op.result.type)
-                made.append(dataclasses.replace(op, result=begun, blocks=(0, left)))
-                made += [None, dataclasses.replace(op, acc=begun, blocks=(left, own))]
+                made.append(with_fields(op, result=begun, blocks=(0, left)))
+                made += [None, with_fields(op, acc=begun, blocks=(left, own))]
             left -= own
         return made
 
@@ -198,8 +198,8 @@ def _one_by_one(
         if len(products) == 1 and isinstance(op, Contract):
             begun = b.value(op.result.name, op.result.type)
             half = _half(op, depths[op])
-            made.append(dataclasses.replace(op, result=begun, depth=(0, half)))
-            made += [*late, None, dataclasses.replace(op, acc=begun, depth=(half, depths[op]))]
+            made.append(with_fields(op, result=begun, depth=(0, half)))
+            made += [*late, None, with_fields(op, acc=begun, depth=(half, depths[op]))]
             continue
         made.append(op)
         if op is products[(len(products) - 1) // 2]:

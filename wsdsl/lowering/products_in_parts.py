@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of, with_fields
 from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Full, Map
@@ -50,7 +50,7 @@ def _in_pieces(ops: Region, group: list[Contract], num: int, every: int, b: Buil
             for op, own in zip(group, pieces, strict=True):
                 own.append(b.value(op.result.name, op.result.type))
                 part = (i * every, (i + 1) * every)
-                b.add(dataclasses.replace(op, result=own[-1], depth=part))
+                b.add(with_fields(op, result=own[-1], depth=part))
             b.add(CommitProducts(loc=b.loc))
         before = [_added_to(op.result, rest, results) for op in group]
         totals = [own.pop(0) if t is None else t for t, own in zip(before, pieces, strict=True)]
@@ -83,7 +83,7 @@ def _added_to(whole: Value, rest: Region, others: set[Value]) -> Value | None:
 
 
 def _with_last(op: Op, whole: Value, args: tuple[Value, Value]) -> Op:
-    return dataclasses.replace(op, args=args) if isinstance(op, Map) and whole in op.args else op
+    return with_fields(op, args=args) if isinstance(op, Map) and whole in op.args else op
 
 
 ELEMENTWISE = (Bitcast, Cast, Full, Map)

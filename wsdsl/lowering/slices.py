@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding, Loc
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
@@ -123,7 +123,7 @@ class ProducerSlice:
                 )
                 result = tuple(op.result[n] for n in wanted)
                 return (
-                    dataclasses.replace(op, result=result, then=then, orelse=orelse)
+                    with_fields(op, result=result, then=then, orelse=orelse)
                     if wanted or _fills(then) or _fills(orelse)
                     else None
                 )
@@ -157,7 +157,7 @@ class ProducerSlice:
         result, init, args = (
             tuple(held[n] for n in kept) for held in (op.result, op.init, op.args)
         )
-        return dataclasses.replace(op, result=result, init=init, args=args, body=inner)
+        return with_fields(op, result=result, init=init, args=args, body=inner)
 
     def _fill(self, group: SlotGroup, names: frozenset[str]) -> list[Op]:
         """Nothing, if no slot of the ring has anything of these tensors."""

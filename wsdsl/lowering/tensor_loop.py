@@ -24,11 +24,10 @@ of each ring is enough.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
 from wsdsl.ir.tile_ops import Block, Constant, Contract, DimSize, End, If, Map, Yield
@@ -78,7 +77,7 @@ def turned_products(loop: ForRange, made: frozenset[Value], builder: Builder) ->
             more = b.map("lt", coming, loop.stop, wish="more")
             b.add(start(coming, more))
             b.ops += (op for op in body if op in second)
-        b.add(dataclasses.replace(loop, body=(*inner, loop.body[-1])))
+        b.add(with_fields(loop, body=(*inner, loop.body[-1])))
     return tuple(ops)
 
 

@@ -30,7 +30,7 @@ from copy import copy
 from typing import Any, Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Region, Value, results_of
+from wsdsl.ir.op import Op, Region, Value, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import SumInTensor, SumToTensor, TileInShared, TileInTensor
 from wsdsl.ir.tcgen05 import LANES, cell_columns
@@ -127,10 +127,10 @@ class TensorProducts:
                 self.loop(op)
             case If():
                 self.rest.make((*free_values(op.then), *free_values(op.orelse)))
-                given = dataclasses.replace(op, cond=self.rest.scalar(op.cond))
+                given = with_fields(op, cond=self.rest.scalar(op.cond))
                 b.add(with_regions(given, self.region))
             case Yield():
-                b.add(dataclasses.replace(op, values=tuple(map(self.carried, op.values))))
+                b.add(with_fields(op, values=tuple(map(self.carried, op.values))))
             case Full() if is_tile(op.result):
                 self.started[op.result] = b.flag(False)
             case _:
@@ -151,7 +151,7 @@ class TensorProducts:
         args, result = named
         body = self.region(op.body)
         ends = dict(start=self.rest.scalar(op.start), stop=self.rest.scalar(op.stop))
-        made = dataclasses.replace(op, init=init, args=args, result=result, body=body, **ends)
+        made = with_fields(op, init=init, args=args, result=result, body=body, **ends)
         self.builder.add(made)
 
     def multiply(self, op: Contract) -> None:

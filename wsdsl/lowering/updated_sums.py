@@ -35,13 +35,12 @@ After:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -160,12 +159,12 @@ class Updates:
         body += late
         n = update.place
         handed = (*_without(yielded(op.body), n), some.result)
-        made = dataclasses.replace(
+        made = with_fields(
             op,
             result=(*_without(op.result, n), after),
             init=(*_without(op.init, n), none.result),
             args=(*_without(op.args, n), changed),
-            body=(some, *body, dataclasses.replace(op.body[-1], values=handed)),
+            body=(some, *body, with_fields(op.body[-1], values=handed)),
         )
         return [none, made]
 
@@ -191,7 +190,7 @@ class Updates:
         acquire = ProducerAcquire(**where)
         place = dict[str, Any](slot=acquire.result, field=0, loc=op.loc)
         held = Value(self.namer.new("held"), op.result.type)
-        product = dataclasses.replace(op, acc=held)
+        product = with_fields(op, acc=held)
         commit = ProducerCommit(slot=acquire.result, loc=op.loc)
         return (
             [acquire, SlotSum(result=held, **place), product],

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, with_fields
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Load, Map, Store
 from wsdsl.ir.types import DTYPES, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
@@ -134,7 +134,7 @@ class _Words:
         assert isinstance(named.type, Tensor)
         if place not in loaded:
             made = b.value("word", Tile(named.type.dtype, kind.axes))
-            new = dataclasses.replace(op, result=made, tensor=named, index=op.index[:-1])
+            new = with_fields(op, result=made, tensor=named, index=op.index[:-1])
             loaded[place] = b.add(new).result
         word, part = loaded[place], PARTS[kind.dtype.bits]
         if which:
@@ -167,7 +167,7 @@ class _Words:
             made = Map(result=b.value("word", kind), fn="or", args=(word, wide), loc=op.loc)
             word = b.add(made).result
         assert word is not None
-        b.add(dataclasses.replace(op, tensor=named, index=op.index[:-1], value=word))
+        b.add(with_fields(op, tensor=named, index=op.index[:-1], value=word))
 
     def widened(self, value: Value, dtype: DType, word: DType) -> Value:
         """Its bits, as the tensor has them, in a word."""

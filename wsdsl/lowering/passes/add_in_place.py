@@ -24,10 +24,9 @@ Why here: what a kernel may not read and store is refused next.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, DType, Tile
@@ -78,7 +77,7 @@ def _added(op: Store, namer: Namer) -> Region:
     args = tuple(converted(value, to, f"{value.name}_wide") for value in (there, own))
     total = Value(namer.new("sum"), Tile(args[0].as_tile.dtype, axes))
     ops.append(Map(result=total, fn="add", args=args, loc=op.loc))
-    return (*ops, dataclasses.replace(op, value=total, accumulate=False))
+    return (*ops, with_fields(op, value=total, accumulate=False))
 
 
 def _narrows(kind: DType, to: DType) -> bool:

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import AllocateBarriers
 from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
@@ -63,10 +63,10 @@ def allocate_shared(kernel: Kernel) -> Kernel:
 
 def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
     if isinstance(op, (AllocateShared, AllocateBarriers, AllocateTensorMemory)):
-        return dataclasses.replace(op, offset=offsets[op])
+        return with_fields(op, offset=offsets[op])
     if isinstance(op, Partition):
         flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")
-        return dataclasses.replace(op, staging=1, asks_early=0, **dict.fromkeys(flags, False))
+        return with_fields(op, staging=1, asks_early=0, **dict.fromkeys(flags, False))
     return op
 
 

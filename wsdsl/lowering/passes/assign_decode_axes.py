@@ -26,7 +26,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
 from wsdsl.ir.tile_ops import ReduceBlocks
@@ -41,7 +41,7 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
             rings = {ring.result: ring for ring in body if isinstance(ring, CircularBuffer)}
             names = _names(kernel, _roles(op, rings))
             change = _change(names)
-            body[place] = dataclasses.replace(op, body=_retyped(op.body, change, names))
+            body[place] = with_fields(op, body=_retyped(op.body, change, names))
             read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
             body = [
                 _laid_out(ring, change)
@@ -86,7 +86,7 @@ def _over(op: Op, names: dict[str, tuple[str, Role]]) -> Op:
     """What is reduced is named, too."""
     if not isinstance(op, ReduceBlocks) or op.axis not in names:
         return op
-    return dataclasses.replace(op, axis=names[op.axis][0])
+    return with_fields(op, axis=names[op.axis][0])
 
 
 def _retyped(
@@ -100,4 +100,4 @@ def _retyped(
 def _laid_out(op: CircularBuffer, change: Callable[[Type], Type]) -> CircularBuffer:
     changed = [[change(tile) for tile in layout] for layout in op.layouts]
     layouts = tuple(tuple(t for t in layout if isinstance(t, Tile)) for layout in changed)
-    return dataclasses.replace(op, layouts=layouts)
+    return with_fields(op, layouts=layouts)

@@ -31,12 +31,11 @@ Why here: the load side has its own nest, and its loops still say what they depe
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.walk import rewrite, walk
@@ -67,15 +66,15 @@ def assign_multicast(kernel: Kernel) -> Kernel:
 
     def change(op: Op) -> tuple[Op]:
         if isinstance(op, LoadToSlot):
-            op = dataclasses.replace(op, multicast=found.get(op, ()))
+            op = with_fields(op, multicast=found.get(op, ()))
         elif isinstance(op, CircularBuffer):
-            op = dataclasses.replace(op, multicast=tuple(groups.get(op.result, ())))
+            op = with_fields(op, multicast=tuple(groups.get(op.result, ())))
         elif isinstance(op, Partition):
             filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
             waited = {a.ring for a in op.body if isinstance(a, ProducerTail)}
             rings = [ring for ring in dict.fromkeys(filled) if ring in {*groups} - waited]
             tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
-            op = dataclasses.replace(op, body=(*op.body, *tails))
+            op = with_fields(op, body=(*op.body, *tails))
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, change))
@@ -100,12 +99,12 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
 
     def change(op: Op) -> tuple[Op]:
         if isinstance(op, LoadToSlot) and op in found:
-            op = dataclasses.replace(op, multicast=found[op], halved=True)
+            op = with_fields(op, multicast=found[op], halved=True)
         elif isinstance(op, Partition) and op.role != "mma":
             filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
             tails = (ring for ring in dict.fromkeys(filled) if ring in joint)
             more = (ProducerTail(ring=ring, loc=op.loc) for ring in tails)
-            op = dataclasses.replace(op, body=(*op.body, *more))
+            op = with_fields(op, body=(*op.body, *more))
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, change))

@@ -22,10 +22,8 @@ Why here: afterwards each slot operation can be lowered by itself.
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition, with_partitions
 from wsdsl.ir.slot_ops import (
     ConsumerWait,
@@ -72,24 +70,26 @@ class _Threading:
             states[ring] = self.state()
             parity = 1 if ring in filled else 0
             first.append(InitialState(result=states[ring], parity=parity, loc=op.loc))
-        return dataclasses.replace(op, body=(*first, *self.region(op.body, states)))
+        return with_fields(op, body=(*first, *self.region(op.body, states)))
 
     def region(self, region: Region, states: States) -> Region:
         """Rewrites a region; `states` is brought up to its end."""
         made: list[Op] = []
         for op in region:
             match op:
+                case _ if "scheduled" in op.levels and not regions(op):
+                    made.append(op)
                 case _ if isinstance(op, TAKES):
                     assert op.ring is not None
                     if not isinstance(op, SkipSlot):
-                        made.append(dataclasses.replace(op, state=states[op.ring]))
+                        made.append(with_fields(op, state=states[op.ring]))
                     ring = self.rings[op.ring]
                     for _ in ring.parts or (0,):
                         before, states[op.ring] = states[op.ring], self.state()
                         ends = dict(result=states[op.ring], state=before)
                         made.append(Advance(**ends, num=ring.depth, loc=op.loc))
                 case ProducerTail() | NoSlot():
-                    made.append(dataclasses.replace(op, state=states[op.ring]))
+                    made.append(with_fields(op, state=states[op.ring]))
                 case ForRange():
                     made.append(self.loop(op, states))
                 case If():
@@ -108,7 +108,7 @@ class _Threading:
         init = tuple(states[ring] for ring in rings)
         body = self.region(op.body, inside)
         states |= {ring: self.state() for ring in rings}
-        return dataclasses.replace(
+        return with_fields(
             op,
             result=(*op.result, *(states[ring] for ring in rings)),
             init=(*op.init, *init),
@@ -124,7 +124,7 @@ class _Threading:
         then = self.region(op.then, then_states)
         orelse = self.region(op.orelse, else_states)
         states |= {ring: self.state() for ring in rings}
-        return dataclasses.replace(
+        return with_fields(
             op,
             result=(*op.result, *(states[ring] for ring in rings)),
             then=_yield_more(then, tuple(then_states[ring] for ring in rings)),
@@ -135,4 +135,4 @@ class _Threading:
 def _yield_more(region: Region, more: tuple[Value, ...]) -> Region:
     last = region[-1]
     assert isinstance(last, Yield)
-    return (*region[:-1], dataclasses.replace(last, values=(*last.values, *more)))
+    return (*region[:-1], with_fields(last, values=(*last.values, *more)))

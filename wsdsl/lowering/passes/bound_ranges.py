@@ -31,10 +31,9 @@ Why here: tile sizes are known, and which loops overlap their tiles.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
 from wsdsl.ir.tma import TMA_ALIGN
@@ -86,7 +85,7 @@ class _Ranges:
             even = b.map("sub", first, b.remainder(first, unit), wish="even")
             some = b.map("lt", first, end, wish="some")
             start = b.map("where", some, even, end, type=INT, wish="begin")
-        return dataclasses.replace(
+        return with_fields(
             op, start=start, stop=stop, first=first, clipped=clipped, shifted=shifted
         )
 

@@ -59,7 +59,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.claims import ANSWER_BYTES, DEPTH
 from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.types import Barriers, Shared, State
@@ -163,7 +163,7 @@ class _Reader:
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
         b.add(
-            dataclasses.replace(
+            with_fields(
                 loop,
                 result=(*loop.result, *results, b.value("last", INT)),
                 claimed=True,

@@ -36,7 +36,7 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import LANE_COLUMNS
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns, FoldRows, Partition, with_partitions
 from wsdsl.ir.tile_ops import Full, Map, Reduce
 from wsdsl.ir.types import Axis, Role, Tile
@@ -127,7 +127,7 @@ class _Deferring:
         if whole is not total:
             behind.append(Map(result=total, fn=fn, args=(init, whole), loc=loop.loc))
         self.behind = (*self.behind, *behind)
-        return dataclasses.replace(
+        return with_fields(
             loop,
             init=(*loop.init[:n], first, *loop.init[n + 1 :]),
             args=tuple(swap.get(v, v) for v in loop.args),

@@ -20,12 +20,11 @@ Why here: first, so that nobody counts, loads or waits for it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from itertools import compress
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions, yielded
@@ -94,6 +93,6 @@ def _shortened(body: Region, needed: set[Value], carried: Sequence[bool] = ()) -
             names = ("result",) if isinstance(op, If) else ("result", "init", "args")
         if names and not all(stay):
             kept = {n: tuple(compress(getattr(op, n), stay)) for n in names}
-            op = dataclasses.replace(op, **kept)
+            op = with_fields(op, **kept)
         made.append(op)
     return tuple(made)

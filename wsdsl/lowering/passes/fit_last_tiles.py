@@ -23,9 +23,7 @@ Why here: tile sizes are known, and one nest stands for all partitions.
 
 from __future__ import annotations
 
-import dataclasses
-
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, with_fields
 from wsdsl.ir.overlap_rules import MOST_ALIKE, unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
@@ -48,7 +46,7 @@ def fit_last_tiles(kernel: Kernel) -> Kernel:
         comes_out = size is not None and (size <= axis.size or size % axis.size == 0)
         if not unit or axis.size % unit or comes_out:
             return (op,)
-        return (dataclasses.replace(op, within=unit),)
+        return (with_fields(op, within=unit),)
 
     return kernel.with_body(rewrite(kernel.body, fitted))
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile, Type
 from wsdsl.ir.walk import Namer, uses, with_regions, yielded
@@ -98,6 +98,6 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
                 after.append(Map(result=op.result[i], fn="add", args=args, loc=op.loc))
             ready.update((op.args[i], result[i]))
         body = _from_zeros(op.body, namer, ready)
-        made.append(dataclasses.replace(op, init=tuple(init), result=tuple(result), body=body))
+        made.append(with_fields(op, init=tuple(init), result=tuple(result), body=body))
         made += after
     return tuple(made)

@@ -19,10 +19,9 @@ Why here: before anything asks which loads share a slot.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
-from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, bound, operands, results_of, with_fields
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Store, Whole
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.axes import output_nest
@@ -50,7 +49,7 @@ def hoist_loads(kernel: Kernel) -> Kernel:
         used = {v for op in loads for v in operands(op)}
         early = [op for op in loop.body if op in loads or used & known & {*results_of(op)}]
         rest = tuple(op for op in loop.body if op not in early)
-        return (*early, dataclasses.replace(loop, body=rest))
+        return (*early, with_fields(loop, body=rest))
 
     body = rewrite(kernel.body, leave)
     return kernel if body == kernel.body else kernel.with_body(body)

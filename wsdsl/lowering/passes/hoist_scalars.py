@@ -29,12 +29,11 @@ Why here: in front of `insert_prologue`, which has whoever touches GMEM wait for
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition, with_partitions
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Cast, Constant, Map
@@ -75,7 +74,7 @@ def _partition(partition: Partition, written: frozenset[str]) -> Partition:
             made |= {*needed, *results_of(op)}
             bits += load and _bits(op)
     rest = rewrite(body[first:], lambda op: () if op in moved else (op,))
-    return dataclasses.replace(partition, body=(*body[:first], *moved, *rest))
+    return with_fields(partition, body=(*body[:first], *moved, *rest))
 
 
 def _bits(op: Op) -> int:

@@ -28,7 +28,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import partial
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, replace_operands, retype, with_regions, yielded
@@ -71,7 +71,7 @@ def _around(region: Region, index: Value, last: Value) -> Region:
     for op in region:
         if isinstance(op, (ForTiles, ForEach)) and op.index == last:
             inner = ForTiles(index=index, body=op.body, loc=op.loc)
-            kept.append(dataclasses.replace(op, body=(inner, Yield())))
+            kept.append(with_fields(op, body=(inner, Yield())))
         else:
             kept.append(with_regions(op, partial(_around, index=index, last=last)))
     return tuple(kept)
@@ -118,9 +118,9 @@ def _renamed(
 
     def reduced(op: Op) -> Op:
         if isinstance(op, Reduce) and op.axis in names:
-            op = dataclasses.replace(op, axis=names[op.axis], ctas=ctas[op.axis])
+            op = with_fields(op, axis=names[op.axis], ctas=ctas[op.axis])
         elif isinstance(op, ReduceBlocks) and op.axis in names:
-            op = dataclasses.replace(op, axis=names[op.axis])
+            op = with_fields(op, axis=names[op.axis])
         return with_regions(op, lambda inner: tuple(reduced(o) for o in inner))
 
     return tuple(reduced(op) for op in retype(body, swap))

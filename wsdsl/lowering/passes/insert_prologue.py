@@ -72,8 +72,6 @@ Why here: all barriers and tensor maps are known.
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     CtaRank,
@@ -92,7 +90,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     StorePartials,
 )
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTensorMap
 from wsdsl.ir.protocol_rules import reaches_others, reaching
@@ -151,7 +149,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         group = group_of(kernel)
         meet = SyncCta() if group == 1 else SyncCluster()
         fenced = [TensorFence(), meet, TensorFence(after=True)]
-        taken = [dataclasses.replace(op, cta_group=group) for op in taken]
+        taken = [with_fields(op, cta_group=group) for op in taken]
         prologue += [*taken, *fenced, *columns]
         freed = [*fenced, *(FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
@@ -162,7 +160,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     partitions: list[Partition] = []
     for op in kernel.body:
         if isinstance(op, Partition):
-            op = dataclasses.replace(op, body=_meeting(op.body)) if late else op
+            op = with_fields(op, body=_meeting(op.body)) if late else op
             boxes = ahead.get(op, ())
             own: list[Op] = [Elect(body=boxes)] if boxes else []
             own += [WaitPredecessor()] if apart and op not in early else []
@@ -170,7 +168,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             if own and op.role not in ("load", "mma") and first_to_read:
                 own += after
             if op.role == "mma" and in_pairs(kernel.schedule):
-                op = dataclasses.replace(op, body=_by_leader(kernel, op))
+                op = with_fields(op, body=_by_leader(kernel, op))
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
     return kernel.with_body((*declared, *prologue, *partitions, *freed))
 
@@ -183,8 +181,7 @@ def _meeting(body: Region) -> Region:
     loads = (i for i, op in enumerate(body[:first]) if isinstance(op, LoadGlobal))
     at = max(loads, default=-1) + 1
     asked = (
-        dataclasses.replace(op, in_order=True) if isinstance(op, LoadGlobal) else op
-        for op in body[:at]
+        with_fields(op, in_order=True) if isinstance(op, LoadGlobal) else op for op in body[:at]
     )
     return (*asked, SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
 
@@ -212,4 +209,4 @@ def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
         increase = op.role == "compute" or (op.role == "decode" and op.registers >= entry)
         own = SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
         body = (own, *body)
-    return dataclasses.replace(op, body=body)
+    return with_fields(op, body=body)

@@ -32,7 +32,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.tile_ops import Block, Cast, End, ForTiles, Full, Map, Reduce
 from wsdsl.ir.types import BOOL, F32, Tile
@@ -120,7 +120,7 @@ class _Joining:
             case None:
                 pass
         own = self.builder.value(f"{op.result.name}_own", op.result.type)
-        self.builder.add(dataclasses.replace(op, result=own, x=x, ctas=1))
+        self.builder.add(with_fields(op, result=own, x=x, ctas=1))
         self.own[op.result] = own
 
     def exchange(self, waiting: Sequence[Op]) -> None:

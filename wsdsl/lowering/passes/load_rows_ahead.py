@@ -42,7 +42,7 @@ from collections import Counter
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.seldom_rows import choices_of_rows
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Map, Yield
@@ -95,9 +95,9 @@ def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRang
 
 def _beside(loop: ForRange, choice: Map, load: LoadGlobal) -> ForRange:
     """The loop with this load where the choice is, of the rows that it takes."""
-    at, own = loop.body.index(choice), dataclasses.replace(load, only=choice.args[0])
+    at, own = loop.body.index(choice), with_fields(load, only=choice.args[0])
     body = (op for op in (*loop.body[:at], own, *loop.body[at:]) if op is not load)
-    return dataclasses.replace(loop, body=tuple(body))
+    return with_fields(loop, body=tuple(body))
 
 
 def _carried(
@@ -131,7 +131,7 @@ def _carried(
     swap = {load.result: args[load.result]}
     body = (op for op in (*loop.body[:at], *ahead, *loop.body[at:-1]) if op is not load)
     last = (*(swap.get(v, v) for v in yielded(loop.body)), *(v for _, _, v in carried))
-    return dataclasses.replace(
+    return with_fields(
         loop,
         result=(*loop.result, *(b.value(value.name, value.type) for value in args)),
         init=(*loop.init, *(v for _, v, _ in carried)),

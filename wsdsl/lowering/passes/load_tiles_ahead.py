@@ -26,12 +26,11 @@ Why here: behind `lower_tiles`, which reads tiles where they are used.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Yield
@@ -89,7 +88,7 @@ def _ahead(loop: ForRange, b: Builder, stored: frozenset[str], iterations: int) 
         handed += [*waiting[1:], last[load.result]]
     body = (replace_operands(op, swap) for op in loop.body[:-1] if op not in loads)
     before = (swap.get(value, value) for value in yielded(loop.body))
-    return dataclasses.replace(
+    return with_fields(
         loop,
         result=(*loop.result, *result),
         init=(*loop.init, *init),
@@ -121,6 +120,6 @@ def _copies(
     made = copy_region(ops, b.namer, dict(swap))
     for op in made:
         is_load = in_order and isinstance(op, LoadGlobal)
-        b.add(dataclasses.replace(op, in_order=True) if is_load else op)
+        b.add(with_fields(op, in_order=True) if is_load else op)
     news = (value for op in made for value in results_of(op))
     return dict(zip((value for op in ops for value in results_of(op)), news, strict=True))

@@ -21,7 +21,6 @@ Why here: pipeline states are threaded through one kind of loop.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from wsdsl.ir.barrier_ops import (
@@ -33,7 +32,7 @@ from wsdsl.ir.barrier_ops import (
     NumClusters,
     NumCtas,
 )
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
 from wsdsl.ir.tile_ops import (
     Cast,
@@ -64,11 +63,11 @@ def lower_loops(kernel: Kernel) -> Kernel:
     inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
     if kernel.schedule and kernel.schedule.ctas_per_sm:
-        grid = dataclasses.replace(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
+        grid = with_fields(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
     once = holds_vectors(kernel) and not kernel.of(CircularBuffer)
     builder = Builder(Namer.of(kernel))
     told, narrower, narrowed = launch_narrowing(work, builder)
-    grid = dataclasses.replace(grid, narrower=narrower, narrowed=narrowed)
+    grid = with_fields(grid, narrower=narrower, narrowed=narrowed)
     lowering = _Loops(builder, dict(kernel.sizes), once, narrower)
     return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
 
@@ -177,7 +176,7 @@ class _Loops:
         result = tuple(b.value(v.name, v.type) for v in op.result)
         branch = If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
         body = (*loads, *tests, branch, Yield(values=result, loc=op.loc))
-        return dataclasses.replace(op, body=body)
+        return with_fields(op, body=body)
 
     def last_start(self, axis: Axis, within: int) -> Value | None:
         """Where the last tile begins if it ends with the dimension; None if it may reach over."""

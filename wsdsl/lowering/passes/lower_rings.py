@@ -23,7 +23,6 @@ Why here: states are explicit; products next read tiles at known places.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import (
@@ -38,7 +37,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.narrowing import narrowing_of
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -143,7 +142,7 @@ class _Rings(RingUses):
                 self.peers[ring] = told(self.rings[ring].multicast, self.cluster, self.builder)
                 if ring in self.joint:
                     self.peers[ring] = (self.both if self.multiplies else self.leader,)
-        return dataclasses.replace(op, body=(*first, *self.region(op.body)))
+        return with_fields(op, body=(*first, *self.region(op.body)))
 
     def place(self, op: CircularBuffer) -> None:
         boxes = {(n, i): box for (ring, n, i), box in self.boxes.items() if ring == op.result}
@@ -252,6 +251,10 @@ class _Rings(RingUses):
     def convert(self, op: Op) -> None:
         b = self.builder
         match op:
+            case ForRange() | Yield():
+                b.add(self.carried(op))
+            case _ if "scheduled" in op.levels:
+                b.add(with_regions(op, self.region) if regions(op) else op)
             case ProducerAcquire():
                 assert op.state is not None
                 self.fill(op, self.rings[op.ring], op.state)
@@ -297,8 +300,6 @@ class _Rings(RingUses):
                 self.written(ring, self.place_of(op.slot)[1])
             case LoadToSlot() | ProducerCommit() | NoSlot():
                 pass
-            case ForRange() | Yield():
-                b.add(self.carried(op))
             case _:
                 b.add(with_regions(op, self.region))
 
@@ -310,9 +311,9 @@ class _Rings(RingUses):
             return (*(v for v in values if v not in self.placed), *slots)
 
         if isinstance(op, Yield):
-            return dataclasses.replace(op, values=states(op.values))
+            return with_fields(op, values=states(op.values))
         held = {name: states(getattr(op, name)) for name in ("result", "init", "args")}
-        return dataclasses.replace(op, **held, body=self.region(op.body))
+        return with_fields(op, **held, body=self.region(op.body))
 
     def written(self, ring: Value, state: Value) -> None:
         """Each thread says for itself that it has written: nothing else tells that all have come

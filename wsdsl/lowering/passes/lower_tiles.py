@@ -28,7 +28,6 @@ Why here: slots have become waits and known places, loops run over numbers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
@@ -101,7 +100,7 @@ def lower_tiles(kernel: Kernel) -> Kernel:
         own = _Lowering(kernel, op, builder, declarations)
         if op.role == "mma":
             return TensorProducts(own, op).partition
-        return dataclasses.replace(op, body=own.partition(op.body))
+        return with_fields(op, body=own.partition(op.body))
 
     made = with_partitions(kernel, change)
     return made.with_body(declared_in(made.body, declarations))
@@ -212,7 +211,7 @@ class _Lowering:
             case Elect():
                 with self.builder.region() as inner:
                     self.region(op.body)
-                self.builder.add(dataclasses.replace(op, body=tuple(inner)))
+                self.builder.add(with_fields(op, body=tuple(inner)))
             case s.SumInTensor():
                 reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
                 self.env[op.result] = reads.begin(op, self.scalar)
@@ -298,7 +297,7 @@ class _Lowering:
     def store(self, op: Store) -> None:
         self.read_first({op.tensor})
         index = tuple(v if is_tile(v) else self.scalar(v) for v in op.index)
-        self.stores.store(dataclasses.replace(op, index=index), self.pieces)
+        self.stores.store(with_fields(op, index=index), self.pieces)
 
     def read_first(self, tensors: set[Value]) -> None:
         """What is still to be read from these tensors is read before they are overwritten."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.factors import Factored, factored, significant_bits, taken_as
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, made_of, replace_operands, uses, with_regions
@@ -68,7 +68,7 @@ class _Mover:
                 case Map(fn="add", args=(x, y)) if x in self.sums or y in self.sums:
                     product, addend = (x, y) if x in self.sums else (y, x)
                     args = (*self.sums[product], addend)
-                    self.ops.append(dataclasses.replace(op, fn="fma", args=args))
+                    self.ops.append(with_fields(op, fn="fma", args=args))
                 case _:
                     self.ops.append(with_regions(op, self.region))
         made, self.ops, self.moved = tuple(self.ops), outer, {}
@@ -78,7 +78,7 @@ class _Mover:
         sides = factored(op, self.made)
         if (sides is None or self.are_finer(sides)) and self.are_bf16(op):
             a, b = (self.cast(v, BF16) for v in (op.a, op.b))
-            self.ops.append(dataclasses.replace(op, a=a, b=b))
+            self.ops.append(with_fields(op, a=a, b=b))
             self.any = True
             return
         if sides is None:
@@ -91,7 +91,7 @@ class _Mover:
         factors = [self.cast(self.without(f, k), F32) for _, held in sides for f in held]
         self.any = True
         if not factors:
-            self.ops.append(dataclasses.replace(op, a=tiles[0], b=tiles[1]))
+            self.ops.append(with_fields(op, a=tiles[0], b=tiles[1]))
             return
         factor = factors[0]
         for other in factors[1:]:
@@ -101,7 +101,7 @@ class _Mover:
             args, factor = (factor, other), self.value("factor", F32, axes)
             self.ops.append(Map(result=factor, fn="mul", args=args, loc=op.loc))
         bare = self.value(op.result.name, F32, op.result.as_tile.axes)
-        self.ops.append(dataclasses.replace(op, result=bare, a=tiles[0], b=tiles[1]))
+        self.ops.append(with_fields(op, result=bare, a=tiles[0], b=tiles[1]))
         if self.is_added(op.result, region):
             self.sums[op.result] = bare, factor
         else:

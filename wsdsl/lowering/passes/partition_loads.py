@@ -59,7 +59,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.slot_ops import ProducerAcquire, ProducerTail
@@ -161,7 +161,7 @@ def _with_tails(partition: Op, rings: set[Value]) -> Op:
     acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
     filled = dict.fromkeys(ring for ring in acquired if ring in rings)
     tails = (ProducerTail(ring=ring, loc=partition.loc) for ring in filled)
-    return dataclasses.replace(partition, body=(*partition.body, *tails))
+    return with_fields(partition, body=(*partition.body, *tails))
 
 
 def _work(kernel: Kernel, side: Region) -> ForWork:

@@ -43,12 +43,11 @@ Why here: copies are ops of their own, with coordinates that the loop's index is
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import ThreadLoad
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tile_ops import Constant, DimSize, Map
@@ -132,7 +131,7 @@ class _Ahead:
                 near, far = further, b.map("sub", loop.stop, loop.index, wish="left")
             with b.when(b.map("lt", near, far, wish="goes_on")):
                 b.ops += then
-        return [*b.ops, dataclasses.replace(loop, body=(*inside, *loop.body))]
+        return [*b.ops, with_fields(loop, body=(*inside, *loop.body))]
 
     def moved(self, items: ForRange, chain: Region) -> list[ThreadLoad]:
         """Copies that are elsewhere for another item; the others have just been made."""

@@ -21,9 +21,7 @@ Why here: before anything counts instructions.
 
 from __future__ import annotations
 
-import dataclasses
-
-from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.op import Kernel, Op, Value, operands, with_fields
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, Tensor, Tile
@@ -45,7 +43,7 @@ def relax_functions(kernel: Kernel) -> Kernel:
     def relaxed(op: Op) -> tuple[Op]:
         if isinstance(op, Map) and op.fn in RELAXED:
             bits = needed.get(op.result, EXACT)
-            op = dataclasses.replace(op, bits=bits) if bits < op.bits else op
+            op = with_fields(op, bits=bits) if bits < op.bits else op
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, relaxed))

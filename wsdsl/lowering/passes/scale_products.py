@@ -28,13 +28,12 @@ Why here: in front of `move_factors`, which makes factors of a sum of what is le
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
 from wsdsl.ir.factors import Factored, split, taken_as, unwidened
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, with_fields
 from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
 from wsdsl.ir.types import Axis, DType, Tile
@@ -77,7 +76,7 @@ def scale_products(kernel: Kernel) -> Kernel:
             scale = None if load or atoms else _computed(side, k, block, dtype, made)
             if load is not None:
                 scale = Value(namer.again(load.result.name), load.result.type)
-                own.append(dataclasses.replace(load, result=scale))
+                own.append(with_fields(load, result=scale))
             if scale is None:
                 return (op,)
             scales.append(scale)
@@ -87,7 +86,7 @@ def scale_products(kernel: Kernel) -> Kernel:
                 tiles[-1] = Value(namer.again(tile.name), Tile(taken, tile.as_tile.axes))
                 own.append(Cast(result=tiles[-1], x=tile, loc=op.loc))
         where = dict[str, Any](a_scale=scales[0], b_scale=scales[1], block=block)
-        return (*own, dataclasses.replace(op, a=tiles[0], b=tiles[1], **where))
+        return (*own, with_fields(op, a=tiles[0], b=tiles[1], **where))
 
     body = rewrite(kernel.body, scaled)
     return kernel.with_body(without_unused(body))
@@ -154,7 +153,7 @@ def _scale(
         axis, block = blocks_of(last, made) or (summed, 0)
         rows = [v for v in others if isinstance(v.type, Axis)]
         fits = axis == summed and rows == [across] and not any(map(is_tile, others))
-        return dataclasses.replace(op, index=(*others, summed), block=block) if fits else None
+        return with_fields(op, index=(*others, summed), block=block) if fits else None
     before = op.index[:-4]
     sizes = sorted({kind.block for kind in KINDS})
     block = block_in_atoms(op, across.as_axis.name, k, made, sizes)
@@ -162,4 +161,4 @@ def _scale(
         return None
     kind = Tile(op.result.as_tile.dtype, (across.as_axis.name, k))
     made_of = Value(op.result.name, kind)
-    return dataclasses.replace(op, result=made_of, index=(*before, across, summed), block=block)
+    return with_fields(op, result=made_of, index=(*before, across, summed), block=block)

@@ -172,11 +172,9 @@ Why here: on tiles, before stages and parities of slots are threaded through the
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
 from wsdsl.ir.slot_ops import SlotSum
 from wsdsl.ir.tile_ops import Contract, Store
@@ -221,7 +219,11 @@ def schedule_products(kernel: Kernel) -> Kernel:
             with builder.region() as made:
                 ahead = [*block]
                 while ahead:
-                    op = with_regions(ahead.pop(0), region)
+                    op = ahead.pop(0)
+                    if not regions(op):
+                        builder.add(op)
+                        continue
+                    op = with_regions(op, region)
                     if isinstance(op, ForRange) and _takes_products(op):
                         op = ahead_of.emit(op)
                     stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
@@ -245,8 +247,8 @@ def schedule_products(kernel: Kernel) -> Kernel:
         if in_turn is None or not in_turn.used:
             if kernel.schedule is not None and kernel.schedule.order_barriers:
                 raise ScheduleError(Finding(NO_CHAIN, kernel.loc, "leave it out"))
-            return dataclasses.replace(own, body=body)
-        return dataclasses.replace(own, body=in_turn.around(body))
+            return with_fields(own, body=body)
+        return with_fields(own, body=in_turn.around(body))
 
     def decoding(own: Partition) -> Partition:
         context = PartitionContext(kernel, own, builder, [])
@@ -261,13 +263,13 @@ def schedule_products(kernel: Kernel) -> Kernel:
                 builder.add(ahead_of.emit(op))
             return tuple(made)
 
-        return dataclasses.replace(own, body=rewrite(own.body, change))
+        return with_fields(own, body=rewrite(own.body, change))
 
     def multiplying(own: Partition) -> Partition:
         def change(op: Op) -> Region:
             return (isinstance(op, ForRange) and turned_products(op, made, builder)) or (op,)
 
-        return dataclasses.replace(own, body=rewrite(own.body, change))
+        return with_fields(own, body=rewrite(own.body, change))
 
     kernel = with_partitions(kernel, partition, "compute")
     return with_partitions(with_partitions(kernel, multiplying, "mma"), decoding, "decode")

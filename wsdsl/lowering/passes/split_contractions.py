@@ -20,9 +20,7 @@ Why here: the two sides have their own loops, and must walk the same pieces.
 
 from __future__ import annotations
 
-import dataclasses
-
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
@@ -70,7 +68,7 @@ class _Cut:
         in_parts = together or self.sharing > 1
         names = ("slot", "begin", "end", *(("part", "parts") if in_parts else ()))
         piece = tuple(Value(self.namer.new(wish), INT) for wish in names)
-        return dataclasses.replace(
+        return with_fields(
             op,
             contraction=((self.axis.dim, self.axis.size),),
             splits=self.schedule.splits or 0,
@@ -90,7 +88,7 @@ class _Cut:
 
         def change(op: Op) -> tuple[Op]:
             cut = isinstance(op, ForTiles) and op.dim == self.axis.dim
-            return (dataclasses.replace(op, stop=end, **apart) if cut else op,)
+            return (with_fields(op, stop=end, **apart) if cut else op,)
 
         return rewrite(region, change)
 

@@ -12,9 +12,7 @@ Why here: tile sizes and clusters are settled.
 
 from __future__ import annotations
 
-import dataclasses
-
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.tile_ops import Reduce
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.cooperation import cluster_along
@@ -28,7 +26,7 @@ def spread_rows(kernel: Kernel) -> Kernel:
 
     def change(op: Op) -> Region:
         if isinstance(op, Reduce) and op.axis in ctas:
-            return (dataclasses.replace(op, ctas=ctas[op.axis]),)
+            return (with_fields(op, ctas=ctas[op.axis]),)
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, change))

@@ -17,10 +17,9 @@ Why here: products have been joined with what they are added to; next is asked w
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import Namer, uses, with_regions
@@ -62,7 +61,7 @@ class _Apart:
         alone = Value(self.namer.again(op.result.name), op.result.type)
         args = op.acc, alone
         return [
-            dataclasses.replace(op, result=alone, acc=None),
+            with_fields(op, result=alone, acc=None),
             Map(result=op.result, fn="add", args=args, loc=op.loc),
         ]
 
@@ -87,5 +86,5 @@ class _Apart:
             args = op.init[n], result[n]
             behind.append(Map(result=op.result[n], fn="add", args=args, loc=op.loc))
         body = self.region(op.body)
-        made = dataclasses.replace(op, init=tuple(init), result=tuple(result), body=body)
+        made = with_fields(op, init=tuple(init), result=tuple(result), body=body)
         return [*before, made, *behind]

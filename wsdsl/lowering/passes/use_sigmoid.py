@@ -18,10 +18,9 @@ Why here: before anything counts instructions.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import Constant, Map
 from wsdsl.ir.types import F32, Tile
 from wsdsl.ir.walk import Namer, uses, with_regions
@@ -62,7 +61,7 @@ def use_sigmoid(kernel: Kernel) -> Kernel:
         return (
             Map(result=negated, fn="neg", args=(y,), loc=op.loc),
             Map(result=sigmoid, fn="sigmoid", args=(negated,), loc=op.loc),
-            dataclasses.replace(op, fn="mul", args=(op.args[0], sigmoid)),
+            with_fields(op, fn="mul", args=(op.args[0], sigmoid)),
         )
 
     body = change(kernel.body)
