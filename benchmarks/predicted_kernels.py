@@ -77,24 +77,24 @@ def products(count: int, seed: int) -> list[Case]:
 def _drawn(rng: random.Random) -> Case:
     size = [8 * round(2 ** rng.uniform(*span) / 8) for span in ((3, 13), (8, 14.5), (9, 14))]
     m, n, k = size[0] if size[0] > 16 else rng.randint(1, 16), size[1], size[2]
-    return _product("bf16", "product", (m, n, k))
+    return product_case("bf16", "product", (m, n, k))
 
 
 def _cases(rng: random.Random) -> Iterator[Case]:
     for m, n, k in _shapes(rng):
-        yield _product(f"bf16 {m}x{n}x{k}", "product", (m, n, k))
+        yield product_case(f"bf16 {m}x{n}x{k}", "product", (m, n, k))
     for layout in ("nn", "nt", "tn"):
-        yield _product(f"bf16 {layout}", "layout", _square(rng), layout=layout)
-    yield _product("bf16 rows amid lines", "layout", (2056, 2056, 2056))
-    yield _product("bf16 K amid lines", "layout", (4096, 2048, 4104))
+        yield product_case(f"bf16 {layout}", "layout", _square(rng), layout=layout)
+    yield product_case("bf16 rows amid lines", "layout", (2056, 2056, 2056))
+    yield product_case("bf16 K amid lines", "layout", (4096, 2048, 4104))
     for kind in ("f8e4m3", "i8", "f16"):
-        yield _product(kind, "types", _square(rng), kind=kind)
-        yield _product(f"{kind} thin", "types", (32, rng.choice((4096, 7168)), 4096), kind=kind)
-    for name, (more, result) in _EPILOGUES.items():
+        yield product_case(kind, "types", _square(rng), kind=kind)
+        yield product_case(f"{kind} thin", "types", (32, rng.choice((4096, 7168)), 4096), kind=kind)
+    for name, (more, result) in EPILOGUES.items():
         shape = _square(rng)
-        yield _product(name, "fused", shape, name=name, more=more, result=result)
+        yield product_case(name, "fused", shape, name=name, more=more, result=result)
     for m in (16, 256, 2048):
-        yield _product(f"i8 weights {m}", "decoded", (m, 4096, 4096), decoded=True)
+        yield product_case(f"i8 weights {m}", "decoded", (m, 4096, 4096), decoded=True)
     for d in (64, 128):
         for causal in (False, True):
             for keys in (2048, 8192) if d == 128 else (4096,):
@@ -120,7 +120,7 @@ def _square(rng: random.Random) -> tuple[int, int, int]:
     return m, n, k
 
 
-_EPILOGUES = {
+EPILOGUES = {
     "bias_gelu": ("bias: f32[N], ", "gelu(acc + bias[n])"),
     "residual": ("R: bf16[M, N], ", "acc + cast(R[m, n], f32)"),
     "scaled_rows": ("rows: f32[M], bias: f32[N], ", "tanh(acc * rows[m] + bias[n])"),
@@ -128,7 +128,7 @@ _EPILOGUES = {
 }
 
 
-def _product(
+def product_case(
     label: str,
     family: str,
     shape: tuple[int, int, int],
