@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
@@ -64,9 +65,7 @@ class Value:
 
 
 def _held(made: Op | Kernel) -> dict[str, Any]:
-    """The fields, to be pickled: not what was found out, such as hashes, which are others in
-    another process.
-    """
+    """The fields, to be pickled: hashes, which were found out, are others in another process."""
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
 
 
@@ -114,7 +113,7 @@ class _Once:
         self.name = name
 
     def __get__(self, op: Op, owner: type[Op]) -> Any:
-        names = _names(owner, self.kind) if self.kind else ()
+        names = names_of(owner, self.kind) if self.kind else ()
         if self.kind and not names:
             setattr(owner, self.name, ())
             return ()
@@ -225,11 +224,11 @@ def attributes_of(op: Op) -> tuple[Any, ...]:
     """The values of all its attributes: two ops of a class that agree in them, and in the types of
     results, make the same of the same operands.
     """
-    return tuple([getattr(op, name) for name in _names(type(op), "attribute")])
+    return tuple([getattr(op, name) for name in names_of(type(op), "attribute")])
 
 
 @cache
-def _names(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
+def names_of(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
     return tuple(name for name, k in fields_of(cls) if k == kind)
 
 
@@ -325,11 +324,12 @@ class Kernel:
 
     def of(self, *kinds: type[OpT]) -> Sequence[OpT]:
         """The ops of one class, or of some, in textual order."""
-        held = self._by_class
-        there = [kind for kind in kinds if kind in held]
+        if len(kinds) == 1:
+            return self._by_class.get(kinds[0], ())
+        there = [kind for kind in kinds if kind in self._by_class]
         if len(there) > 1:
             return [op for op in self.ops if type(op) in there]  # pyright: ignore[reportReturnType]
-        return held[there[0]] if there else ()
+        return self.of(*there) if there else ()
 
     def having(self, name: str) -> Sequence[Op]:
         """The ops that have such a field, in textual order."""
@@ -337,9 +337,9 @@ class Kernel:
 
     @cached_property
     def _by_class(self) -> Mapping[type[Op], Sequence[Any]]:
-        made: dict[type[Op], list[Op]] = {}
+        made = defaultdict[type[Op], list[Op]](list)
         for op in self.ops:
-            made.setdefault(type(op), []).append(op)
+            made[type(op)].append(op)
         return made
 
     @cached_property

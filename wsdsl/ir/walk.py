@@ -14,6 +14,7 @@ from wsdsl.ir.op import (
     bound,
     defined,
     fields_of,
+    names_of,
     operands,
     regions,
     results_of,
@@ -90,7 +91,7 @@ def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:
         return swap.get(held, held)
     if isinstance(held, tuple):
         items: tuple[Any, ...] = held  # pyright: ignore[reportUnknownVariableType]
-        return tuple(_replace_in(h, swap) for h in items)
+        return tuple([_replace_in(h, swap) for h in items])
     return held
 
 
@@ -99,15 +100,13 @@ def replace_operands(op: Op, swap: Mapping[Value, Value], inside: bool = True) -
     if not swap or (swap.keys().isdisjoint(operands(op)) and not (inside and regions(op))):
         return op
     changed: dict[str, Any] = {}
-    for name, kind in fields_of(type(op)):
+    for name in names_of(type(op), "operand"):
         held = getattr(op, name)
-        if kind == "operand":
-            new = _replace_in(held, swap)
-        elif kind == "region" and inside:
-            new = tuple(replace_operands(inner, swap) for inner in held)
-        else:
-            continue
-        if new != held:
+        if held is not None and (new := _replace_in(held, swap)) != held:
+            changed[name] = new
+    for name in names_of(type(op), "region") if inside else ():
+        held = getattr(op, name)
+        if (new := tuple([replace_operands(inner, swap) for inner in held])) != held:
             changed[name] = new
     return with_fields(op, **changed) if changed else op
 
@@ -117,12 +116,11 @@ def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
     if not regions(op):
         return op
     changed: dict[str, Region] = {}
-    for name, kind in fields_of(type(op)):
-        if kind == "region":
-            old: Region = getattr(op, name)
-            new = change(old)
-            if len(new) != len(old) or not all(map(is_, new, old)):
-                changed[name] = new
+    for name in names_of(type(op), "region"):
+        old: Region = getattr(op, name)
+        new = change(old)
+        if len(new) != len(old) or not all(map(is_, new, old)):
+            changed[name] = new
     return with_fields(op, **changed) if changed else op
 
 

@@ -145,7 +145,12 @@ def _across(target: Target, first: _Side, last: _Side, *, narrow: bool) -> bool:
 def _least(target: Target, across: _Side, along: _Side) -> tuple[int, int]:
     """The fewest rows and columns that waves cover, and by how many tiles abreast."""
     workers = target.cluster_room(across.cluster * along.cluster)
-    return min((covered(across.shape, along.shape, workers, s), s) for s in SWIZZLES)
+    least, by = math.inf, 0
+    for swizzle in SWIZZLES:
+        found = covered(across.shape, along.shape, workers, swizzle, least)
+        if found < least:
+            least, by = found, swizzle
+    return int(least), by
 
 
 def _in_one_wave(across: _Side, along: _Side) -> int:
@@ -156,9 +161,15 @@ def _in_one_wave(across: _Side, along: _Side) -> int:
     return 1 if goes_along else next((s for s in SWIZZLES if s >= across.num), SWIZZLES[-1])
 
 
-def covered(across: tuple[int, int], along: tuple[int, int], workers: int, swizzle: int) -> int:
-    """Rows and columns that waves of tiles cover, of all waves together; a side is the number of
-    tiles and their size.
+def covered(
+    across: tuple[int, int],
+    along: tuple[int, int],
+    workers: int,
+    swizzle: int,
+    most: float = math.inf,
+) -> int:
+    """Rows and columns that waves of tiles cover, of all waves together, or `most` or more of them;
+    a side is the number of tiles and their size.
     """
     (rows, height), (columns, width) = across, along
     total, group = 0, swizzle * columns
@@ -169,4 +180,6 @@ def covered(across: tuple[int, int], along: tuple[int, int], workers: int, swizz
             low, high = max(begin - g * group, 0), min(end - g * group, abreast * columns)
             wide = math.ceil(high / abreast) - low // abreast
             total += wide * width + min(abreast, high - low) * height
+        if total >= most:
+            break
     return total

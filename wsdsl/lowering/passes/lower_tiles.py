@@ -168,7 +168,10 @@ class _Lowering:
         known = {id(pieces) for pieces in self.env.values()}
         for op in region:
             self.builder.loc = op.loc
-            self.op(op)
+            if type(op) in NAMED:
+                self.op(op)
+            else:
+                self.plain(op)
         for parts in self.parts:
             parts.finish()
         self.parts = outer
@@ -178,8 +181,6 @@ class _Lowering:
 
     def op(self, op: Op) -> None:
         match op:
-            case _ if type(op) not in NAMED:
-                self.plain(op)
             case s.TileInShared():
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
@@ -254,6 +255,10 @@ class _Lowering:
                 self.env[op.result] = self.stores.turned.load(op, self.pieces)
             case _:
                 self.plain(op)
+                return
+        self.remember(op)
+
+    def remember(self, op: Op) -> None:
         if (made := results_of(op)) and made[0] in self.env:
             self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
 
@@ -262,6 +267,7 @@ class _Lowering:
         made, swap = results_of(op), [v for v in operands(op) if v in self.env]
         if made and (swap or is_tile(made[0])):
             self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
+            self.remember(op)
             return
         if isinstance(op, ArriveBarrier):
             self.finish_reading()

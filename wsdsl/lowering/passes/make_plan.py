@@ -107,7 +107,9 @@ def make_plan(kernel: Kernel) -> Kernel:
         plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))
     elif own := exchange_bytes(kernel, schedule):
         plan = dataclasses.replace(plan, staging=1, staging_bytes=own)
-    return dataclasses.replace(kernel, plan=plan)
+    made = dataclasses.replace(kernel, plan=plan)
+    made.__dict__.update({**vars(kernel), "plan": plan})  # What is known of the kernel stays.
+    return made
 
 
 _ROLES = ("rows", "columns", "")
