@@ -20,6 +20,7 @@ from wsdsl.ir.types import Accumulator, Fragment
 from wsdsl.ir.walk import yielded
 
 Firsts = Mapping[Value, Value]
+HELD = (Accumulator, Fragment)
 NONE: tuple[Firsts, Firsts] = ({}, {})
 
 
@@ -27,7 +28,7 @@ def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
     """By an accumulator the empty one that it began as, whose registers it has; and the same by
     sums that nobody but a `zero_unless` reads. None if they are left to LLVM.
     """
-    uses = Counter(v for op in kernel.ops for v in operands(op))
+    uses = Counter([v for op in kernel.ops for v in operands(op) if isinstance(v.type, HELD)])
     first: dict[Value, Value] = {}
     read: dict[Value, Value] = {}
     zeroed: dict[Value, Value] = {}

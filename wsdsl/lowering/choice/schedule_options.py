@@ -223,16 +223,16 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     """Whether tiles that are a `step` narrower would leave columns over, take another wave, of few,
     or be more than clusters have room for.
     """
-    if any(-size % tile[name] < step for name, size in work.columns.items()):
-        return True
-    num, more = (
-        work.num_tiles(tile),
-        work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}}),
-    )
-    waves = math.ceil(num / work.target.num_sms)
-    fewer = waves <= FEW_WAVES and waves < math.ceil(more / work.target.num_sms)
+    for name, size in work.columns.items():
+        if -size % tile[name] < step:
+            return True
+    sms, num, room = work.target.num_sms, work.num_tiles(tile), 8 * work.target.cluster_room(8)
+    waves = -(-num // sms)
     # As many CTAs run at the same time in clusters of four as of eight.
-    return fewer or num <= 8 * work.target.cluster_room(8) < more
+    if waves > FEW_WAVES and num > room:
+        return False
+    more = work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}})
+    return (waves <= FEW_WAVES and waves < -(-more // sms)) or num <= room < more
 
 
 def _is_made(kernel: Kernel, axis: str) -> bool:
