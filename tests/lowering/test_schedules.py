@@ -72,6 +72,16 @@ def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
     assert chosen("gemm", Schedule(tile=dict(m=256, n=64), **plain)).stages == 5
 
 
+def test_narrow_tiles_of_several_waves_have_few_slots() -> None:
+    """With more, CTAs that load the same get out of step."""
+    narrow = Schedule(
+        tile=dict(m=128, n=64), mode="cooperative", consumers=2, scheduler="persistent"
+    )
+    sizes = dict(N=4096, K=4096)
+    assert chosen("gemm", narrow, M=4096, **sizes).stages == 6
+    assert (chosen("gemm", narrow, M=256, **sizes).stages or 0) > 6
+
+
 @pytest.mark.parametrize(
     ("sizes", "given", "depth"),
     [

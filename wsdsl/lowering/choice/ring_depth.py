@@ -16,7 +16,7 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import is_narrow_wave, loading_cycles
+from wsdsl.lowering.model.loading import is_narrow, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.model.terms import elements
@@ -40,6 +40,10 @@ MAX_STAGES = 8
 MAX_STAGES_NARROW = 12
 """The same where loading is."""
 LEAST_STAGES = 3
+MAX_STAGES_IN_TURN = 6
+"""The same where loading is the limit and an SM has several tiles: with more slots, CTAs that want
+the same lines get out of step, and L2 gives each half as much. Tiles of 64 x 144 and 128 x 64 take
+1.3 times as long with eight (benchmarks/results/one_off_races.md)."""
 MAX_STAGES_FEW = 20
 """The same of few columns: a slot has few bytes, and memory is the limit."""
 
@@ -58,13 +62,18 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
     if chosen.cuts_tiles:
         narrow = loading_cycles(own.tile) > own.tile.product_cycles
-    wanted = max(2, min(wanted, _most_stages(own.tile, chosen, narrow, slot_bytes)))
-    fills = work.thin or own.memory / own.cycles > MOSTLY_MEMORY
+    mostly_memory = own.memory / own.cycles > MOSTLY_MEMORY
+    most = _most_stages(own.tile, chosen, narrow, slot_bytes)
+    several = own.tile.tiles > own.tile.target.num_sms
+    if several and not (mostly_memory or chosen.cuts_tiles) and is_narrow(own.tile):
+        most = min(most, MAX_STAGES_IN_TURN, RING_BYTES // max(1, slot_bytes))
+    wanted = max(2, min(wanted, most))
+    fills = work.thin or mostly_memory
     if fills and chosen.scheduler != "stream_k":
         wanted = max(2, min(wanted, _busy_memory(work, tile)))
     ahead = max(LEAST_STAGES, -(-LEAST_LOOKAHEAD // cycles))
     enough = 2 if chosen.cuts_tiles else min(ahead, wanted)
-    waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
+    waits = not chosen.cuts_tiles and mostly_memory
     if waits and not _is_pingpong(kernel, chosen):
         # What is under way counts for more than a second buffer for results.
         enough = wanted
