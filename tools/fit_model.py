@@ -27,9 +27,9 @@ from benchmarks.predictions import Predicted
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from
 from wsdsl.ir.target import H200
-from wsdsl.lowering.model import loading, numbers, predict, split_k_cost, workload
+from wsdsl.lowering.model import loading, numbers, plain, predict, terms, workload
 
-READERS = (numbers, loading, predict, split_k_cost, workload)
+READERS = (numbers, loading, plain, predict, terms, workload)
 NAMES = [name for name, held in vars(numbers).items() if isinstance(held, float)]
 STEPS = (0.8, 1.25, 0.9, 1.1, 0.97, 1.03)
 NEAR, CLIPPED = 1.4, 0.4

@@ -5,8 +5,8 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.target import H200
-from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.terms import crossing
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.rates import rates_of

@@ -12,7 +12,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.instruction_counts import RELAXED
-from wsdsl.lowering.model.predict import Prediction, issuing, predict
+from wsdsl.lowering.model.loading import issuing, pace_of
+from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Mode
@@ -383,6 +384,7 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
         made.append(predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, schedule)))
     plain, computed = made
     warps = 2 if mode == "cooperative" else 1
-    own = RELAXED["gelu"][8] * 128 * 128 / issuing(computed.tile.rates, warps) * computed.pace
+    own = RELAXED["gelu"][8] * 128 * 128 / issuing(computed.tile.rates, warps)
+    own *= pace_of(computed.tile, computed.busy)
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
     assert computed.cycles > plain.cycles

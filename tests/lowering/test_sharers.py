@@ -6,7 +6,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.model.sharers import are_scattered
+from wsdsl.lowering.model.loading import are_scattered
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.stand_ins import predicted_cycles
@@ -52,5 +52,5 @@ def test_halves_that_are_not_whole_groups_of_lines_are_not_loaded_for_each_other
     """Rows of 1528 elements begin amid lines, where bytes that another CTA brings save time."""
     kernel = scheduled_tile(GEMM.tile, sizes := dict(M=4096, N=1064, K=1528))
     work, tile = Work.of(kernel, sizes), dict(m=128, n=columns, k=64)
-    alone, both = work.under(tile), work.under(tile, {"m": 2}, {"m": 2})
+    alone, both = work.under(tile), work.under(tile, Schedule(cluster={"m": 2}))
     assert (both.operand_bytes < alone.operand_bytes) is less

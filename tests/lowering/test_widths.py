@@ -7,7 +7,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
-from wsdsl.lowering.model.split_k_cost import _slicing
+from wsdsl.lowering.model.split_k_cost import slices
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -64,7 +64,7 @@ def test_slices_of_those_in_turns_are_of_one_consumer() -> None:
     kernel = scheduled_tile(replace(CASES["gemm"].kernel.tile, schedule=cut))
     assert kernel.schedule is not None
     asked = Work(kernel, {}).under(dict(m=128, n=128, k=64))
-    width = _slicing(asked, kernel.schedule).width
+    width = slices(asked, kernel.schedule).width
     assert f"frag<bf16[64x{width}]>" in CASES["gemm"].fresh().compile(cut).ir("scheduled")
 
 

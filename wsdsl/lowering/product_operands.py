@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Load, Lookup, Map
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
+from wsdsl.ir.walk import made_of
 
 
 @once
@@ -41,6 +44,12 @@ def multiplied_tensors(kernel: Kernel) -> frozenset[Value]:
 def copied_operands(kernel: Kernel) -> frozenset[str]:
     """Those that threads copy, since TMA can not take them."""
     return frozenset(tensor.name for tensor in multiplied_tensors(kernel)) & {*kernel.unaligned}
+
+
+def is_of_product(value: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether a value is made of a product's results in the same loop."""
+    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
+    return any(isinstance(op, Contract) for _, op in ops)
 
 
 def is_elementwise(op: Op) -> bool:

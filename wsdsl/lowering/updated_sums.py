@@ -52,8 +52,9 @@ from wsdsl.ir.slot_ops import (
 )
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
 from wsdsl.ir.types import BOOL, Tile
-from wsdsl.ir.walk import Namer, copy_region, definers, made_of, uses, walk, with_regions, yielded
+from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.product_operands import is_of_product
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -101,15 +102,9 @@ def _updates(loop: ForTiles | ForEach, n: int, counts: Mapping[Value, int]) -> I
         if not isinstance(user, Contract) or user.acc != value or not ops:
             return
         last = user.result == yielded(loop.body)[n] and counts[user.result] == 1
-        if last and any(_is_made(operand, made) for operand in (user.a, user.b)):
+        if last and any(is_of_product(operand, made) for operand in (user.a, user.b)):
             yield Update(n, loop.args[n], tuple(ops), user)
         return
-
-
-def _is_made(operand: Value, made: Mapping[Value, Op]) -> bool:
-    """Whether an operand is made of another product of the loop."""
-    walked = made_of((operand,), made, lambda op: not isinstance(op, Contract))
-    return any(isinstance(op, Contract) for _, op in walked)
 
 
 SlotOf = Callable[[Value], dict[str, Any]]

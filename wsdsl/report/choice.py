@@ -25,8 +25,8 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.at_launch import at_launch
-from wsdsl.lowering.model.predict import Prediction, issuing, l2_bytes, power_of, predict
+from wsdsl.lowering.model.loading import at_launch, issuing, l2_bytes, pace_of, power
+from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.steps import Step
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.packed_operands import packable_tensors
@@ -187,17 +187,18 @@ def _taken(own: Prediction, schedule: Schedule) -> dict[str, float]:
     limit. What is beside tiles' loops is "results".
     """
     asked, rates = own.tile, own.tile.rates
-    lanes = issuing(rates, num_cooperating(schedule))
-    tiles = own.work.steps / (max(1, asked.depth) if own.work.cut else 1)
+    lanes, pace = issuing(rates, num_cooperating(schedule)), pace_of(asked, own.busy)
 
     def total(of: Callable[[Step], float]) -> float:
-        return tiles * sum(step.times * of(step) for step in asked.steps if step.in_loop)
+        return own.rounds * sum(step.times * of(step) for step in asked.steps if step.in_loop)
 
     found = {
-        "tensor cores": total(lambda step: step.tensor) * power_of(asked) * own.pace,
+        "tensor cores": total(lambda step: step.tensor)
+        * power(rates, asked.bytes_per_cycle)
+        * pace,
         "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
         "L2": total(lambda step: step.loaded) / (l2_bytes(rates, own.busy) * own.gain),
-        "instructions": total(lambda step: step.instructions) / lanes * own.pace,
+        "instructions": total(lambda step: step.instructions) / lanes * pace,
         "results": own.work.finished * own.epilogue,
     }
     shares = {name: cycles * own.stretch / own.cycles for name, cycles in found.items()}
@@ -218,7 +219,7 @@ def _limits(p: Prediction, schedule: Schedule) -> str:
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
-    per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
+    per_operation = p.tile.operand_bytes / max(1, p.tile.in_all("operations"))
     from_l2 = l2_bytes(p.tile.rates, p.busy) * p.gain
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [

@@ -215,7 +215,7 @@ def fits_sharing(kernel: Kernel, shared: Schedule, asked: Workload) -> bool:
     """Whether a tile's columns come out for so many CTAs, and what they send has room: it takes
     longer to find out than what is predicted of them.
     """
-    columns, decodes = asked.columns, any(step.decodes for step in asked.steps)
+    columns, decodes = asked.columns, asked.decodes
     whole_slices = columns % (slice_step(kernel, shared) * cluster_splits(kernel, shared)) == 0
     if decodes:
         return whole_slices and fits_smem(kernel, shared, LEAST_SLOTS_DECODED, buffers=1)

@@ -77,7 +77,7 @@ def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:
     size = cluster_size(schedule)
     crowded = 2 * own.work.workers > own.tile.target.cluster_room(size)
     one_wave = own.memory_bound and own.work.iterations == 1 and not own.work.cut and crowded
-    decodes, rates = any(step.decodes for step in own.tile.steps), own.tile.rates
+    decodes, rates = own.tile.decodes, own.tile.rates
     crowding = CROWDED_DECODING if decodes else CROWDED
     lost = crowding * (1 - own.busy) * own.microseconds
     hidden = rates.kernel_ns - rates.dependent_kernel_ns

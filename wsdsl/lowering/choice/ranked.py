@@ -31,9 +31,8 @@ from wsdsl.lowering.choice.split_k_options import (
     split_k_options,
 )
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.at_launch import at_launch
-from wsdsl.lowering.model.least_cut import LeastCut
-from wsdsl.lowering.model.predict import SHARING, Prediction, floors, predict
+from wsdsl.lowering.model.loading import at_launch
+from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -131,21 +130,15 @@ class _Search:
     def cut(self, n: int, tried: Tried) -> Iterator[Node]:
         own = self.may_share(n, tried)
         if own and own[0].cluster == self.given.cluster:
-            least = LeastCut(own[1])
-            any_way = least.any_cycles(own[0]) * MARGIN
-            yield any_way, False, (2, n), partial(self.cut_in_all_ways, (2, n), own, least)
+            least = least_cut(own[1], own[0]) * MARGIN
+            yield least, False, (2, n), partial(self.cut_in_all_ways, n, own)
 
-    def cut_in_all_ways(
-        self, place: tuple[int, ...], own: Option, least: LeastCut
-    ) -> Iterator[Node]:
+    def cut_in_all_ways(self, n: int, own: Option) -> Iterator[Node]:
+        tile = axis_sizes(self.kernel, own[0])
         for i, option in enumerate(split_k_options(self.kernel, self.given, self.work, own)):
-            look = partial(self.look_at_cut, (*place, i), option)
-            yield least.cycles(option) * MARGIN, False, (*place, i), look
-
-    def look_at_cut(self, place: tuple[int, ...], option: Schedule) -> Iterator[Node]:
-        predicted = self.predict(option)
-        if predicted.work.cut:
-            yield weight(predicted), True, place, (option, predicted)
+            predicted = predict(self.work, option, tile)
+            if predicted.work.cut:
+                yield weight(predicted), True, (2, n, i), (option, predicted)
 
     def may_share(self, n: int, tried: Tried) -> Option | None:
         may = may_share_sums(self.kernel, self.given, tried.schedule)

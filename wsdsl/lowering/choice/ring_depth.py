@@ -19,7 +19,6 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.model.loading import is_narrow, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.steps import Workload
-from wsdsl.lowering.model.terms import elements
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -98,8 +97,7 @@ def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
 def _busy_memory(work: Work, tile: Mapping[str, int]) -> int:
     """Slots of what operands are computed from; any number where none are."""
     rates, used = work.rates, work.made_of
-    loads = [load for load in work.load_terms if load.op.result in used]
-    slot = sum(elements(load.axes, tile) * load.dtype.bits / 8 for load in loads)
+    slot = sum(load.bytes(tile) for load in work.load_terms if load.op.result in used)
     if not slot:
         return MAX_STAGES_FEW
     own = rates.dram_loaded_ns * rates.dram_read_bytes / rates.num_sms

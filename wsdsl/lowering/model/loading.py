@@ -1,29 +1,39 @@
-"""How quickly operands come, and how far loads run ahead.
+"""How quick the parts of the card are that several SMs share, by the share of all that ask; and how
+far loads run ahead.
 
-Lines of L2 have 128 bytes, of four sectors. TMA takes those of a tile one by one, whatever their
-length; one that crosses from one line of L2 to the next takes longer, one that begins amid a sector
-longer still. So do those of tensors whose rows are no multiple of 128 bytes, and of MN-major tiles
-that are no such multiple wide.
-
-What several CTAs of a GPC want at the same time crosses to it once. Which CTA goes to which GPC is
-up to the card, but those of a cluster lie in one; so clusters of neighbours have their operands
-sooner, without a byte that one CTA loads for another, while all tiles run at the same time. With
-multicast each CTA asks for a part of what they have in common.
+Lines that several CTAs of a GPC want at the same time come to it once. CTAs whose numbers follow
+each other do, and those of a cluster; clusters get out of step with each other.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from wsdsl.ir.global_memory import L2_LINE
+from wsdsl.ir.narrowing import narrowings, quickest
 from wsdsl.ir.target import Target
-from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.ir.types import Axis
+from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
-from wsdsl.lowering.model.numbers import AGAIN, APART_NS, HELD_UP, SHARPNESS
-from wsdsl.lowering.model.steps import Step, Workload
+from wsdsl.lowering.model.numbers import (
+    AGAIN,
+    APART_NS,
+    ASTRAY,
+    GPCS,
+    HELD_UP,
+    IDLE_POWER,
+    RATE_BYTES,
+    READY,
+    SHARPNESS,
+)
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.lowering.model.steps import Step, Workload
+    from wsdsl.lowering.model.workload import Work
 
 NARROW = 1.095
 """Where loading takes longer than products by so much, it is the limit: ..."""
@@ -33,27 +43,40 @@ NARROW_ROWS = 128
 """Of a tile that does not run ahead by itself, at the most."""
 
 
-def loading_cycles(asked: Workload) -> float:
-    """In which a tile's operands can come from L2."""
-    return asked.operand_bytes / asked.rates.l2_bytes
+def larger(a: float, b: float) -> float:
+    """The larger of two that run beside each other, and a little more where they are close."""
+    top = max(a, b, 1.0)
+    return top * ((a / top) ** SHARPNESS + (b / top) ** SHARPNESS) ** (1 / SHARPNESS)
 
 
-def ring_cycles(
-    asked: Workload, step: Step, busy: float, share: float, stages: int | None
-) -> float:
-    """Of an iteration whose slots are `stages`, or as many as SMEM has room for: each is asked for
-    when it is given back, comes from memory, and is used. `share`: of all SMs, that load.
+def issuing(rates: Rates, warps: int) -> float:
+    """Instructions a cycle of threads, of so many warps a scheduler."""
+    return rates.fma_lanes * (1 - (1 - READY) ** warps)
+
+
+def clock_pace(rates: Rates, share: float) -> float:
+    """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
+    multiply: power goes by the third power of the clock, and others take some, too.
     """
-    if stages is None:
-        room = asked.target.smem_bytes - STAGING_BYTES
-        stages = max(1, int(room * asked.crossing / step.loaded))
-    return (loaded_cycles(asked, share) + step.loaded / asked.rates.l2_bytes + busy) / stages
+    power = share + (1 - share) * IDLE_POWER
+    return max(rates.tensor_smem_clock / rates.clock, power ** (1 / 3))
 
 
-def loaded_cycles(asked: Workload, share: float) -> float:
-    """From a load to its data, as so many of all SMs load."""
-    idle, loaded = asked.rates.tma_dram_cycles, asked.rates.dram_loaded_ns * asked.clock
-    return idle + max(0.0, loaded - idle) * share
+def pace_of(asked: Workload, share: float) -> float:
+    # Threads that compute beside products take the power that idle SMs leave: i4 weights of 64
+    # rows ran at 1.60 GHz on 112 of 132 SMs of an H100.
+    return 1.0 if asked.decodes else clock_pace(asked.rates, share if asked.product_cycles else 0.0)
+
+
+def power(rates: Rates, bytes_per_cycle: float) -> float:
+    """By how much longer products take, as the clock is lower the more there is to move."""
+    moved = min(1.0, bytes_per_cycle / RATE_BYTES)
+    return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
+
+
+def l2_bytes(rates: Rates, share: float) -> float:
+    """That come to an SM in a cycle, of lines that others want as well, if so many of all ask."""
+    return rates.l2_one_bytes + share * (rates.l2_bytes - rates.l2_one_bytes)
 
 
 def crowding(rates: Rates, share: float) -> float:
@@ -63,33 +86,116 @@ def crowding(rates: Rates, share: float) -> float:
     return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
 
 
+def memory_ns(rates: Rates, moved: float, written: float) -> float:
+    """In which memory could move so many bytes, of which some are written."""
+    return moved / rates.dram_bytes(written / max(1.0, moved))
+
+
 def memory_cycles(asked: Workload) -> float:
     """In which the tensors are read and written once, by all SMs."""
-    again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.tensor_bytes) - 1)
-    least = memory_ns(asked.rates, asked.tensor_bytes, asked.written_bytes) * asked.clock
-    return least * (1 + AGAIN * again)
+    work = asked.work
+    again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, work.tensor_bytes) - 1)
+    return work.least_memory_cycles * (1 + AGAIN * again)
+
+
+def loaded_cycles(asked: Workload, share: float) -> float:
+    """From a load to its data, as so many of all SMs load."""
+    idle, loaded = asked.rates.tma_dram_cycles, asked.rates.dram_loaded_ns * asked.clock
+    return idle + max(0.0, loaded - idle) * share
+
+
+def ring_cycles(
+    asked: Workload, step: Step, busy: float, share: float, stages: int | None
+) -> float:
+    """Of an iteration whose slots are `stages`, or as many as SMEM has room for: each is asked for
+    when it is given back, comes from memory, and is used.
+    """
+    if stages is None:
+        room = asked.target.smem_bytes - STAGING_BYTES
+        stages = max(1, int(room * asked.crossing / step.loaded))
+    return (loaded_cycles(asked, share) + step.loaded / asked.rates.l2_bytes + busy) / stages
 
 
 def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) -> float:
     """From the end of the mean CTA to that of the last one, where operands are computed from what
     memory brings; `in_step`: CTAs that load for each other.
     """
-    if not any(step.decodes for step in asked.steps):
-        return 0.0
     held_up = min(1.0, memory / max(1.0, cycles)) ** HELD_UP
-    return held_up * APART_NS * asked.clock / math.sqrt(in_step)
+    return held_up * APART_NS * asked.clock / math.sqrt(in_step) if asked.decodes else 0.0
 
 
-def memory_ns(rates: Rates, moved: float, written: float) -> float:
-    """In which memory could move so many bytes, of which some are written."""
-    return moved / rates.dram_bytes(written / max(1.0, moved))
+@lru_cache(maxsize=64)
+def cluster_gain(rates: Rates, size: int, multicast: bool) -> float:
+    """By how much quicker operands come to CTAs of a cluster, since they lie in one GPC."""
+    plain = rates.l2_cluster_2_bytes, rates.l2_cluster_4_bytes
+    both = (rates.l2_multicast_2_bytes, rates.l2_multicast_4_bytes) if multicast else plain
+    return 1.0 if size == 1 else both[size > 2] / rates.l2_bytes
+
+
+@lru_cache(maxsize=64)
+def best_gain(rates: Rates) -> float:
+    return max(cluster_gain(rates, size, cast) for size in (2, 4) for cast in (False, True))
+
+
+def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> float:
+    """By how much quicker operands come than to CTAs of their own in steady state: without
+    multicast where all tiles run at the same time, and more slowly to scattered clusters.
+    """
+    splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
+    pieces, target = asked.tiles * min(splits, max(1, asked.depth)), asked.target
+    # Where launches choose how wide tiles are, clusters gain all the same
+    # (benchmarks/results/one_off_races.md).
+    few = (schedule.widths or 1) == 1 and pieces <= target.num_sms
+    if few and are_scattered(asked.work, tile, asked.work.clustered(schedule)):
+        return 1 / ASTRAY
+    multicast = schedule.multicast is not False
+    gains = multicast or is_one_wave(target, pieces)
+    return cluster_gain(asked.rates, cluster_size(schedule), multicast) if gains else 1.0
+
+
+def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int]) -> bool:
+    """Whether CTAs that want half of what is loaded, or more, are in several clusters, each of
+    which has others, too: clusters of n=4 do not have W[n, k] in common, and three tiles along m
+    make three of them ask for it. What more clusters want than there are GPCs comes to each anyhow.
+    """
+    size = math.prod(cluster.values())
+    loaded = scattered = 0.0
+    for load in work.load_terms if size > 1 else ():
+        outside = [axis for axis, _ in work.outer if axis and axis not in load.axes]
+        wanted = math.prod([work.places(axis, tile) for axis in outside])
+        together = math.prod([cluster.get(axis, 1) for axis in outside])
+        own = work.num_bytes(load.op.tensor.type)
+        loaded += own
+        scattered += own * (together < min(wanted, size) and wanted < GPCS * together)
+    return scattered >= loaded / 2 > 0
+
+
+def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mapping[str, int]:
+    """Elements of a tile along every axis as a launch of known sizes has them, where each chooses
+    its width; `tile` has the widest.
+    """
+    if (schedule.widths or 1) == 1 or schedule.cuts_tiles:
+        return tile
+    axes = [loop.index.type for loop in work.nest if isinstance(loop.index.type, Axis)]
+    found = next((axis for axis in axes if work.roles[axis.name] == "columns"), None)
+    if found is None or tile[found.name] <= narrowings(schedule.widths or 1)[-1]:
+        return tile  # It is refused.
+    sides = tuple((a.dim, tile[a.name] * cluster_along(schedule, a.name)) for a in axes)
+    room = work.target.cluster_room(cluster_size(schedule))
+    narrower = quickest(sides, axes.index(found), schedule.widths or 1, work.size, room)
+    return {**tile, found.name: tile[found.name] - narrower}
+
+
+def loading_cycles(asked: Workload) -> float:
+    """In which a tile's operands can come from L2."""
+    return asked.operand_bytes / asked.rates.l2_bytes
 
 
 def is_narrow(asked: Workload, least: float = NARROW) -> bool:
     """Whether to bring operands takes longer than products by so much, all else apart; not so where
     consumers have several blocks of rows, which want deep rings.
     """
-    slow = asked.operand_bytes / asked.rates.l2_bytes > least * asked.product_cycles
+    slow = loading_cycles(asked) > least * asked.product_cycles
     return slow and asked.rows <= NARROW_ROWS
 
 
@@ -101,55 +207,3 @@ def is_one_wave(target: Target, pieces: int) -> bool:
 def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
     """The same of whole tiles, where to load operands is the limit."""
     return is_one_wave(asked.target, asked.tiles) and is_narrow(asked, least)
-
-
-def larger(a: float, b: float) -> float:
-    """The larger of two that run beside each other, and a little more where they are close."""
-    top = max(a, b, 1.0)
-    return top * ((a / top) ** SHARPNESS + (b / top) ** SHARPNESS) ** (1 / SHARPNESS)
-
-
-SECTOR_BYTES = 32
-"""What GMEM is written in, and L2 holds."""
-SEEN = 8
-"""Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
-
-
-@lru_cache(maxsize=4096)
-def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bool) -> float:
-    """How much longer lines of `line` bytes take than aligned ones, where rows are `row` bytes
-    apart and tiles `tile`: in the mean of rows, and of tiles if one CTA has all of them; else of
-    the tile that takes longest.
-    """
-
-    def taken(offset: int) -> float:
-        if offset % SECTOR_BYTES:
-            return rates.l2_split
-        return rates.l2_crossing if offset % L2_LINE + line > L2_LINE else 1.0
-
-    of_tiles = [
-        sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN
-        for i in range(SEEN if tile else 1)
-    ]
-    return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
-
-
-def gain_of(asked: Workload, schedule: Schedule, *, at_once: bool) -> float:
-    """Beside CTAs of their own in steady state; `at_once`: all tiles run at the same time."""
-    rates, size = asked.rates, cluster_size(schedule)
-    if size == 1:
-        return 1.0
-    if schedule.multicast is not False:
-        by_size = rates.l2_multicast_2_bytes if size == 2 else rates.l2_multicast_4_bytes
-        return by_size / rates.l2_bytes
-    if not at_once:
-        return 1.0
-    by_size = rates.l2_cluster_2_bytes if size == 2 else rates.l2_cluster_4_bytes
-    return by_size / rates.l2_bytes
-
-
-@lru_cache(maxsize=64)
-def best_gain(rates: Rates) -> float:
-    """Of all clusters."""
-    plain = rates.l2_cluster_2_bytes, rates.l2_cluster_4_bytes
-    return max(*plain, rates.l2_multicast_2_bytes, rates.l2_multicast_4_bytes) / rates.l2_bytes

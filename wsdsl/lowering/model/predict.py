@@ -14,31 +14,34 @@ written once. What moves more bytes, and keeps more SMs busy, runs by a lower cl
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
-from wsdsl.ir.types import THREADS, Axis
+from wsdsl.ir.types import THREADS
 from wsdsl.lowering.busiest import Busiest, busiest, claimed_unevenness, unevenness
 from wsdsl.lowering.cooperation import (
-    cluster_along,
     cluster_size,
     cluster_splits_beside,
     num_cooperating,
     num_pingpong_consumers,
 )
-from wsdsl.lowering.cta_pairs import in_pairs
-from wsdsl.lowering.model.at_launch import at_launch
 from wsdsl.lowering.model.loading import (
     apart_cycles,
+    at_launch,
     best_gain,
+    clock_pace,
+    cluster_gain,
     crowding,
     gain_of,
-    is_one_wave,
+    issuing,
+    l2_bytes,
     larger,
     loaded_cycles,
     memory_cycles,
+    pace_of,
+    power,
     ring_cycles,
 )
 from wsdsl.lowering.model.numbers import (
@@ -46,73 +49,59 @@ from wsdsl.lowering.model.numbers import (
     DECODING_STEP,
     FURTHER_CYCLES,
     FURTHER_SCALED_CYCLES,
-    IDLE_POWER,
     PRODUCT_ISSUE,
-    RATE_BYTES,
-    READY,
     SCALED_CYCLES,
 )
-from wsdsl.lowering.model.of_pair import of_pair
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
-from wsdsl.lowering.model.sharers import are_scattered
-from wsdsl.lowering.model.split_k_cost import (
-    SUM_BYTES,
-    exchange_cycles,
-    results_share,
-    split_k_cycles,
-)
+from wsdsl.lowering.model.split_k_cost import SUM_BYTES, handing_cycles, results_share, sum_cycles
 from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
-from wsdsl.rates import Rates
-from wsdsl.schedule import Schedule, changed
+from wsdsl.schedule import Schedule
 
 SHARING = (8, 4, 2)
 """CTAs of a cluster that may share a contraction."""
+ROUNDING = 1 - 1e-9
+"""Sums that are made in another order differ by less."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`cycles` in all, and what they are made of: those of a tile's loops and of its results (of
-    a CTA's part, where several share it), of handing on sums, and what memory takes at the least.
+    """Cycles, in all and of their parts.
+
+    rounds: tiles that the busiest SM has
+    mainloop, epilogue: of a tile's loops, and of its results
+    apart: of its loops where workers are not in step (`Busiest.apart`)
+    handing: for sums that are handed on
+    memory: what memory takes at the least
+    stretch: by how much longer steps and results take for memory
+    gain: by how much quicker operands come
+    sharing: CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it
+    plain: of a kernel without products
     """
 
     cycles: float
     tile: Workload
     work: Busiest
+    rounds: float
     mainloop: float
     epilogue: float
-    apart: float = 0.0
-    """A tile's loops where its workers are not in step (`Busiest.apart`)."""
+    apart: float
     handing: float = 0.0
     memory: float = 0.0
-    stretch: float = 1.0
-    """By how much longer steps and results take for memory, or shorter for what idle SMs leave."""
-    gain: float = 1.0
-    """By how much quicker operands come, as CTAs of a cluster lie in one GPC."""
-    sharing: int = 1
-    """CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it."""
     memory_bound: bool = False
-    """Whether it is memory that takes longest."""
-    pace: float = 1.0
-    """By how much longer, or shorter, an SM takes for what it does, as its clock is."""
-    crowding: float = 1.0
-    """Of the time that bytes of one SM take, as others move such."""
+    stretch: float = 1.0
+    gain: float = 1.0
+    sharing: int = 1
     plain: PlainCost | None = None
-    """Of a kernel without products."""
 
     @property
     def waves(self) -> int:
-        """How many tiles' time the busiest SM has work for."""
-        return -(-self.work.steps // self._depth)
+        return math.ceil(self.rounds)
 
     @property
     def busy(self) -> float:
         """The share of the SMs' steps that are not idle."""
-        return self.tile.tiles * self._depth / (self.work.steps * self.tile.target.num_sms)
-
-    @property
-    def _depth(self) -> int:
-        return max(1, self.tile.depth) if self.work.cut else 1
+        return self.tile.tiles / (self.rounds * self.tile.target.num_sms)
 
     @property
     def microseconds(self) -> float:
@@ -125,74 +114,25 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     tile = at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
-    cluster = clustered(work, schedule)
-    asked = work.under(tile, cluster, {} if schedule.multicast is False else cluster)
-    if in_pairs(schedule):
-        asked = of_pair(work, asked, tile)
+    asked = work.under(tile, schedule)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
-        return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    pieces = num_pieces(asked, schedule)
-    # Where launches choose how wide tiles are, clusters gain all the same
-    # (benchmarks/results/one_off_races.md).
-    one_width = (schedule.widths or 1) == 1
-    if one_width and pieces <= work.target.num_sms and are_scattered(work, tile, cluster):
-        return predicted(asked, schedule, 1 / ASTRAY)
-    at_once = is_one_wave(work.target, pieces)
-    return predicted(asked, schedule, gain_of(asked, schedule, at_once=at_once))
+        return predicted(asked.shared_out(sharing), schedule, sharing=sharing)
+    return predicted(asked, schedule, gain_of(asked, schedule, tile))
 
 
 def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
-    """Of a kernel without products; all of a tile is what stands outside of loops of products."""
+    """Of a kernel without products: all of a tile is what stands outside of loops of products."""
     asked, cluster = cost.tile, cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", 1)
     room = asked.target.cluster_room(cluster)
     work = busiest(scheduler, -(-asked.tiles // cluster), 1, room)
     each = (cost.cycles - asked.start) / work.iterations
-    limited = cost.limit == MEMORY
-    memory = cost.memory_ns * asked.clock
+    limited, memory = cost.limit == MEMORY, cost.memory_ns * asked.clock
     return Prediction(
-        cost.cycles, asked, work, 0.0, each, memory=memory, memory_bound=limited, plain=cost
-    )
-
-
-def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
-    """CTAs of a cluster, by axis of the output."""
-    if not schedule.cluster:
-        return {}
-    axes = (loop.index.type for loop in work.nest)
-    found = {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
-    return {name: num for name, num in found.items() if num > 1}
-
-
-def shared_out(asked: Workload, sharing: int) -> Workload:
-    """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
-    part = -(-asked.depth // sharing) / max(1, asked.depth)
-
-    def own(step: Step) -> Step:
-        if step.in_loop:
-            return dataclasses.replace(step, times=step.times * part)
-        computing, stored = step.instructions / sharing, step.stored / sharing
-        return dataclasses.replace(step, instructions=computing, stored=stored)
-
-    return dataclasses.replace(
-        asked,
-        shared_out=True,
-        steps=tuple(map(own, asked.steps)),
-        tiles=asked.tiles * sharing,
-        depth=-(-asked.depth // sharing),
-        product_cycles=asked.product_cycles * part,
-        operations=asked.operations * part,
-        operand_bytes=asked.operand_bytes * part,
-        promoted=asked.promoted * part,
-        further_parts=asked.further_parts * part,
-    )
-
-
-def num_pieces(asked: Workload, schedule: Schedule) -> int:
-    """Tiles, or what split-K makes of them."""
-    splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
-    return asked.tiles * min(splits, max(1, asked.depth))
+        cost.cycles, asked, work, work.steps, 0.0, each, 0.0,
+        memory=memory, memory_bound=limited, plain=cost,
+    )  # fmt: skip
 
 
 def predicted(
@@ -203,18 +143,17 @@ def predicted(
     """
     target, cluster, rates = asked.target, cluster_size(schedule), asked.rates
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
-    depth = max(1, asked.depth) if scheduler.splits_tiles else 1
-    work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
-    share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
-    mainloop, epilogue = tile_cycles(asked, schedule, share, gain)
-    apart = mainloop
+    depth, room = max(1, asked.depth) if scheduler.splits_tiles else 1, target.cluster_room(cluster)
+    work = busiest(scheduler, -(-asked.tiles // cluster), depth, room)
+    share = asked.tiles * depth / (work.steps * target.num_sms)
+    apart, epilogue = tile_cycles(asked, schedule, share, gain / astray(asked, schedule))
+    mainloop = apart
     if 0 < work.apart < work.steps:
-        mainloop, epilogue = tile_cycles(asked, in_step(schedule), share, gain)
+        mainloop, epilogue = tile_cycles(asked, schedule, share, gain)
     cycles = ((work.steps - work.apart) * mainloop + work.apart * apart) / depth
     if asked.uneven > 1:
         of = claimed_unevenness if schedule.scheduler in ("grid", "dynamic") else unevenness
-        at_once = min(work.workers, target.cluster_room(cluster))
-        cycles *= of(asked.tiles, at_once, asked.uneven)
+        cycles *= of(asked.tiles, min(work.workers, room), asked.uneven)
     if schedule.scheduler == "dynamic":
         # An answer that has come is waited for, and given back.
         cycles += 2 * work.iterations * rates.mbarrier_cycles
@@ -225,25 +164,23 @@ def predicted(
     else:
         cycles += work.finished * results
     memory = memory_cycles(asked)
-    bounded = asked.start + larger(cycles, memory)
-    handing = split_k_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     together = 1 if schedule.multicast is False else cluster // sharing
-    bounded += apart_cycles(asked, memory, cycles, together)
+    bounded = larger(cycles, memory) + apart_cycles(asked, memory, cycles, together)
+    handing = handing_cycles(asked, schedule, work, sharing)
     return Prediction(
-        cycles=bounded + handing,
+        cycles=asked.start + bounded + handing,
         tile=asked,
         work=work,
+        rounds=work.steps / depth,
         mainloop=mainloop,
-        apart=apart,
         epilogue=epilogue,
+        apart=apart,
         handing=handing,
         memory=memory,
-        stretch=(bounded - asked.start) / max(1.0, cycles),
+        memory_bound=memory > cycles,
+        stretch=bounded / max(1.0, cycles),
         gain=gain,
         sharing=sharing,
-        memory_bound=memory > cycles,
-        pace=pace_of(asked, share),
-        crowding=crowding(rates, share),
     )
 
 
@@ -261,42 +198,6 @@ def tile_cycles(
     return mainloop, epilogue
 
 
-def pace_of(asked: Workload, share: float) -> float:
-    if any(step.decodes for step in asked.steps):
-        # Threads that compute beside products take the power that idle SMs leave: i4 weights of 64
-        # rows ran at 1.60 GHz on 112 of 132 SMs of an H100.
-        return 1.0
-    return clock_pace(asked.rates, share if asked.product_cycles else 0.0)
-
-
-def clock_pace(rates: Rates, share: float) -> float:
-    """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
-    multiply: power goes by the third power of the clock, and others take some, too.
-    """
-    power = share + (1 - share) * IDLE_POWER
-    return max(rates.tensor_smem_clock / rates.clock, power ** (1 / 3))
-
-
-def power(rates: Rates, bytes_per_cycle: float) -> float:
-    """By how much longer products take, as the clock is lower the more there is to move."""
-    moved = min(1.0, bytes_per_cycle / RATE_BYTES)
-    return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
-
-
-def l2_bytes(rates: Rates, share: float) -> float:
-    """That come to an SM in a cycle, of lines that others want as well, if so many of all ask."""
-    return rates.l2_one_bytes + share * (rates.l2_bytes - rates.l2_one_bytes)
-
-
-def issuing(rates: Rates, warps: int) -> float:
-    """Instructions a cycle of threads, of so many warps a scheduler."""
-    return rates.fma_lanes * (1 - (1 - READY) ** warps)
-
-
-def power_of(asked: Workload) -> float:
-    return power(asked.rates, asked.bytes_per_cycle)
-
-
 def interval(
     asked: Workload, schedule: Schedule, step: Step, pace: float, share: float, gain: float
 ) -> float:
@@ -311,28 +212,23 @@ def interval(
         computing += rates.tensor_latency_cycles + PRODUCT_ISSUE * step.tensor
     # TMA fills slots while products read others.
     smem = (step.read + rates.smem_fill_sharing * step.loaded) / rates.tensor_smem_bytes
-    tensor = larger(step.tensor, smem) * power_of(asked) if step.tensor else 0.0
-    if asked.promoted and step.tensor:
-        tensor += _promoting(asked, schedule)
+    tensor = 0.0
+    if step.tensor:
+        tensor = larger(step.tensor, smem) * power(rates, asked.bytes_per_cycle)
+        tensor += _promoting(asked, schedule) if asked.promoted else 0.0
     # Others' products run beside what a consumer computes, and so do its own of half a step.
     busy = pace * (tensor + computing if alone else larger(tensor, computing))
-    crowd = crowding(rates, share)
-    busy += crowd * (step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes)
+    moved = step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes
+    busy += crowding(rates, share) * moved
     if step.direct and not asked.product_cycles:
         # Beside products it is asked for ahead.
         busy += loaded_cycles(asked, share)
     if not step.loaded:
         return busy
-    loading = step.loaded * astray(asked, schedule) / (gain * l2_bytes(rates, share))
-    cycles = larger(busy, loading)
+    cycles = larger(busy, step.loaded / (gain * l2_bytes(rates, share)))
     if step.times > 1:
         cycles = max(cycles, ring_cycles(asked, step, busy, share, schedule.stages))
     return cycles
-
-
-def in_step(schedule: Schedule) -> Schedule:
-    """Of whole tiles, whose workers go through the contraction together."""
-    return changed(schedule, scheduler="persistent", splits=None, reduction=None)
 
 
 def astray(asked: Workload, schedule: Schedule) -> float:
@@ -342,18 +238,17 @@ def astray(asked: Workload, schedule: Schedule) -> float:
     if schedule.scheduler == "stream_k":
         return asked.rates.l2_bytes / asked.rates.l2_own_bytes
     apart = schedule.cuts_tiles and schedule.reduction != "parallel"
-    return ASTRAY if apart or asked.shared_out else 1.0
+    return ASTRAY if apart or asked.is_shared_out else 1.0
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:
     """Cycles of an iteration whose products are read at once, and added to other sums."""
-    rates, products = asked.rates, asked.promoted / sum(s.times for s in asked.steps if s.tensor)
-    blocks = asked.rows // (64 * num_cooperating(schedule))
-    scaled = SCALED_CYCLES if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
-    further = FURTHER_SCALED_CYCLES if asked.scaled else FURTHER_CYCLES * asked.columns
-    each = rates.tensor_latency_cycles + max(0, blocks - 1) * further + scaled
-    parts = asked.further_parts / max(1.0, asked.promoted)
-    return products * (each + parts * FURTHER_SCALED_CYCLES)
+    scaled, blocks = asked.work.scaled, asked.rows // (64 * num_cooperating(schedule))
+    further = FURTHER_SCALED_CYCLES if scaled else FURTHER_CYCLES * asked.columns
+    each = asked.rates.tensor_latency_cycles + max(0, blocks - 1) * further
+    each += SCALED_CYCLES if scaled and (schedule.consumers or 1) < 3 else 0.0
+    times = sum(step.times for step in asked.steps if step.tensor)
+    return (asked.promoted * each + asked.further_parts * FURTHER_SCALED_CYCLES) / times
 
 
 def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
@@ -362,34 +257,47 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     operands come from L2 as quickly as they do to any cluster, results are stored, and sums handed
     on.
     """
-    rates, sms = work.rates, work.target.num_sms
+    rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles
     if work.plain:
-        least = start_cycles(rates, has_products=False)
-        return least, least, least
+        begun = start_cycles(rates, has_products=False)
+        return begun, begun, begun
     tiles, products, loaded, stored, sums = work.least(tile)
     if work.target.has_tensor_memory and products:
         # Neither is more than twice what it is of a pair.
         products, loaded = products / 2, loaded / 2
     products *= power(rates, loaded / max(1.0, products))
-    tiles = max(1, tiles)
+    start, tiles = start_cycles(rates, products > 0), max(1, tiles)
+
+    def mainloop(share: float, gain: float = 1.0) -> float:
+        slower = clock_pace(rates, share if products else 0.0)
+        return larger(products * slower, loaded / (gain * l2_bytes(rates, share)))
+
     waves = -(-tiles // sms)
-    share = min(1.0, tiles / (waves * sms))
-    waves = tiles / sms if any(work.triangles) else waves
-    gain = rates.l2_multicast_2_bytes / rates.l2_bytes
-    gain = best_gain(rates) if waves == 1 or schedule.cluster else max(1.0, gain)
-    loading = loaded / l2_bytes(rates, share)
+    share = tiles / (waves * sms)
+    at_once = waves == 1 or schedule.cluster
+    gain = best_gain(rates) if at_once else max(1.0, cluster_gain(rates, 2, True))
     results = crowding(rates, share) * stored / rates.l2_tma_store_bytes
-    pace = clock_pace(rates, share if products else 0.0)
-    whole = waves * larger(products * pace, loading / gain) + results
-    turns = waves > 1 and schedule.mode == "pingpong"
-    start, turn = start_cycles(rates, products > 0), 2 * rates.mbarrier_cycles
-    whole += waves * turn if turns else (waves - 1) * results
-    least = work.least_memory_cycles
-    cut = max(tiles * larger(products, loaded / rates.l2_bytes) / sms, least)
+    waves = tiles / sms if work.uneven_axes else waves
+    whole = waves * mainloop(share, gain) + results
+    if waves > 1 and schedule.mode == "pingpong":
+        whole += 2 * waves * rates.mbarrier_cycles
+    else:
+        whole += (waves - 1) * results
+    cut = max(tiles * mainloop(1.0) / sms, least)
     cut += rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
     most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 1)
-    share = min(1.0, most * tiles / sms)
-    pace = clock_pace(rates, share if products else 0.0)
-    shared = max(larger(products * pace, loaded / l2_bytes(rates, share)) / most, least)
+    shared = max(mainloop(min(1.0, most * tiles / sms)) / most, least)
     shared += rates.cluster_exchange_cycles + SUM_BYTES * sums / rates.cluster_send_bytes
     return start + max(whole, least), start + cut, start + shared
+
+
+def least_cut(own: Prediction, whole: Schedule) -> float:
+    """What no prediction of such tiles is below if they are cut: all SMs are busy from the first
+    step to the last, and sums are handed on once.
+    """
+    asked, multicast = own.tile, whole.multicast is not False
+    gain = cluster_gain(asked.rates, cluster_size(whole), multicast)
+    mainloop, _ = tile_cycles(asked, whole, 1.0, gain)
+    steps = 0.0 if asked.uneven > 1 else mainloop * asked.tiles / asked.target.num_sms
+    handing = asked.rates.hand_over_cycles + sum_cycles(asked)[0]
+    return (asked.start + max(steps, own.memory) + handing) * ROUNDING

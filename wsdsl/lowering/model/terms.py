@@ -1,27 +1,38 @@
-"""A kernel's ops as the few numbers that a choice of tile sizes asks of them, hundreds of times:
-axes by name, bits, and in which loops they stand. `Work` adds up what they give.
-"""
+"""What a kernel's products and loads ask for, by tile sizes: a choice asks hundreds of times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Store
-from wsdsl.ir.types import Axis, DType, Role
-from wsdsl.ir.walk import made_of
+from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load
+from wsdsl.ir.types import Axis, Role
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.footprint import MAX_LINE
+from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
 from wsdsl.lowering.multicast_groups import comes_out_even
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
+from wsdsl.lowering.product_operands import multiplied
 from wsdsl.rates import Rates
 
+if TYPE_CHECKING:
+    from wsdsl.lowering.model.workload import Work
+
 Sizes = Mapping[str, int]
+"""Elements of a tile along every axis, by its name."""
+Amount = tuple[float, tuple[str, ...]]
+"""Of something: so much for each element of a tile along these axes."""
+SECTOR_BYTES = 32
+"""What GMEM is written in, and L2 holds."""
+SEEN = 8
+"""Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
 
 
 def elements(axes: tuple[str, ...], tile: Sizes) -> int:
@@ -29,125 +40,134 @@ def elements(axes: tuple[str, ...], tile: Sizes) -> int:
     return math.prod([tile[a] for a in axes])
 
 
-@dataclass(frozen=True)
+def total(amounts: Sequence[Amount], tile: Sizes) -> float:
+    return sum([each * elements(axes, tile) for each, axes in amounts])
+
+
 class ProductTerm:
-    """`around`: which of `Work.around` the loops are, here and below."""
+    """A product, by the instructions that it is made of."""
 
-    around: int
-    op: Contract
-    axes: tuple[str, ...]
-    columns: tuple[str, ...]
-    bits: int
-    step: int
-    """Elements of the contraction that an instruction takes."""
-    in_registers: bool
-    """Whether A is."""
-    rows: tuple[str, ...] = ()
-    """Of what is summed in tensor memory, where an instruction has all rows of a tile."""
-
-    @classmethod
-    def of(
-        cls,
-        around: int,
-        op: Contract,
-        roles: Mapping[str, Role],
-        in_registers: bool,
-        in_tensors: bool = False,
-    ) -> ProductTerm:
+    def __init__(self, work: Work, op: Contract, *, in_registers: bool) -> None:
+        """`in_registers`: A is."""
         a, b = op.a.as_tile, op.b.as_tile
-        axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
-        columns = tuple(x for x in axes if roles[x] == "columns" and x not in op.summed)
-        rows = tuple(x for x in axes if roles[x] == "rows") if in_tensors else ()
-        return cls(around, op, axes, columns, a.dtype.bits, k_step(a.dtype), in_registers, rows)
+        self.op, self.in_registers = op, in_registers
+        self.bits, self.step = a.dtype.bits, k_step(a.dtype)
+        self.axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
+        roles = {x: work.roles[x] for x in self.axes if x not in op.summed}
+        self.columns = tuple(x for x, role in roles.items() if role == "columns")
+        # In tensor memory an instruction has all rows of a tile.
+        rows = tuple(x for x, role in roles.items() if role == "rows")
+        self.rows = rows if work.target.has_tensor_memory else ()
 
-    def num_rows(self, tile: Sizes) -> int:
-        """Of an instruction."""
-        return min(LANES, max(ROWS, elements(self.rows, tile))) if self.rows else ROWS
-
-    def cycles(self, volume: int, tile: Sizes, rates: Rates, cta_group: int = 1) -> float:
-        """Of the tensor cores; instructions have 64 rows, or those of a tile, and all columns."""
-        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
-        each = rates.tensor_cycles(
+    def asks(self, tile: Sizes, rates: Rates, cta_group: int = 1) -> tuple[float, float]:
+        """Cycles of the tensor cores, and bytes that they read of SMEM, of each CTA."""
+        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), ROWS
+        if self.rows:
+            rows = min(LANES, max(ROWS, elements(self.rows, tile)))
+        cycles = rates.tensor_cycles(
             columns,
             self.bits,
             a_in_registers=self.in_registers,
             rows=rows if self.rows else 0,
             cta_group=cta_group,
         )
-        return volume / (rows * self.step * columns) * each
-
-    def read_bytes(self, volume: int, tile: Sizes, cta_group: int = 1) -> float:
-        """That the instructions read of SMEM, of each CTA."""
-        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
-        each = columns * K_BYTES / cta_group + (0 if self.in_registers else rows * K_BYTES)
-        return volume / (rows * self.step * columns) * each
+        read = columns * K_BYTES / cta_group + (0 if self.in_registers else rows * K_BYTES)
+        number = elements(self.axes, tile) / (rows * self.step * columns)
+        return number * cycles, number * read
 
 
-@dataclass(frozen=True)
-class StoreTerm:
-    """Of elements along `axes`."""
-
-    around: int
-    axes: tuple[str, ...]
-    bits: int
-
-    @classmethod
-    def of(cls, around: int, op: Store) -> StoreTerm:
-        return cls(around, tuple(a.name for a in op.axes), op.dtype.bits)
-
-
-@dataclass(frozen=True, eq=False)
 class LoadTerm:
-    """Of an operand, in lines along `last`, if that is an axis."""
+    """An operand that comes through slots, in lines along its last axis, if that is one."""
 
-    around: int
-    op: Load
-    axes: tuple[str, ...]
-    last: Axis | None
-    dtype: DType
-    role: Role
-    """Of `last`."""
-    spans: tuple[tuple[str, int, bool, int], ...]
-    """By axis: its name, the dimension's size, whether it is a loop's over the output, and the unit
-    of where its tiles may begin (`units_within`)."""
+    def __init__(self, work: Work, op: Load) -> None:
+        self.work, self.op, self.last = work, op, op.last
+        self.axes = tuple(axis.name for axis in op.axes)
+        self.dtype = op.result.as_tile.dtype
+        self.role: Role = work.roles[op.last.name] if op.last else ""
+        is_shared = any(work.roles[name] == "columns" for name in self.axes)
+        self.is_halved = is_shared and op.result in multiplied(work.kernel)
+        """Whether each CTA of a pair loads half of it, where both multiply."""
+        self.forget()
 
-    def moved_bytes(self, tile: Sizes) -> float:
-        """Of a tile: of lines that are short, or reach over the tile, what TMA could move in the
-        time.
+    def forget(self) -> None:
+        self._known: dict[object, tuple[float, float]] = {}
+
+    def bytes(self, tile: Sizes) -> float:
+        return elements(self.axes, tile) * self.dtype.bits / 8
+
+    def moved(self, tile: Sizes, together: Mapping[str, int]) -> tuple[float, float]:
+        """Bytes of a tile as TMA moves them, and as many as it could move in the time. `together`:
+        CTAs by axis that load for each other. Kept: tiles that differ along other axes ask alike.
         """
-        width = self.dtype.bits / 8
+        asked = tuple([tile[a] for a in self.axes]), tuple(together.items())
+        if asked not in self._known:
+            moved = self._lines(tile) + self._beyond(tile) * self.dtype.bits / 16
+            self._known[asked] = moved, moved * self._crossing(tile, together)
+        return self._known[asked]
+
+    def _lines(self, tile: Sizes) -> float:
+        """Bytes, where a short line takes as long as one of 128."""
         if self.last is None or self.op.packed:
             # Packed blocks are whole lines, one behind the other.
-            return elements(self.axes, tile) * width
+            return self.bytes(tile)
+        lines, length = elements(self.axes[:-1], tile), tile[self.last.name]
         if not self.role:
-            line = tile[self.last.name] * width
-            return elements(self.axes[:-1], tile) * -(-line // MAX_LINE) * MAX_LINE
-        swizzle, of_lines = operand_lines(tile[self.last.name], self.dtype, self.role)
-        lines = elements(self.axes[:-1], tile)
-        return lines * of_lines * width * MAX_LINE / SWIZZLE_SPAN[swizzle]
+            return lines * -(-length * self.dtype.bits // (8 * MAX_LINE)) * MAX_LINE
+        swizzle, of_lines = operand_lines(length, self.dtype, self.role)
+        return lines * of_lines * self.dtype.bits / 8 * MAX_LINE / SWIZZLE_SPAN[swizzle]
 
-    def loaded_by(self, tile: Sizes, together: Mapping[str, int]) -> int:
-        """CTAs that each bring a part of it for all, of those that load for each other."""
-        num = math.prod([num for axis, num in together.items() if axis not in self.axes])
-        return num if comes_out_even(tile[self.axes[0]], num, self.op.packed) else 1
-
-    def beyond(self, tile: Sizes) -> float:
+    def _beyond(self, tile: Sizes) -> float:
         """Elements beyond the end of the tensor: of the last tile of the output, and of all tiles
         that are summed in the mean.
         """
         whole, inside = 1, 1.0
-        for name, size, is_outer, unit in self.spans:
-            each = tile[name] if tile[name] > 1 else 1
-            whole *= tile[name]
-            over = reach_over(size, each, unit)
+        for axis in self.op.axes:
+            each, size = max(1, tile[axis.name]), self.work.size(axis.dim)
+            over = reach_over(size, each, self.work.within.get(axis.name, 0))
+            is_outer = any(axis.name == name for name, _ in self.work.outer)
             inside *= each - (over if is_outer else over / max(1, -(-size // each)))
+            whole *= tile[axis.name]
         return whole - inside
 
+    def _crossing(self, tile: Sizes, together: Mapping[str, int]) -> float:
+        """How much longer they take, if sizes are known, since lines cross those of L2; or since
+        threads copy them.
+        """
+        work, dtype, last, tensor = self.work, self.dtype, self.last, self.op.tensor
+        if tensor.name in work.copied:
+            odd = dtype.size(work.size(tensor.as_tensor.dims[-1])) % COPY_WORD
+            return COPIED_SINGLY if odd or tensor.name in work.singly else COPIED
+        if last is None or self.op.packed or tensor.name in work.padded or not work.knows(last.dim):
+            return 1.0
+        size, apart = work.size(last.dim), tile[last.name]
+        line = SWIZZLE_SPAN[operand_lines(apart, dtype, self.role)[0]]
+        row, apart = dtype.size(size), dtype.size(apart if apart < size else 0)
+        longer = crossing(work.rates, row % L2_LINE, apart % L2_LINE, line, not self.role)
+        # Where it is tiles by columns alone that begin amid lines, nothing is gained by multicast.
+        copied = math.prod([n for axis, n in together.items() if axis not in self.axes])
+        even = comes_out_even(tile[self.axes[0]], copied, self.op.packed)
+        if even and (not self.role or row % L2_LINE):
+            longer = max(1.0, longer / copied)
+        return longer
 
-def is_made(value: Value, made: Mapping[Value, Op]) -> bool:
-    """Whether it comes from a product in the same loop."""
-    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
-    return any(isinstance(op, Contract) for _, op in ops)
+
+@lru_cache(maxsize=4096)
+def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bool) -> float:
+    """How much longer lines of `line` bytes take than aligned ones, where rows are `row` bytes
+    apart and tiles `tile`: in the mean of rows, and of tiles if one CTA has all of them; else of
+    the tile that takes longest.
+    """
+
+    def taken(offset: int) -> float:
+        if offset % SECTOR_BYTES:
+            return rates.l2_split
+        return rates.l2_crossing if offset % L2_LINE + line > L2_LINE else 1.0
+
+    of_tiles = [
+        sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN
+        for i in range(SEEN if tile else 1)
+    ]
+    return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
 
 
 def ends_with_a_tile(loop: ForTiles | ForEach, made: Mapping[Value, Op]) -> set[str]:

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from wsdsl.ir.types import Fragment, Type
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
-from wsdsl.lowering.model.loading import loaded_cycles
-from wsdsl.lowering.model.predict import Prediction, astray, issuing, l2_bytes, power_of
+from wsdsl.lowering.model.loading import (
+    crowding,
+    issuing,
+    l2_bytes,
+    loaded_cycles,
+    pace_of,
+    power,
+)
+from wsdsl.lowering.model.predict import Prediction, astray
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
@@ -47,13 +54,14 @@ class Speeds:
 
     @classmethod
     def of(cls, prediction: Prediction, schedule: Schedule) -> Speeds:
-        asked, rates, pace = prediction.tile, prediction.tile.rates, prediction.pace
+        asked, rates, busy = prediction.tile, prediction.tile.rates, prediction.busy
         moved = sum(s.times * (s.loaded + s.direct + s.stored) for s in asked.steps)
-        tiles = prediction.work.steps / (max(1, asked.depth) if prediction.work.cut else 1)
-        crowding, longer = prediction.crowding, asked.crossing * astray(asked, schedule)
+        longer, pace, crowded = asked.crossing * astray(asked, schedule), 1.0, 1.0
+        if not prediction.plain:
+            pace, crowded = pace_of(asked, busy), crowding(rates, busy)
         # Others' latencies pass beside one's own.
         ctas = prediction.plain.ctas_per_sm if prediction.plain else 1
-        filled = loaded_cycles(asked, prediction.busy) / ctas
+        filled = loaded_cycles(asked, busy) / ctas
         own = num_cooperating(schedule)
         issued = issuing(rates, own * ctas)
         waits = rates.tma_l2_cycles if asked.product_cycles else filled
@@ -62,11 +70,11 @@ class Speeds:
         return cls(
             rates=rates,
             pace=pace,
-            power=power_of(asked) * pace,
-            load=longer / (prediction.gain * l2_bytes(rates, prediction.busy)),
-            memory=prediction.memory / max(1.0, moved * tiles),
-            thread_load=crowding / rates.l2_load_bytes,
-            store=crowding / rates.l2_tma_store_bytes,
+            power=power(rates, asked.bytes_per_cycle) * pace,
+            load=longer / (prediction.gain * l2_bytes(rates, busy)),
+            memory=prediction.memory / max(1.0, moved * prediction.rounds),
+            thread_load=crowded / rates.l2_load_bytes,
+            store=crowded / rates.l2_tma_store_bytes,
             beside=2.0 if num_pingpong_consumers(schedule) > 1 else 1.0,
             thread_store=1 / rates.l2_store_bytes,
             send=2 / rates.cluster_send_bytes,
