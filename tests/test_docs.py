@@ -16,7 +16,9 @@ from wsdsl.knobs import KNOBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    p for folder in (".", "docs", "examples", "benchmarks") for p in ROOT.glob(f"{folder}/*.md")
+    p
+    for folder in (".", "docs", "examples", "benchmarks", "benchmarks/results")
+    for p in ROOT.glob(f"{folder}/*.md")
 ]
 
 
