@@ -29,14 +29,15 @@ def plain_reasons(cost: PlainCost, schedule: Schedule) -> Iterator[str]:
         f"  {tiles}, {each}; {counted(cost.ctas_per_sm, 'CTA')} on each of "
         f"{asked.target.num_sms} SMs at the same time"
     )
-    memory, whole = cost.memory_ns / 1000, cost.cycles / asked.clock / 1000
+    cycles = cost.units[MEMORY], cost.cycles
+    memory, whole = (number / asked.clock / 1000 for number in cycles)
     more = f"{100 * (whole / memory - 1):.0f} % more"
     beside = f"{more} than the {_time(memory)} that memory takes by itself"
     yield f"  limited by {MEANING[cost.limit]}; predicted {_time(whole)}, {beside}"
     moved = (
         f"{_bytes(cost.read_bytes)} are read from memory and {_bytes(cost.written_bytes)} written"
     )
-    rate = (cost.read_bytes + cost.written_bytes) / cost.memory_ns / 1000
+    rate = (cost.read_bytes + cost.written_bytes) / memory / 1e6
     yield f"  {moved}, at {rate:.2f} TB/s"
     shares = {name: cycles / cost.cycles for name, cycles in cost.units.items()}
     shares = {n: s for n, s in shares.items() if n != cost.limit and s > LEAST}

@@ -9,11 +9,11 @@ there are CTAs, and tiles that each of them loads ahead.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
@@ -26,47 +26,39 @@ from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_befo
 from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.adding import Adding
-from wsdsl.lowering.model.loading import larger, memory_ns
-from wsdsl.lowering.model.numbers import READY
-from wsdsl.lowering.model.steps import Workload
+from wsdsl.lowering.model.adding import adding_cycles
+from wsdsl.lowering.model.loading import issuing, larger, memory_ns
+from wsdsl.lowering.model.terms import ANY, Sizes, Walked, elements, trips
 from wsdsl.lowering.turns import in_front
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
+    from wsdsl.lowering.model.steps import Workload
     from wsdsl.lowering.model.workload import Work
 
 MEMORY, L2, INSTRUCTIONS, LATENCY = "memory", "L2", "instructions", "latency"
 ADDED, COUNTED = "additions in L2", "additions in SMEM"
 BESIDE_EACH_OTHER = MEMORY, L2, INSTRUCTIONS, ADDED, COUNTED
-Sizes = Mapping[str, int]
-_Loops = tuple[tuple[str, int], ...]
-"""Axes, or "", and how long they are."""
 
 
 @dataclass(frozen=True)
 class PlainCost:
-    """In cycles, but for bytes of memory."""
+    """In cycles.
+
+    units: what each takes of the time by itself: the largest is the limit
+    tile: of each CTA; those of a cluster that share rows have a tile each
+    is_held: a tile has whole rows
+    first: beside memory, L2 and instructions: until there are CTAs that load and others that
+        compute, and from when there are none
+    """
 
     units: Mapping[str, float]
-    """What each takes of the time by itself: the largest is the limit."""
     tile: Workload
-    """Of each CTA: those of a cluster that share rows have a tile each."""
     ctas_per_sm: int
     read_bytes: float
     written_bytes: float
     is_held: bool
-    """Whether a tile has whole rows."""
-    first: float = 0.0
-    """Beside memory, L2 and instructions: until there are CTAs that load and others that compute,
-    and from when there are none.
-    """
-
-    @property
-    def memory_ns(self) -> float:
-        """In which memory could move the bytes, if nothing else took time."""
-        moved = self.read_bytes + self.written_bytes
-        return memory_ns(self.tile.rates, moved, self.written_bytes)
+    first: float
 
     @property
     def limit(self) -> str:
@@ -74,26 +66,20 @@ class PlainCost:
 
     @property
     def cycles(self) -> float:
-        whole = 0.0
-        for name in BESIDE_EACH_OTHER:
-            whole = larger(whole, self.units[name])
+        whole = reduce(larger, [self.units[name] for name in BESIDE_EACH_OTHER])
         return self.tile.start + larger(self.first + whole, self.units[LATENCY])
 
 
 @dataclass(frozen=True)
 class _Access:
-    """Of the whole problem: `inside` elements each time that loops have gone `around` it."""
+    """Of the whole problem: `inside` elements each time that loops have gone `around` it, and in a
+    tile, by its `loops`."""
 
     op: Load | Store
     axes: tuple[str, ...]
     inside: int
-    around: _Loops
-    loops: _Loops
-    """In which it stands, in a tile."""
-
-    @property
-    def element(self) -> float:
-        return self.op.dtype.bits / 8
+    around: tuple[Walked, ...]
+    loops: tuple[Walked, ...]
 
     @property
     def elements(self) -> int:
@@ -101,111 +87,102 @@ class _Access:
         return self.inside * math.prod(size for name, size in self.around if not name)
 
     def bytes(self, tile: Sizes) -> float:
-        return self.element * self.inside * _turns(self.around, tile)
+        return self.op.dtype.bits / 8 * self.inside * _turns(self.around, tile)
 
 
 @dataclass(frozen=True)
 class _Computed:
-    """So many instructions an element, and of the exp unit; what is the `same` need not be made
-    again by who has the row.
+    """Instructions of an element, and of the exp unit among them; what is the `same` need not be
+    made again by who has the row.
     """
 
     issued: float
     special: float
     axes: tuple[str, ...]
-    loops: _Loops
+    loops: tuple[Walked, ...]
     same: object
 
 
 class Plain:
     """Such a kernel taken apart once, beside what `Work` has of it."""
 
-    def __init__(self, kernel: Kernel, work: Work) -> None:
-        self.kernel, self.work = kernel, work
-        self.same, made = _Same(kernel), kernel.definers
-        self.loads, self.stores = list[_Access](), list[_Access]()
-        self.computed = list[_Computed]()
-        # Of what a tile takes one after the other there is no size: it has as many as it says.
-        outer, loop = tuple(map(work.walked, work.nest)), work.in_turns
+    def __init__(self, work: Work) -> None:
+        self.work, self.kernel, made = work, work.kernel, work.kernel.definers
+        self.accesses, self.computed, same = list[_Access](), list[_Computed](), _Same(work.kernel)
+        loop = work.in_turns
         alike = {*in_front(work.body, loop.index)[0]} if loop else set[Op]()
         for op, loops in work.inside:
-            around = tuple(map(work.walked, loops))
+            around, counted = tuple(map(work.walked, loops)), instructions(op)
             if loop and op not in alike:
-                around = *around, (loop.index.name, 0)
-            counted = instructions(op)
+                around = *around, (loop.index.name, ANY)
             if isinstance(op, Load | Store):
-                access = self._access(op, (*outer, *around), around)
-                (self.loads if isinstance(op, Load) else self.stores).append(access)
-                through = TURNED if op in turned(kernel) else 0.0
-                counted = of_access(op, is_striped(kernel)) + through, access.axes
+                self.accesses.append(access := self._access(op, around))
+                through = TURNED if op in turned(self.kernel) else 0.0
+                counted = of_access(op, is_striped(self.kernel)) + through, access.axes
             if counted and not is_mask(op, made):
-                same = op if isinstance(op, Store) else self.same.of(results_of(op)[0])
-                units = by_unit(op, counted[0])
-                self.computed.append(_Computed(*units, counted[1], around, same))
-        added = ((a.op, a.elements) for a in self.stores if isinstance(a.op, Store))
-        self.adding = Adding(kernel, work, added)
+                own = op if isinstance(op, Store) else same.of(results_of(op)[0])
+                self.computed.append(_Computed(*by_unit(op, counted[0]), counted[1], around, own))
+        self.stores = [a for a in self.accesses if isinstance(a.op, Store)]
+        # Memory reads what it adds to.
+        self.adding = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
+        self.added = [(a.op, a.elements) for a in self.adding if isinstance(a.op, Store)]
 
-    def _access(self, op: Load | Store, every: _Loops, inner: _Loops) -> _Access:
-        kind = op.result.type if isinstance(op, Load) else op.value.type
-        kinds = (kind, *(v.type for v in op.index if isinstance(op, Store)))
-        own = [name for k in kinds if isinstance(k, Tile) for name in k.axes]
+    def _access(self, op: Load | Store, around: tuple[Walked, ...]) -> _Access:
+        values = (op.result,) if isinstance(op, Load) else (op.value, *op.index)
+        own = [name for v in values if isinstance(v.type, Tile) for name in v.type.axes]
         axes = tuple(dict.fromkeys((*own, *(axis.name for axis in op.axes))))
         inside = math.prod(self.work.size(axes_of(self.kernel)[name].dim) for name in axes)
-        around = tuple(x for x in every if x[0] not in axes)
-        return _Access(op, axes, inside, around, inner)
+        outside = tuple(x for x in (*self.work.outer, *around) if x[0] not in axes)
+        return _Access(op, axes, inside, outside, around)
 
     def cost(self, schedule: Schedule, tile: Sizes) -> PlainCost:
         work, rates = self.work, self.work.rates
         held, ctas = are_held(self.kernel, schedule, tile), self._ctas_per_sm(schedule, tile)
         sharing = max((cluster_along(schedule, name) for name in held_axes(self.kernel)), default=1)
         asked = work.under(tile)
-        asked = dataclasses.replace(asked, tiles=max(1, asked.tiles) * sharing)
-        room, outside = work.target.num_sms * ctas, asked.clock
-        loads = [a for a in self.loads if not (held and a.op in loaded_before(self.kernel))]
-        # Memory reads what it adds to.
-        added = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
-        both = [*loads, *added], self.stores
-        read, written = (self._memory(some, asked, tile, room) for some in both)
-        made = PlainCost({}, asked, ctas, read, written, held)
-        # In nanoseconds; of one tile: L2, instructions, and what of them others hide.
-        loaded, stored = (
-            sum(self._beyond_sm(a, tile) for a in some) / asked.tiles for some in both
-        )
-        l2 = (loaded / rates.l2_load_bytes + stored / rates.l2_store_bytes) / outside
-        computing = self._computing(held, tile) / sharing
-        ready = 1 - (1 - READY) ** num_cooperating(schedule)
-        apart = computing * (1 / ready - 1) + self._meeting(sharing)
-        latency = rates.tma_dram_cycles / outside
+        asked = replace(asked, tiles=max(1, asked.tiles) * sharing)
+        room, sm_cycle = work.target.num_sms * ctas, asked.clock / rates.clock
+        again = loaded_before(self.kernel) if held else ()
+        loads = [a for a in self.accesses if isinstance(a.op, Load) and a.op not in again]
+        reads = [*loads, *self.adding]
+        read = self._memory(reads, asked, tile, room)
+        written = self._memory(self.stores, asked, tile, room)
+        memory = memory_ns(rates, read + written, written) * asked.clock
+        # Of one tile: L2, instructions, and what of them others hide.
+        l2 = sum(self._beyond_sm(a, tile) for a in reads) / rates.l2_load_bytes
+        l2 += sum(self._beyond_sm(a, tile) for a in self.stores) / rates.l2_store_bytes
+        l2, computing = l2 / asked.tiles, self._computing(held, tile) / sharing * sm_cycle
+        apart = computing * (rates.fma_lanes / issuing(rates, num_cooperating(schedule)) - 1)
+        apart += self._meeting(sharing, sm_cycle)
+        latency = rates.tma_dram_cycles
         waits = 1 if held else sum(_turns(loops, tile) for loops in {a.loops for a in loads}) or 1
-        tiles = max(1.0, asked.tiles / work.target.num_sms)
-        own = waits * latency + apart + computing + l2 + made.memory_ns / tiles
+        tiles, turns = max(1.0, asked.tiles / work.target.num_sms), asked.tiles / room
+        own = waits * latency + apart + computing + l2 + memory / tiles
         # Those that are dealt out begin whenever one ends.
-        turns = asked.tiles / room
         turns = math.ceil(turns) if schedule.scheduler == "persistent" else turns
+        ctas_with_tiles = min(room, asked.tiles)
+        in_l2, in_smem, at_end = adding_cycles(work, self.added, schedule, ctas_with_tiles)
         units = {
-            MEMORY: made.memory_ns,
+            MEMORY: memory,
             L2: math.ceil(tiles) * l2,
             INSTRUCTIONS: math.ceil(tiles) * computing,
             LATENCY: max(1.0, turns / (schedule.stages or 1)) * own,
-            ADDED: self.adding.in_l2(schedule) / rates.clock,
-            COUNTED: self.adding.in_smem(schedule) / rates.clock,
+            ADDED: in_l2 * sm_cycle,
+            COUNTED: in_smem * sm_cycle,
         }
         # The first CTAs load while none computes, and the last ones compute while none loads.
         hidden = min(max(units[MEMORY], units[L2]), units[INSTRUCTIONS])
-        first = latency + (apart + hidden / max(1.0, turns)) / waits
-        first += self.adding.at_end(schedule, min(room, asked.tiles)) / rates.clock
-        in_cycles = {name: nanoseconds * asked.clock for name, nanoseconds in units.items()}
-        return dataclasses.replace(made, units=in_cycles, first=first * asked.clock)
+        first = latency + (apart + hidden / max(1.0, turns)) / waits + at_end * sm_cycle
+        return PlainCost(units, asked, ctas, read, written, held, first)
 
     def _computing(self, held: bool, tile: Sizes) -> float:
-        """Nanoseconds of an SM for a tile of all that share it."""
+        """Cycles of an SM for a tile of all that share it."""
         rates, issued, special = self.work.rates, 0.0, 0.0
-        once = {c.same: c for c in self.computed}.values() if held else self.computed
-        for one in once:
-            elements = math.prod(tile[name] for name in one.axes) * _turns(one.loops, tile)
-            issued += one.issued * elements
-            special += one.special * elements
-        return max(issued / rates.fma_lanes, special / rates.exp_lanes) / rates.clock
+        for one in {c.same: c for c in self.computed}.values() if held else self.computed:
+            number = elements(one.axes, tile) * _turns(one.loops, tile)
+            issued += one.issued * number
+            special += one.special * number
+        return max(issued / rates.fma_lanes, special / rates.exp_lanes)
 
     def _beyond_sm(self, access: _Access, tile: Sizes) -> float:
         """Bytes that come from L2: of what L1 holds, which has what SMEM leaves, once to an SM."""
@@ -217,19 +194,18 @@ class Plain:
         if schedule.ctas_per_sm:
             return schedule.ctas_per_sm
         consumers = num_cooperating(schedule)
-        largest = max(
-            (math.prod(tile[n] for n in a.axes) for a in (*self.loads, *self.stores)), default=1
-        )
+        largest = max((elements(a.axes, tile) for a in self.accesses), default=1)
         return ctas_with(largest // (THREADS * consumers), consumers)
 
-    def _memory(self, accesses: list[_Access], asked: Workload, tile: Sizes, room: int) -> float:
+    def _memory(
+        self, accesses: Sequence[_Access], asked: Workload, tile: Sizes, room: int
+    ) -> float:
         """Bytes of memory: those of a tensor once, and each time that rows are gone over, if those
         of all CTAs that run are more than L2 holds.
         """
-        found = defaultdict[Value, list[float]](list)
+        found, total = defaultdict[Value, list[float]](list), 0.0
         for access in accesses:
             found[access.op.tensor].append(access.bytes(tile))
-        total = 0.0
         for tensor, times in found.items():
             whole = self.work.num_bytes(tensor.type)
             at_once = whole * min(1.0, room / max(1, asked.tiles))
@@ -237,29 +213,29 @@ class Plain:
             total += min(sum(times), whole * again)
         return total
 
-    def _meeting(self, sharing: int) -> float:
+    def _meeting(self, sharing: int, sm_cycle: float) -> float:
         """Of a CTA, with itself or with others, for what is reduced or turned."""
         rates, reductions = self.work.rates, len(self.kernel.of(Reduce))
         if sharing == 1:
             meetings = reductions + len(turned(self.kernel))
-            return meetings * rates.named_barrier_cycles / rates.clock
+            return meetings * rates.named_barrier_cycles * sm_cycle
         # They meet when they begin and before they end, too.
-        whole = reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
-        return whole / rates.tensor_smem_clock
+        return reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
 
 
-def _turns(loops: _Loops, tile: Sizes) -> int:
-    """Of those with no size there are as many as a tile has, one after the other."""
-    size_of = ((size, tile[name] if name else 1) for name, size in loops)
-    return math.prod(-(-size // max(1, own)) if size else own for size, own in size_of)
+def _turns(loops: Sequence[Walked], tile: Sizes) -> int:
+    return math.prod([trips(walked, tile) for walked in loops])
 
 
 class _Same:
     """What is computed of the same where loops over rows have one turn."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.made, self.known = kernel.definers, dict[Value, object]()
-        self.alias: dict[Value, Value] = {}
+        self.made, self.known, self.alias = (
+            kernel.definers,
+            dict[Value, object](),
+            dict[Value, Value](),
+        )
         for op in kernel.of(ForTiles):
             if op.index.as_axis.name in held_axes(kernel):
                 self.alias |= dict(zip(op.args, op.init, strict=True))
@@ -276,8 +252,7 @@ class _Same:
         if isinstance(value.type, Axis):
             return value.type.dim
         op = self.made.get(value)
-        if isinstance(op, Map | Cast | Load | Reduce):
-            kind = value.type.dtype if isinstance(value.type, Tile) else None
-            read = (self.of(v) for v in operands(op))
-            return (type(op), getattr(op, "fn", ""), kind, *read)
-        return value
+        if not isinstance(op, Map | Cast | Load | Reduce):
+            return value
+        kind = value.type.dtype if isinstance(value.type, Tile) else None
+        return (type(op), getattr(op, "fn", ""), kind, *map(self.of, operands(op)))

@@ -128,7 +128,7 @@ def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
     room = asked.target.cluster_room(cluster)
     work = busiest(scheduler, -(-asked.tiles // cluster), 1, room)
     each = (cost.cycles - asked.start) / work.iterations
-    limited, memory = cost.limit == MEMORY, cost.memory_ns * asked.clock
+    limited, memory = cost.limit == MEMORY, cost.units[MEMORY]
     return Prediction(
         cost.cycles, asked, work, work.steps, 0.0, each, 0.0,
         memory=memory, memory_bound=limited, plain=cost,

@@ -29,6 +29,10 @@ Sizes = Mapping[str, int]
 """Elements of a tile along every axis, by its name."""
 Amount = tuple[float, tuple[str, ...]]
 """Of something: so much for each element of a tile along these axes."""
+Walked = tuple[str, int]
+"""By which axis a loop goes ("" if by none), and how far."""
+ANY = -1
+"""As far as a tile says, which takes so many one after the other."""
 SECTOR_BYTES = 32
 """What GMEM is written in, and L2 holds."""
 SEEN = 8
@@ -38,6 +42,13 @@ SEEN = 8
 def elements(axes: tuple[str, ...], tile: Sizes) -> int:
     """Of a tile along these axes."""
     return math.prod([tile[a] for a in axes])
+
+
+def trips(walked: Walked, tile: Sizes) -> int:
+    """Of a loop that is walked by tiles."""
+    axis, size = walked
+    own = tile.get(axis, 1) if axis else 1
+    return own if size == ANY else -(-size // max(1, own))
 
 
 def total(amounts: Sequence[Amount], tile: Sizes) -> float:

@@ -28,9 +28,11 @@ from wsdsl.lowering.model.terms import (
     LoadTerm,
     ProductTerm,
     Sizes,
+    Walked,
     elements,
     ends_with_a_tile,
     total,
+    trips,
 )
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
@@ -53,8 +55,6 @@ UNKNOWN_SIZE = 8192
 MOSTLY = 0.8
 """Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
 Loop = ForTiles | ForEach
-Walked = tuple[str, int]
-"""By which axis a loop goes ("" if by none), and how far."""
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class Work:
         self.load_terms = [term for body in self.bodies for term in body.loads]
         self.decoding = any(body.decodes for body in self.bodies)
         self.uneven_axes = {axis for body in self.bodies for axis in body.halved}
-        self.plain = Plain(kernel, self) if holds_vectors(kernel) else None
+        self.plain = Plain(self) if holds_vectors(kernel) else None
         self.forget()
 
     def _measure(self) -> None:
@@ -313,12 +313,6 @@ class Work:
 
 def _roles(kernel: Kernel) -> dict[str, Role]:
     return {name: axis.role for name, axis in axes_of(kernel).items()}
-
-
-def trips(walked: Walked, tile: Sizes) -> int:
-    """Of a loop that is walked by tiles."""
-    axis, size = walked
-    return -(-size // max(1, tile.get(axis, 1))) if axis else size
 
 
 @once
