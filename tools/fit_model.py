@@ -27,9 +27,9 @@ from benchmarks.predictions import Predicted
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from
 from wsdsl.ir.target import H200
-from wsdsl.lowering.model import loading, numbers, plain, predict, terms, workload
+from wsdsl.lowering.model import numbers
+from wsdsl.lowering.model.workload import Work
 
-READERS = (numbers, loading, plain, predict, terms, workload)
 NAMES = [name for name, held in vars(numbers).items() if isinstance(held, float)]
 STEPS = (0.8, 1.25, 0.9, 1.1, 0.97, 1.03)
 NEAR, CLIPPED = 1.4, 0.4
@@ -83,10 +83,7 @@ def _loss(rows: Sequence[Predicted]) -> float:
 
 
 def put(name: str, value: float) -> None:
-    """Modules hold numbers by name."""
-    for module in READERS:
-        if hasattr(module, name):
-            setattr(module, name, value)
+    setattr(numbers, name, value)
 
 
 def fit(kernels: Sequence[Sequence[Predicted]]) -> None:
@@ -99,7 +96,7 @@ def fit(kernels: Sequence[Sequence[Predicted]]) -> None:
                 kept = getattr(numbers, name)
                 put(name, kept * step)
                 for row in (row for rows in kernels for row in rows):
-                    row.work.forget()
+                    row.work = Work(row.work.kernel, row.work.sizes)
                 if (now := loss(kernels)) < best * (1 - 1e-4):
                     best, better = now, True
                     print(f"{name} {kept:.4g} -> {kept * step:.4g}: {now:.5f}", flush=True)

@@ -12,8 +12,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.instruction_counts import RELAXED
-from wsdsl.lowering.model.loading import issuing, pace_of
 from wsdsl.lowering.model.predict import Prediction, predict
+from wsdsl.lowering.model.speeds import issuing, pace_of
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Mode

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.model.loading import are_scattered
+from wsdsl.lowering.model.speeds import are_scattered
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.stand_ins import predicted_cycles

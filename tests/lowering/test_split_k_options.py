@@ -18,7 +18,7 @@ from wsdsl.ir.tile_scheduler import (
     pieces_of,
 )
 from wsdsl.lowering.busiest import busiest, unevenness
-from wsdsl.lowering.model.loading import loading_cycles
+from wsdsl.lowering.model.speeds import loading_cycles
 from wsdsl.lowering.model.workload import Work
 
 schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())

@@ -7,7 +7,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
-from wsdsl.lowering.model.split_k_cost import slices
+from wsdsl.lowering.model.predict import slices
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.lowering.pipeline import scheduled_tile

@@ -46,7 +46,7 @@ def copied_operands(kernel: Kernel) -> frozenset[str]:
     return frozenset(tensor.name for tensor in multiplied_tensors(kernel)) & {*kernel.unaligned}
 
 
-def is_of_product(value: Value, made: Mapping[Value, Op]) -> bool:
+def of_product(value: Value, made: Mapping[Value, Op]) -> bool:
     """Whether a value is made of a product's results in the same loop."""
     ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
     return any(isinstance(op, Contract) for _, op in ops)

@@ -35,8 +35,8 @@ from wsdsl.lowering.check_widths import most_widths_of
 from wsdsl.lowering.choice.orientation import may_be_swapped
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.loading import at_launch
 from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.passes.choose_schedule import nearly_best
 from wsdsl.lowering.pipeline import before_choice, scheduled_tile

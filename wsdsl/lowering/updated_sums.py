@@ -54,7 +54,7 @@ from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, M
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.lowering.axes import is_tile
-from wsdsl.lowering.product_operands import is_of_product
+from wsdsl.lowering.product_operands import of_product
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -102,7 +102,7 @@ def _updates(loop: ForTiles | ForEach, n: int, counts: Mapping[Value, int]) -> I
         if not isinstance(user, Contract) or user.acc != value or not ops:
             return
         last = user.result == yielded(loop.body)[n] and counts[user.result] == 1
-        if last and any(is_of_product(operand, made) for operand in (user.a, user.b)):
+        if last and any(of_product(operand, made) for operand in (user.a, user.b)):
             yield Update(n, loop.args[n], tuple(ops), user)
         return
 

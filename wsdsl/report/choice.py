@@ -25,10 +25,9 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import at_launch, issuing, l2_bytes, pace_of, power
 from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.steps import Step
-from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
+from wsdsl.lowering.model.speeds import at_launch, issuing, l2_bytes, pace_of, power
+from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Step, Work
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import scheduled_tile

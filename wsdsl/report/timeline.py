@@ -22,10 +22,11 @@ from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.busiest import claimed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.split_k_cost import (
+from wsdsl.lowering.model.predict import (
+    Prediction,
     crowding_between,
     gather_cycles,
+    predict,
     results_share,
     sum_cycles,
 )

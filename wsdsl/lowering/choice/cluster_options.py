@@ -3,7 +3,7 @@ than their products, or nearly so.
 
 Where sums lie in tensor memory, pairs of CTAs multiply together, and no other clusters are tried.
 Elsewhere, where all tiles run at the same time, CTAs that lie together have their operands sooner
-(`model/loading.py`), also without multicast, by which they wait for each other. Elsewhere pairs
+(`model/speeds.py`), also without multicast, by which they wait for each other. Elsewhere pairs
 load for each other. Clusters are left to who asks for them where sizes are not known, where threads
 copy operands, and where consumers are in ping-pong.
 
@@ -24,10 +24,9 @@ from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
 from wsdsl.lowering.cta_pairs import PAIR
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
-from wsdsl.lowering.model.loading import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.predict import SHARING, Prediction
-from wsdsl.lowering.model.steps import Workload
-from wsdsl.lowering.model.workload import Loop, Work
+from wsdsl.lowering.model.speeds import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles
+from wsdsl.lowering.model.workload import Loop, Work, Workload
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed

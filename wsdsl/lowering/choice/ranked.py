@@ -31,8 +31,8 @@ from wsdsl.lowering.choice.split_k_options import (
     split_k_options,
 )
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.loading import at_launch
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
+from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 

@@ -16,10 +16,9 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import is_narrow, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.steps import Workload
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.model.speeds import is_narrow, is_narrow_wave, loading_cycles
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.schedule import Schedule
 
 LOOKAHEAD = 3072.0

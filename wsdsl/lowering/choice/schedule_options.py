@@ -28,7 +28,7 @@ from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.model.loading import is_one_wave
+from wsdsl.lowering.model.speeds import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.lowering.turns import taken_in_turns

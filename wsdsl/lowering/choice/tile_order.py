@@ -34,7 +34,7 @@ from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
-from wsdsl.lowering.model.loading import at_launch, is_narrow
+from wsdsl.lowering.model.speeds import at_launch, is_narrow
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import SWIZZLES, Schedule
 

@@ -27,72 +27,38 @@ from wsdsl.lowering.cooperation import (
     num_cooperating,
     num_pingpong_consumers,
 )
-from wsdsl.lowering.model.loading import (
-    apart_cycles,
-    at_launch,
-    best_gain,
-    clock_pace,
-    cluster_gain,
-    crowding,
-    gain_of,
-    issuing,
-    l2_bytes,
-    larger,
-    loaded_cycles,
-    memory_cycles,
-    pace_of,
-    power,
-    ring_cycles,
-)
-from wsdsl.lowering.model.numbers import (
-    ASTRAY,
-    DECODING_STEP,
-    FURTHER_CYCLES,
-    FURTHER_SCALED_CYCLES,
-    PRODUCT_ISSUE,
-    SCALED_CYCLES,
-)
+from wsdsl.lowering.model import numbers, speeds
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
-from wsdsl.lowering.model.split_k_cost import SUM_BYTES, handing_cycles, results_share, sum_cycles
-from wsdsl.lowering.model.steps import Step, Workload, start_cycles
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.model.workload import Step, Work, Workload, start_cycles
+from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.schedule import Schedule
 
 SHARING = (8, 4, 2)
 """CTAs of a cluster that may share a contraction."""
+SUM_BYTES = 4
+"""Of an element of the sums."""
 ROUNDING = 1 - 1e-9
 """Sums that are made in another order differ by less."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Cycles, in all and of their parts.
-
-    rounds: tiles that the busiest SM has
-    mainloop, epilogue: of a tile's loops, and of its results
-    apart: of its loops where workers are not in step (`Busiest.apart`)
-    handing: for sums that are handed on
-    memory: what memory takes at the least
-    stretch: by how much longer steps and results take for memory
-    gain: by how much quicker operands come
-    sharing: CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it
-    plain: of a kernel without products
-    """
+    """Cycles, in all and of their parts."""
 
     cycles: float
-    tile: Workload
+    tile: Workload  # What each CTA has of it, where several share its contraction.
     work: Busiest
-    rounds: float
-    mainloop: float
-    epilogue: float
-    apart: float
-    handing: float = 0.0
-    memory: float = 0.0
+    rounds: float  # Tiles of the busiest SM.
+    mainloop: float  # Of a tile's loops.
+    epilogue: float  # Of its results.
+    apart: float  # Of a tile's loops where workers are not in step (`Busiest.apart`).
+    handing: float = 0.0  # For sums that are handed on.
+    memory: float = 0.0  # What memory takes at the least.
     memory_bound: bool = False
-    stretch: float = 1.0
-    gain: float = 1.0
-    sharing: int = 1
-    plain: PlainCost | None = None
+    stretch: float = 1.0  # By how much longer steps and results take for memory.
+    gain: float = 1.0  # By how much quicker operands come.
+    sharing: int = 1  # CTAs of a cluster that share the contraction of a tile.
+    plain: PlainCost | None = None  # Of a kernel without products.
 
     @property
     def waves(self) -> int:
@@ -111,14 +77,14 @@ class Prediction:
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule, the widest if it has several
     widths, of which a launch of these sizes has one."""
-    tile = at_launch(work, schedule, tile)
+    tile = speeds.at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
     asked = work.under(tile, schedule)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(asked.shared_out(sharing), schedule, sharing=sharing)
-    return predicted(asked, schedule, gain_of(asked, schedule, tile))
+    return predicted(asked, schedule, speeds.gain_of(asked, schedule, tile))
 
 
 def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
@@ -163,9 +129,9 @@ def predicted(
         cycles += work.iterations * beside + results
     else:
         cycles += work.finished * results
-    memory = memory_cycles(asked)
+    memory = speeds.memory_cycles(asked)
     together = 1 if schedule.multicast is False else cluster // sharing
-    bounded = larger(cycles, memory) + apart_cycles(asked, memory, cycles, together)
+    bounded = speeds.larger(cycles, memory) + speeds.apart_cycles(asked, memory, cycles, together)
     handing = handing_cycles(asked, schedule, work, sharing)
     return Prediction(
         cycles=asked.start + bounded + handing,
@@ -188,7 +154,7 @@ def tile_cycles(
     asked: Workload, schedule: Schedule, share: float, gain: float
 ) -> tuple[float, float]:
     """Of a tile's loops, and of what stands outside of them, where so many of all SMs have one."""
-    pace, mainloop, epilogue = pace_of(asked, share), 0.0, 0.0
+    pace, mainloop, epilogue = speeds.pace_of(asked, share), 0.0, 0.0
     for step in asked.steps:
         cycles = interval(asked, schedule, step, pace, share, gain)
         if step.in_loop:
@@ -205,29 +171,29 @@ def interval(
     rates, warps = asked.rates, num_cooperating(schedule)
     # One thread multiplies beside those who compute, where sums lie in tensor memory.
     alone = step.chained and warps == 1 and not asked.target.has_tensor_memory
-    computing = step.instructions / (rates.fma_lanes if alone else issuing(rates, warps))
+    computing = step.instructions / (rates.fma_lanes if alone else speeds.issuing(rates, warps))
     if step.decodes:
         # Each half of an iteration waits for products that read what the last one made.
-        computing += DECODING_STEP * THREADS * warps / issuing(rates, warps)
-        computing += rates.tensor_latency_cycles + PRODUCT_ISSUE * step.tensor
+        computing += numbers.DECODING_STEP * THREADS * warps / speeds.issuing(rates, warps)
+        computing += rates.tensor_latency_cycles + numbers.PRODUCT_ISSUE * step.tensor
     # TMA fills slots while products read others.
     smem = (step.read + rates.smem_fill_sharing * step.loaded) / rates.tensor_smem_bytes
     tensor = 0.0
     if step.tensor:
-        tensor = larger(step.tensor, smem) * power(rates, asked.bytes_per_cycle)
+        tensor = speeds.larger(step.tensor, smem) * speeds.power(rates, asked.bytes_per_cycle)
         tensor += _promoting(asked, schedule) if asked.promoted else 0.0
     # Others' products run beside what a consumer computes, and so do its own of half a step.
-    busy = pace * (tensor + computing if alone else larger(tensor, computing))
+    busy = pace * (tensor + computing if alone else speeds.larger(tensor, computing))
     moved = step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes
-    busy += crowding(rates, share) * moved
+    busy += speeds.crowding(rates, share) * moved
     if step.direct and not asked.product_cycles:
         # Beside products it is asked for ahead.
-        busy += loaded_cycles(asked, share)
+        busy += speeds.loaded_cycles(asked, share)
     if not step.loaded:
         return busy
-    cycles = larger(busy, step.loaded / (gain * l2_bytes(rates, share)))
+    cycles = speeds.larger(busy, step.loaded / (gain * speeds.l2_bytes(rates, share)))
     if step.times > 1:
-        cycles = max(cycles, ring_cycles(asked, step, busy, share, schedule.stages))
+        cycles = max(cycles, speeds.ring_cycles(asked, step, busy, share, schedule.stages))
     return cycles
 
 
@@ -238,17 +204,86 @@ def astray(asked: Workload, schedule: Schedule) -> float:
     if schedule.scheduler == "stream_k":
         return asked.rates.l2_bytes / asked.rates.l2_own_bytes
     apart = schedule.cuts_tiles and schedule.reduction != "parallel"
-    return ASTRAY if apart or asked.is_shared_out else 1.0
+    return numbers.ASTRAY if apart or asked.is_shared_out else 1.0
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:
     """Cycles of an iteration whose products are read at once, and added to other sums."""
     scaled, blocks = asked.work.scaled, asked.rows // (64 * num_cooperating(schedule))
-    further = FURTHER_SCALED_CYCLES if scaled else FURTHER_CYCLES * asked.columns
+    further = numbers.FURTHER_SCALED_CYCLES if scaled else numbers.FURTHER_CYCLES * asked.columns
     each = asked.rates.tensor_latency_cycles + max(0, blocks - 1) * further
-    each += SCALED_CYCLES if scaled and (schedule.consumers or 1) < 3 else 0.0
+    each += numbers.SCALED_CYCLES if scaled and (schedule.consumers or 1) < 3 else 0.0
     times = sum(step.times for step in asked.steps if step.tensor)
-    return (asked.promoted * each + asked.further_parts * FURTHER_SCALED_CYCLES) / times
+    return (asked.promoted * each + asked.further_parts * numbers.FURTHER_SCALED_CYCLES) / times
+
+
+def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest, sharing: int) -> float:
+    """For sums that are handed on. In a serial reduction a worker writes those of its piece and
+    reads those that it goes on from; where pieces end at the same time, all between the first and
+    the last do so one after another. In a parallel one all write, meet, read a part of all pieces,
+    and meet again.
+    """
+    exchanged = work.iterations * _exchange(asked, sharing) if sharing > 1 else 0.0
+    if not work.handed:
+        return exchanged
+    (written, read), hand_over = sum_cycles(asked), asked.rates.hand_over_cycles
+    if schedule.reduction == "parallel":
+        own = written + gather_cycles(asked, schedule, work.parts)
+        # Pieces are launched together, and so not before the kernel in front is over.
+        meeting = num_cooperating(schedule) * hand_over + asked.rates.atomic_cycles
+        return exchanged + work.iterations * own + meeting
+    between = max(0, work.parts - 2)
+    if schedule.reduction == "unordered":
+        between = min(1, between)
+    own = work.handed * written + work.taken * read + hand_over
+    waited = crowding_between(asked, work) * (written + read) + hand_over
+    return exchanged + own + between * waited
+
+
+def crowding_between(asked: Workload, work: Busiest) -> float:
+    """Of pieces between the first and the last of a tile: one of each tile at the same time moves
+    sums, when those do not.
+    """
+    moving = (work.pieces - 2 * work.cut) / max(1, work.parts - 2)
+    return speeds.crowding(asked.rates, min(1.0, moving / asked.target.num_sms))
+
+
+def _exchange(asked: Workload, sharing: int) -> float:
+    """Of a tile, for CTAs of a cluster that send each other sums: as much comes as goes."""
+    sent = asked.sums * SUM_BYTES * (sharing - 1) / sharing
+    meeting = (sharing - 1) * asked.rates.cluster_exchange_cycles
+    return meeting + 2 * sent / asked.rates.cluster_send_bytes
+
+
+def sum_cycles(asked: Workload) -> tuple[float, float]:
+    """To write the sums of a tile, and to read them."""
+    moved = asked.sums * SUM_BYTES
+    return moved / asked.rates.l2_store_bytes, moved / asked.rates.l2_load_bytes
+
+
+def gather_cycles(asked: Workload, schedule: Schedule, parts: int) -> float:
+    """To read what one CTA finishes of a tile, from all of its pieces."""
+    read, slicing = (
+        results_share(asked, schedule) * parts * sum_cycles(asked)[1],
+        slices(asked, schedule),
+    )
+    return read + -(-parts // slicing.at_once(slicing.width)) * asked.rates.tma_l2_cycles
+
+
+def results_share(asked: Workload, schedule: Schedule) -> float:
+    """The largest part of a tile that one CTA finishes."""
+    if schedule.reduction != "parallel" or not asked.columns:
+        return 1.0
+    splits = min(schedule.splits or 1, max(1, asked.depth))
+    width = slices(asked, schedule).width
+    return -(-asked.columns // width // splits) * width / asked.columns
+
+
+def slices(asked: Workload, schedule: Schedule) -> Slicing:
+    """How pieces that meet share out a tile."""
+    consumers, splits = num_cooperating(schedule), schedule.splits or 1
+    least = asked.work.least_slice
+    return Slicing(asked.rows, asked.columns, asked.sums, consumers, splits, least)
 
 
 def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
@@ -265,18 +300,18 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     if work.target.has_tensor_memory and products:
         # Neither is more than twice what it is of a pair.
         products, loaded = products / 2, loaded / 2
-    products *= power(rates, loaded / max(1.0, products))
+    products *= speeds.power(rates, loaded / max(1.0, products))
     start, tiles = start_cycles(rates, products > 0), max(1, tiles)
 
     def mainloop(share: float, gain: float = 1.0) -> float:
-        slower = clock_pace(rates, share if products else 0.0)
-        return larger(products * slower, loaded / (gain * l2_bytes(rates, share)))
+        slower = speeds.clock_pace(rates, share if products else 0.0)
+        return speeds.larger(products * slower, loaded / (gain * speeds.l2_bytes(rates, share)))
 
     waves = -(-tiles // sms)
     share = tiles / (waves * sms)
     at_once = waves == 1 or schedule.cluster
-    gain = best_gain(rates) if at_once else max(1.0, cluster_gain(rates, 2, True))
-    results = crowding(rates, share) * stored / rates.l2_tma_store_bytes
+    gain = speeds.best_gain(rates) if at_once else max(1.0, speeds.cluster_gain(rates, 2, True))
+    results = speeds.crowding(rates, share) * stored / rates.l2_tma_store_bytes
     waves = tiles / sms if work.uneven_axes else waves
     whole = waves * mainloop(share, gain) + results
     if waves > 1 and schedule.mode == "pingpong":
@@ -296,7 +331,7 @@ def least_cut(own: Prediction, whole: Schedule) -> float:
     step to the last, and sums are handed on once.
     """
     asked, multicast = own.tile, whole.multicast is not False
-    gain = cluster_gain(asked.rates, cluster_size(whole), multicast)
+    gain = speeds.cluster_gain(asked.rates, cluster_size(whole), multicast)
     mainloop, _ = tile_cycles(asked, whole, 1.0, gain)
     steps = 0.0 if asked.uneven > 1 else mainloop * asked.tiles / asked.target.num_sms
     handing = asked.rates.hand_over_cycles + sum_cycles(asked)[0]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load
-from wsdsl.ir.types import Axis, Role
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Index, Load, Lookup, Map
+from wsdsl.ir.types import Axis, Role, Tensor, Tile
+from wsdsl.ir.walk import uses
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axis_blocks import block_of
 from wsdsl.lowering.footprint import MAX_LINE
-from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
+from wsdsl.lowering.model import numbers
 from wsdsl.lowering.multicast_groups import comes_out_even
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
@@ -33,6 +37,9 @@ Walked = tuple[str, int]
 """By which axis a loop goes ("" if by none), and how far."""
 ANY = -1
 """As far as a tile says, which takes so many one after the other."""
+KNOWN = Bitcast | Cast | Index | Load | Lookup | Map
+THREADS_OF_A_ROW = 4
+"""Of an operand in registers: each computes by itself what the row's elements have in common."""
 SECTOR_BYTES = 32
 """What GMEM is written in, and L2 holds."""
 SEEN = 8
@@ -98,9 +105,6 @@ class LoadTerm:
         is_shared = any(work.roles[name] == "columns" for name in self.axes)
         self.is_halved = is_shared and op.result in multiplied(work.kernel)
         """Whether each CTA of a pair loads half of it, where both multiply."""
-        self.forget()
-
-    def forget(self) -> None:
         self._known: dict[object, tuple[float, float]] = {}
 
     def bytes(self, tile: Sizes) -> float:
@@ -147,8 +151,9 @@ class LoadTerm:
         work, dtype, last, tensor = self.work, self.dtype, self.last, self.op.tensor
         if tensor.name in work.copied:
             odd = dtype.size(work.size(tensor.as_tensor.dims[-1])) % COPY_WORD
-            return COPIED_SINGLY if odd or tensor.name in work.singly else COPIED
-        if last is None or self.op.packed or tensor.name in work.padded or not work.knows(last.dim):
+            return numbers.COPIED_SINGLY if odd or tensor.name in work.singly else numbers.COPIED
+        known = last is not None and (isinstance(last.dim, int) or last.dim in work.sizes)
+        if last is None or self.op.packed or tensor.name in work.padded or not known:
             return 1.0
         size, apart = work.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, dtype, self.role)[0]]
@@ -181,9 +186,66 @@ def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bo
     return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
 
 
-def ends_with_a_tile(loop: ForTiles | ForEach, made: Mapping[Value, Op]) -> set[str]:
-    """Axes of which a tile ends where the loop does, or begins."""
-    bounds = () if isinstance(loop, ForEach) else (loop.start, loop.stop)
-    ops = [made.get(value) for value in bounds if value]
-    axes = [op.axis.type for op in ops if isinstance(op, (End, Index))]
-    return {axis.name for axis in axes if isinstance(axis, Axis)}
+class Runs:
+    """Which elements of a kernel's tiles are the same: those that an index of blocks, and what is
+    computed of it, has in common along an axis.
+
+        %b: i32[k] = map(fn="floordiv", args=(%k_index, %c64))      64 along k
+        %p: i32[k, n] = load(tensor=%P, index=(%b, %n))             64 along k, 1 along n
+        %y: bf16[n, k] = map(fn="where", args=(%p, %x, %w))         1 along both
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.found: dict[Value, Mapping[str, int]] = {}
+        """By axis: so many elements that follow each other are the same; 1 where none is known."""
+        self.summed = {axis for op in kernel.of(Contract) for axis in op.summed}
+        for op in kernel.ops:
+            for value in results_of(op):
+                if isinstance(value.type, Tile):
+                    known = self._common(op, value) if isinstance(op, KNOWN) else {}
+                    self.found[value] = {a: known.get(a, 1) for a in value.type.axes}
+
+    def _common(self, op: Op, value: Value) -> Mapping[str, int]:
+        """Of all that an op reads, by the axes that this has."""
+        if block := block_of(value, self.kernel.definers):
+            return dict([block])
+        runs = defaultdict[str, int](int)
+        for read in operands(op):
+            if isinstance(read.type, Axis):
+                runs[read.type.name] = 1
+            for axis, num in self.found.get(read, {}).items():
+                runs[axis] = math.gcd(runs[axis], num)
+        return runs
+
+    def alike(self, value: Value) -> int:
+        """Elements that follow each other in a row of an operand, and are the same."""
+        return math.prod(n for axis, n in self.found[value].items() if axis in self.summed)
+
+    def computed_at_once(self, value: Value) -> int:
+        """Elements of an operand's row, of which a thread computes one; few, if it has no rows."""
+        if self.summed >= {*value.as_tile.axes}:
+            return 1
+        return max(1, self.alike(value) // THREADS_OF_A_ROW)
+
+    @cached_property
+    def seldom(self) -> set[Value]:
+        """Loads that a `where` alone reads, which chooses whole runs: of what is elsewhere but for
+        a few elements, whose tensor has no more than what is loaded.
+        """
+        used = Counter(uses(self.kernel.body))
+        choices = [op.args for op in self.kernel.of(Map) if op.fn == "where"]
+        by_rows = [args for args in choices if self.alike(args[0]) > 1]
+        chosen = {value for args in by_rows for value in args[1:] if used[value] == 1}
+        return {op.result for op in self.kernel.of(Load) if op.result in chosen}
+
+    def bytes_of(self, op: Load, size: Callable[[str | int], int]) -> float:
+        """That come from L2, for each element that threads load. `size`: of a dimension."""
+        kind, tensor = op.result.as_tile, op.tensor.type
+        each = kind.dtype.bits / 8 / self.alike(op.result)
+        if op.result not in self.seldom or not isinstance(tensor, Tensor):
+            return each
+        axes = axes_of(self.kernel)
+        whole = math.prod(size(axes[axis].dim) for axis in kind.axes)
+        held = math.prod(map(size, tensor.dims)) * kind.dtype.bits / 8
+        return min(each, held / whole)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from wsdsl.ir.op import Kernel, Value, once, results_of
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.op import Kernel, Op, Value, once, results_of
+from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
-from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
@@ -18,34 +17,21 @@ from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.loading import memory_ns
-from wsdsl.lowering.model.numbers import MADE_IN_SHARED
+from wsdsl.lowering.model import numbers, speeds, terms
 from wsdsl.lowering.model.plain import Plain
-from wsdsl.lowering.model.runs import Runs
-from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import (
-    Amount,
-    LoadTerm,
-    ProductTerm,
-    Sizes,
-    Walked,
-    elements,
-    ends_with_a_tile,
-    total,
-    trips,
-)
+from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Sizes, Walked
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import (
     computed_operands,
-    is_of_product,
     multiplied,
+    of_product,
     operand_scales,
 )
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.turns import taken_in_turns
-from wsdsl.rates import rates_of
+from wsdsl.rates import Rates, rates_of
 from wsdsl.schedule import Schedule
 
 FEW_COLUMNS = 64
@@ -57,21 +43,108 @@ MOSTLY = 0.8
 Loop = ForTiles | ForEach
 
 
-@dataclass(eq=False)
-class Body:
-    """What stands in the same loops of a tile. `halved`: axes of which a tile ends where one of the
-    loops does, so that it goes half as far in the mean.
-    """
+@dataclass(slots=True, eq=False)
+class Step:
+    """What one iteration of a loop asks of an SM, but for loops in it; outside of loops, once."""
 
-    loops: tuple[Walked, ...]
-    halved: tuple[str, ...]
-    chained: bool = False
-    decodes: bool = False
-    products: list[ProductTerm] = field(default_factory=list[ProductTerm])
-    loads: list[LoadTerm] = field(default_factory=list[LoadTerm])
-    instructions: list[Amount] = field(default_factory=list[Amount])
-    direct: list[Amount] = field(default_factory=list[Amount])
-    stored: list[Amount] = field(default_factory=list[Amount])
+    times: float  # Iterations for a tile.
+    in_loop: bool
+    chained: bool  # An operand is made of another product's results, which runs beside them.
+    decodes: bool  # Consumers compute a product's operand of what is loaded.
+    tensor: float = 0.0  # Cycles of the tensor cores, ...
+    read: float = 0.0  # ... bytes that they read of SMEM, ...
+    operations: float = 0.0  # ... and what they multiply and add.
+    promoted: float = 0.0  # Products that are read at once, ...
+    further: float = 0.0  # ... and parts of these, but the first of each.
+    instructions: float = 0.0  # Of all threads.
+    moved: float = 0.0  # Bytes that come through slots, ...
+    loaded: float = 0.0  # ... and as many aligned ones as would come in the time.
+    direct: float = 0.0  # Bytes that threads load by themselves, ...
+    stored: float = 0.0  # ... and that are stored.
+
+
+@dataclass(eq=False)
+class Workload:
+    """All tiles of a size, and what each asks."""
+
+    work: Work
+    tile: Sizes
+    steps: tuple[Step, ...]
+    tiles: int
+    depth: int  # Tiles of the contraction, where it can be cut.
+    cold_bytes: float  # Loaded of the tensor that nearly all comes from, as far as it does.
+    is_shared_out: bool = False  # It is what each CTA of a cluster has that share a contraction.
+
+    def __post_init__(self) -> None:
+        work, tile = self.work, self.tile
+        self.target, self.rates = work.target, work.rates
+        # Cycles a nanosecond in which all is told: of SMs whose tensor cores are busy.
+        self.clock = work.clock
+        self.product_cycles, self.operand_bytes = self.in_all("tensor"), self.in_all("loaded")
+        # What loads ask of L2 while the tensor cores are busy.
+        self.bytes_per_cycle = self.operand_bytes / max(1.0, self.product_cycles)
+        self.promoted, self.further_parts = self.in_all("promoted"), self.in_all("further")
+        self.decodes = any(step.decodes for step in self.steps)
+        self.sums = sum(terms.elements(axes, tile) for axes in work.summed)
+        self.columns = sum(tile[a] for a in work.summed_columns)
+        self.rows = max((tile[a] for a in work.rows), default=0)
+        self.start = start_cycles(self.rates, self.product_cycles > 0)
+        # In ping-pong, until the tensor cores have the next tile: they are handed over, and so is
+        # the first of its slots.
+        self.turn = 2 * self.rates.mbarrier_cycles
+
+    def in_all(self, what: str) -> float:
+        """Of a tile."""
+        return sum([step.times * getattr(step, what) for step in self.steps])
+
+    @property
+    def few_columns(self) -> bool:
+        """Whether a tile has all columns of the output, and these are few."""
+        every = self.work.columns.items()
+        return self.work.few_columns and all(self.tile[a] >= n for a, n in every)
+
+    @property
+    def uneven(self) -> int:
+        """Tiles that follow each other, and take from one part of as many to all of the time."""
+        last = self.work.outer[-1][0] if self.work.outer else ""
+        return self.work.places(last, self.tile) if last in self.work.uneven_axes else 1
+
+    @property
+    def crossing(self) -> float:
+        """How much longer operands take to load, since their lines cross those of L2."""
+        return self.operand_bytes / max(1.0, self.in_all("moved"))
+
+    def shared_out(self, sharing: int) -> Workload:
+        """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
+        depth, tiles = -(-self.depth // sharing), self.tiles * sharing
+
+        def own(step: Step) -> Step:
+            if step.in_loop:
+                return replace(step, times=step.times * depth / max(1, self.depth))
+            computing, stored = step.instructions / sharing, step.stored / sharing
+            return replace(step, instructions=computing, stored=stored)
+
+        steps = tuple(map(own, self.steps))
+        return replace(self, steps=steps, tiles=tiles, depth=depth, is_shared_out=True)
+
+
+def start_cycles(rates: Rates, has_products: bool) -> float:
+    """Until a kernel that is let start early has begun; and, for products, until TMA has read how a
+    tensor lies, and the first operands have come."""
+    start = rates.dependent_kernel_ns * rates.tensor_smem_clock
+    first = rates.dram_loaded_ns * rates.tensor_smem_clock + 2 * rates.mbarrier_cycles
+    return start + rates.tma_l2_cycles + first if has_products else start
+
+
+class Body:
+    """What stands in the same loops of a tile."""
+
+    def __init__(self, loops: Sequence[Walked], halved: Sequence[str]) -> None:
+        """`halved`: axes of which a tile ends where one of the loops does, so that it goes half as
+        far in the mean."""
+        self.loops, self.halved, self.chained, self.decodes = loops, halved, False, False
+        self.products, self.loads = list[ProductTerm](), list[LoadTerm]()
+        self.instructions, self.direct, self.stored = list[Amount](), list[Amount](), list[Amount]()
 
 
 class Work:
@@ -83,15 +156,22 @@ class Work:
         """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
         self.kernel, self.sizes = kernel, dict(kernel.sizes) | dict(sizes)
         self.target, self.rates = kernel.target, rates_of(kernel.target)
-        self.clock, self.roles = self.rates.tensor_smem_clock, _roles(kernel)
+        self.clock = self.rates.tensor_smem_clock
+        self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
+        self.rows = [name for name, role in self.roles.items() if role == "rows"]
         (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
         self.nest, self.cut = list[Loop](nest), cut_loop(self.body)
+        self.least_slice = least_slice(self.body)
         self.inside = list(with_loops(self.body))
         self._measure()
         edges = (e for group in operand_slots(kernel) for e in group.operands)
         self.made_of = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
         through = multiplied(kernel) | self.made_of
         self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in through]
+        held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
+        whole = max(1.0, sum(held.values()))
+        self.coldness = {v: max(0.0, n / whole - MOSTLY) / (1 - MOSTLY) for v, n in held.items()}
+        """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all, 1 of all."""
         self.scaled, self.within = scales_products(kernel), units_within(kernel)
         self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
         self.every = kernel.schedule.precise_every if kernel.schedule else None
@@ -101,7 +181,8 @@ class Work:
         self.decoding = any(body.decodes for body in self.bodies)
         self.uneven_axes = {axis for body in self.bodies for axis in body.halved}
         self.plain = Plain(self) if holds_vectors(kernel) else None
-        self.forget()
+        self._known: dict[object, Workload] = {}
+        self._least: dict[object, tuple[int, float, float, float, int]] = {}
 
     def _measure(self) -> None:
         """What sizes alone say."""
@@ -121,12 +202,14 @@ class Work:
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
         written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
         self.written_bytes = sum(self.num_bytes(v.type) for v in written)
-        least = memory_ns(self.rates, self.tensor_bytes, self.written_bytes)
+        least = speeds.memory_ns(self.rates, self.tensor_bytes, self.written_bytes)
         self.least_memory_cycles = least * self.clock
         """In which the tensors are read and written once."""
         self.outer = [*map(self.walked, self.nest)]
         kinds = [value.type for value in self.cut.result] if self.cut else []
         self.summed = [kind.axes for kind in kinds if isinstance(kind, Tile)]
+        """The axes of each of the sums, and of the first those along columns."""
+        self.summed_columns = [a for s in self.summed[:1] for a in s if self.roles[a] == "columns"]
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
@@ -137,28 +220,20 @@ class Work:
             kept[asked] = cls(kernel, sizes)
         return kept[asked]
 
-    def forget(self) -> None:
-        """What was found out under tile sizes, where the model's numbers change."""
-        self._known: dict[object, Workload] = {}
-        self._least: dict[object, tuple[int, float, float, float, int]] = {}
-        for term in self.load_terms:
-            term.forget()
-
     def _bodies(self) -> list[Body]:
-        kernel, made, runs = self.kernel, self.kernel.definers, Runs(self.kernel)
+        kernel, made, runs = self.kernel, self.kernel.definers, terms.Runs(self.kernel)
         in_smem, shared = decoded(kernel).tiles, decoded(kernel).inside
         self.held_bits = 0.0
         """That threads load by themselves for each element of an operand."""
         found = dict[tuple[Loop, ...], Body]()
         for op, loops in self.inside:
             if loops not in found:
-                halved = [axis for loop in loops for axis in ends_with_a_tile(loop, made)]
-                found[loops] = Body(tuple(map(self.walked, loops)), tuple(halved))
+                found[loops] = Body(tuple(map(self.walked, loops)), _halved(loops, made))
             body = found[loops]
             if isinstance(op, Contract):
                 computed = {*computed_operands(kernel, op)} - {*in_smem}
                 body.products.append(ProductTerm(self, op, in_registers=bool(computed)))
-                body.chained |= any(is_of_product(v, made) for v in (op.a, op.b))
+                body.chained |= any(of_product(v, made) for v in (op.a, op.b))
                 body.decodes |= bool(computed and loops)
             elif isinstance(op, Store):
                 body.stored.append((op.dtype.bits / 8, tuple(a.name for a in op.axes)))
@@ -176,26 +251,9 @@ class Work:
                     body.instructions.append((each, kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
                 (each, axes), (value,) = own, results_of(op)
-                each *= MADE_IN_SHARED if value in shared else 1.0
+                each *= numbers.MADE_IN_SHARED if value in shared else 1.0
                 body.instructions.append((each / runs.computed_at_once(value), axes))
         return [*found.values()]
-
-    @cached_property
-    def least_slice(self) -> int:
-        """Columns, where pieces finish slices of a tile."""
-        return least_slice(self.body)
-
-    @cached_property
-    def coldness(self) -> dict[Value, float]:
-        """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all that are loaded
-        from, 1 where it has all of them.
-        """
-        held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
-        whole = max(1.0, sum(held.values()))
-        return {v: max(0.0, own / whole - MOSTLY) / (1 - MOSTLY) for v, own in held.items()}
-
-    def knows(self, dim: str | int) -> bool:
-        return isinstance(dim, int) or dim in self.sizes
 
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
@@ -209,18 +267,18 @@ class Work:
         return loop.index.name if loop == self.in_turns else own, self.size(loop.dim)
 
     def trips(self, loop: Loop, tile: Sizes) -> int:
-        return trips(self.walked(loop), tile)
+        return terms.trips(self.walked(loop), tile)
 
     def num_tiles(self, tile: Sizes) -> int:
-        return math.prod([trips(walked, tile) for walked in self.outer])
+        return math.prod([terms.trips(walked, tile) for walked in self.outer])
 
     def places(self, axis: str, tile: Sizes) -> int:
         """Tiles along it."""
-        return next((trips(w, tile) for w in self.outer if w[0] == axis), 1)
+        return next((terms.trips(w, tile) for w in self.outer if w[0] == axis), 1)
 
     def _times(self, body: Body, tile: Sizes) -> float:
         """A tile goes through its loops."""
-        found = math.prod([trips(walked, tile) for walked in body.loops])
+        found = math.prod([terms.trips(walked, tile) for walked in body.loops])
         for axis in body.halved:
             places = self.places(axis, tile)
             found *= (places + 1) / (2 * places)
@@ -235,12 +293,12 @@ class Work:
             products = loaded = stored = 0.0
             for body in self.bodies:
                 if not body.loops:
-                    stored += total(body.stored, tile)
+                    stored += terms.total(body.stored, tile)
                 elif body.products or body.loads:
                     times = self._times(body, tile)
                     products += times * sum([p.asks(tile, self.rates)[0] for p in body.products])
                     loaded += times * sum([load.bytes(tile) for load in body.loads])
-            sums = sum([elements(axes, tile) for axes in self.summed])
+            sums = sum([terms.elements(axes, tile) for axes in self.summed])
             self._least[asked] = self.num_tiles(tile), products, loaded, stored, sums
         return self._least[asked]
 
@@ -270,34 +328,22 @@ class Work:
         tiles, cold = 1, 0.0
         for walked in self.outer:
             along = cluster.get(walked[0], 1)
-            tiles *= -(-trips(walked, tile) // along) * along
+            tiles *= -(-terms.trips(walked, tile) // along) * along
         for body, step in zip(self.bodies, steps, strict=True):
             for load in body.loads:
                 loaded = load.moved(tile, together)[1]
                 cold += step.times * loaded * self.coldness[load.op.result]
-        columns = [a for axes in self.summed[:1] for a in axes if self.roles[a] == "columns"]
-        last = self.outer[-1][0] if self.outer else ""
-        return Workload(
-            work=self,
-            steps=tuple(steps),
-            tiles=tiles,
-            depth=self.trips(self.cut, tile) if self.cut else 1,
-            sums=sum(elements(axes, tile) for axes in self.summed),
-            columns=sum(tile[a] for a in columns),
-            rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
-            cold_bytes=cold,
-            few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
-            uneven=self.places(last, tile) if last in self.uneven_axes else 1,
-        )
+        depth = self.trips(self.cut, tile) if self.cut else 1
+        return Workload(self, tile, tuple(steps), tiles, depth, cold)
 
     def _step(self, body: Body, tile: Sizes, together: Sizes, group: int) -> Step:
-        step = Step(self._times(body, tile), bool(body.loops), body.chained)
-        step.decodes = body.decodes and not body.chained
+        decodes = body.decodes and not body.chained
+        step = Step(self._times(body, tile), bool(body.loops), body.chained, decodes)
         for product in body.products:
             cycles, read = product.asks(tile, self.rates, group)
             step.tensor += cycles
             step.read += read
-            step.operations += 2 * elements(product.axes, tile)
+            step.operations += 2 * terms.elements(product.axes, tile)
             if product.op.acc is None and not body.chained:
                 step.promoted += 1
                 step.further += num_parts(product.op, tile, self.every) - 1
@@ -306,13 +352,17 @@ class Work:
             share = 1 / group if load.is_halved else 1.0
             step.moved += share * moved
             step.loaded += share * loaded
-        step.instructions = total(body.instructions, tile)
-        step.direct, step.stored = total(body.direct, tile), total(body.stored, tile)
+        step.instructions = terms.total(body.instructions, tile)
+        step.direct, step.stored = terms.total(body.direct, tile), terms.total(body.stored, tile)
         return step
 
 
-def _roles(kernel: Kernel) -> dict[str, Role]:
-    return {name: axis.role for name, axis in axes_of(kernel).items()}
+def _halved(loops: Sequence[Loop], made: Mapping[Value, Op]) -> list[str]:
+    """Axes of which a tile ends where one of the loops does, or begins."""
+    walked = [loop for loop in loops if isinstance(loop, ForTiles)]
+    ops = [made.get(bound) for loop in walked for bound in (loop.start, loop.stop) if bound]
+    axes = [op.axis.type for op in ops if isinstance(op, (End, Index))]
+    return [*dict.fromkeys(axis.name for axis in axes if isinstance(axis, Axis))]
 
 
 @once

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from wsdsl.ir.types import Fragment, Type
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
-from wsdsl.lowering.model.loading import (
+from wsdsl.lowering.model.predict import Prediction, astray
+from wsdsl.lowering.model.speeds import (
     crowding,
     issuing,
     l2_bytes,
@@ -15,7 +16,6 @@ from wsdsl.lowering.model.loading import (
     pace_of,
     power,
 )
-from wsdsl.lowering.model.predict import Prediction, astray
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 

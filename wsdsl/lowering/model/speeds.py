@@ -17,23 +17,12 @@ from wsdsl.ir.target import Target
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
-from wsdsl.lowering.model.numbers import (
-    AGAIN,
-    APART_NS,
-    ASTRAY,
-    GPCS,
-    HELD_UP,
-    IDLE_POWER,
-    RATE_BYTES,
-    READY,
-    SHARPNESS,
-)
+from wsdsl.lowering.model import numbers
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from wsdsl.lowering.model.steps import Step, Workload
-    from wsdsl.lowering.model.workload import Work
+    from wsdsl.lowering.model.workload import Step, Work, Workload
 
 NARROW = 1.095
 """Where loading takes longer than products by so much, it is the limit: ..."""
@@ -46,19 +35,21 @@ NARROW_ROWS = 128
 def larger(a: float, b: float) -> float:
     """The larger of two that run beside each other, and a little more where they are close."""
     top = max(a, b, 1.0)
-    return top * ((a / top) ** SHARPNESS + (b / top) ** SHARPNESS) ** (1 / SHARPNESS)
+    return top * ((a / top) ** numbers.SHARPNESS + (b / top) ** numbers.SHARPNESS) ** (
+        1 / numbers.SHARPNESS
+    )
 
 
 def issuing(rates: Rates, warps: int) -> float:
     """Instructions a cycle of threads, of so many warps a scheduler."""
-    return rates.fma_lanes * (1 - (1 - READY) ** warps)
+    return rates.fma_lanes * (1 - (1 - numbers.READY) ** warps)
 
 
 def clock_pace(rates: Rates, share: float) -> float:
     """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
     multiply: power goes by the third power of the clock, and others take some, too.
     """
-    power = share + (1 - share) * IDLE_POWER
+    power = share + (1 - share) * numbers.IDLE_POWER
     return max(rates.tensor_smem_clock / rates.clock, power ** (1 / 3))
 
 
@@ -70,7 +61,7 @@ def pace_of(asked: Workload, share: float) -> float:
 
 def power(rates: Rates, bytes_per_cycle: float) -> float:
     """By how much longer products take, as the clock is lower the more there is to move."""
-    moved = min(1.0, bytes_per_cycle / RATE_BYTES)
+    moved = min(1.0, bytes_per_cycle / numbers.RATE_BYTES)
     return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
 
 
@@ -95,7 +86,7 @@ def memory_cycles(asked: Workload) -> float:
     """In which the tensors are read and written once, by all SMs."""
     work = asked.work
     again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, work.tensor_bytes) - 1)
-    return work.least_memory_cycles * (1 + AGAIN * again)
+    return work.least_memory_cycles * (1 + numbers.AGAIN * again)
 
 
 def loaded_cycles(asked: Workload, share: float) -> float:
@@ -120,8 +111,8 @@ def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) ->
     """From the end of the mean CTA to that of the last one, where operands are computed from what
     memory brings; `in_step`: CTAs that load for each other.
     """
-    held_up = min(1.0, memory / max(1.0, cycles)) ** HELD_UP
-    return held_up * APART_NS * asked.clock / math.sqrt(in_step) if asked.decodes else 0.0
+    held_up = min(1.0, memory / max(1.0, cycles)) ** numbers.HELD_UP
+    return held_up * numbers.APART_NS * asked.clock / math.sqrt(in_step) if asked.decodes else 0.0
 
 
 @lru_cache(maxsize=64)
@@ -147,7 +138,7 @@ def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> flo
     # (benchmarks/results/one_off_races.md).
     few = (schedule.widths or 1) == 1 and pieces <= target.num_sms
     if few and are_scattered(asked.work, tile, asked.work.clustered(schedule)):
-        return 1 / ASTRAY
+        return 1 / numbers.ASTRAY
     multicast = schedule.multicast is not False
     gains = multicast or is_one_wave(target, pieces)
     return cluster_gain(asked.rates, cluster_size(schedule), multicast) if gains else 1.0
@@ -166,7 +157,7 @@ def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int
         together = math.prod([cluster.get(axis, 1) for axis in outside])
         own = work.num_bytes(load.op.tensor.type)
         loaded += own
-        scattered += own * (together < min(wanted, size) and wanted < GPCS * together)
+        scattered += own * (together < min(wanted, size) and wanted < numbers.GPCS * together)
     return scattered >= loaded / 2 > 0
 
 
