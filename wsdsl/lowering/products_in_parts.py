@@ -21,7 +21,7 @@ def promoted_in_pieces(block: Region, depth: dict[Contract, int], every: int, b:
     added to f32 by itself. `depth`: the elements that a product of fp8 sums over.
     """
     ops = block
-    while group := _deep(ops, depth, every):
+    while depth and (group := _deep(ops, depth, every)):
         ops = _in_pieces(ops, group, depth[group[0]] // every, every, b)
     return ops
 

@@ -39,6 +39,8 @@ class TensorReads:
     @classmethod
     def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
         """By the sums: in both regions of a branch they may lie in the same slot."""
+        if not any(isinstance(op, SumInTensor) for op in walk(body)):
+            return {}
         releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
         changed = {op.state for op in walk(body) if isinstance(op, SumToTensor)}
         given_back = {state: op for state, op in releases.items() if state not in changed}

@@ -20,8 +20,10 @@ Made = Mapping[Value, Op]
 
 def tiles_of_zeros(region: Region) -> set[Value]:
     """Of zeros alone, anywhere in the region."""
-    constants = {op.result for op in walk(region) if isinstance(op, Constant) and op.value == 0}
-    return {op.result for op in walk(region) if isinstance(op, Full) and op.value in constants}
+    full = [op for op in walk(region) if isinstance(op, Full)]
+    constants = [op for op in walk(region) if isinstance(op, Constant)] if full else []
+    zeros = {op.result for op in constants if op.value == 0}
+    return {op.result for op in full if op.value in zeros}
 
 
 def zero_outside(value: Value, axis: str, made: Made) -> bool:

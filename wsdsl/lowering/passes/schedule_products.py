@@ -206,7 +206,8 @@ def schedule_products(kernel: Kernel) -> Kernel:
     every = (kernel.schedule and kernel.schedule.precise_every) or 0
 
     def partition(own: Partition) -> Partition:
-        context, known = PartitionContext(kernel, own, builder, []), definers(own.body)
+        context = PartitionContext(kernel, own, builder, [])
+        known = context.made
         products = [op for op in walk(own.body) if isinstance(op, Contract)]
         blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
         depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
