@@ -18,14 +18,12 @@ L2 for the first ones meanwhile (`early_boxes.py`), and gain more.
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import ForTiles, Load
 from wsdsl.ir.walk import made_of
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.predict import Prediction, predicted
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 CROWDED = 0.4
 """Longer by this much, for the share of SMs that have no tile, while the next kernel's CTAs are let
@@ -47,7 +45,7 @@ def with_dealt_tiles(kernel: Kernel, schedule: Schedule, own: Prediction) -> Sch
     few = own.tile.few_columns and schedule.mode == "cooperative"
     iterations = own.work.iterations
     if few and own.memory_bound and iterations > 1 and own.cycles > LEAST_TURN * iterations:
-        return dataclasses.replace(schedule, scheduler="grid")
+        return changed(schedule, scheduler="grid")
     return schedule
 
 
@@ -57,7 +55,7 @@ def _claimed(kernel: Kernel, schedule: Schedule, own: Prediction) -> Schedule | 
         return None
     if not own.tile.target.claims_clusters:
         return None
-    dynamic = dataclasses.replace(schedule, scheduler="dynamic")
+    dynamic = changed(schedule, scheduler="dynamic")
     quicker = own.tile.uneven > 1 and predicted(own.tile, dynamic, own.gain).cycles < own.cycles
     return dynamic if quicker or _differ_by_data(kernel) else None
 
@@ -84,5 +82,5 @@ def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:
     # What L2 is asked for early is there when loads begin.
     hidden += rates.dram_loaded_ns if decodes else 0.0
     if one_wave and lost > hidden / 1000:
-        return dataclasses.replace(schedule, overlap=False)
+        return changed(schedule, overlap=False)
     return schedule

@@ -23,7 +23,6 @@ Pieces of tiles are dealt out by parts of the contraction, and within one in the
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.speeds import at_launch, is_narrow
 from wsdsl.lowering.model.workload import Work
-from wsdsl.schedule import SWIZZLES, Schedule
+from wsdsl.schedule import SWIZZLES, Schedule, changed
 
 MOST_WAVES = 64
 """So many tell enough."""
@@ -54,7 +53,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     """`tile`: elements of a tile along every axis. raster="auto": along the side of fewer tiles."""
     places = [v.type for v in (loop.index for loop in work.nest[-2:]) if isinstance(v.type, Axis)]
     if len(places) < 2:
-        return dataclasses.replace(schedule, swizzle=schedule.swizzle or 1)
+        return changed(schedule, swizzle=schedule.swizzle or 1)
     first = places[0]
     tiles = [-(-work.size(a.dim) // _extent(a, schedule, tile)) for a in places]
     asked = work.under(at_launch(work, schedule, tile))
@@ -64,7 +63,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         rows = _rows_written(work, places) if cluster_size(schedule) == 1 else None
         if rows is not None:
             raster = loop_variable(first.name) if rows == first else None
-            return dataclasses.replace(schedule, raster=raster, swizzle=1)
+            return changed(schedule, raster=raster, swizzle=1)
     across, along = (
         _Side(n, tile[a.name], cluster_along(schedule, a.name))
         for n, a in zip(tiles, places, strict=True)
@@ -90,7 +89,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
                 # root abreast, and reads the long side's operand once for as many.
                 root = math.isqrt(work.target.num_sms)
                 swizzle = max(swizzle, next(s for s in SWIZZLES if s >= root))
-    return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
+    return changed(schedule, raster=raster, swizzle=swizzle)
 
 
 def _rows_written(work: Work, places: list[Axis]) -> Axis | None:

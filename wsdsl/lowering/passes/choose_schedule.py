@@ -47,7 +47,7 @@ from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.tensor_scales import with_scale_path
 from wsdsl.lowering.turns import taken_in_turns
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -172,7 +172,7 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
     if not (apart and wants_registers(kernel, option)):
         yield option
     if apart:
-        yield dataclasses.replace(option, constant=None)
+        yield changed(option, constant=None)
 
 
 def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
@@ -199,14 +199,14 @@ def completed(
     chosen = _sized(kernel, option, work, tile)
     chosen = with_tile_order(chosen, work, tile)
     if holds_vectors(kernel) and option.scheduler in (None, "auto"):
-        chosen = dataclasses.replace(chosen, scheduler="grid")
+        chosen = changed(chosen, scheduler="grid")
     elif work.sized:
         own = predict(work, chosen, tile)
         if option.scheduler in (None, "auto"):
             chosen = with_dealt_tiles(kernel, chosen, own)
         chosen = with_overlap(chosen, own)
     every, findings = choose_precision(kernel, chosen)
-    chosen = dataclasses.replace(chosen, precise_every=every)
+    chosen = changed(chosen, precise_every=every)
     return chosen, [*findings, *faults(kernel, chosen)]
 
 
@@ -216,23 +216,23 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
     order |= {loop.index.name: None for loop in (taken_in_turns(kernel),) if loop}
     sized, scheduler = option.tile or {}, option.scheduler
-    chosen = dataclasses.replace(
+    chosen = changed(
         option,
         tile={v: sized[v] for v in order if v in sized},
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
     )
     if chosen.ctas_per_sm is None:
-        chosen = dataclasses.replace(chosen, ctas_per_sm=ctas_per_sm(kernel, chosen, tile))
+        chosen = changed(chosen, ctas_per_sm=ctas_per_sm(kernel, chosen, tile))
     if chosen.stages is None:
         depth = ring_depth(kernel, chosen, work, tile) if products else 1
-        chosen = dataclasses.replace(chosen, stages=depth)
+        chosen = changed(chosen, stages=depth)
     if chosen.registers is None and products and not kernel.target.has_tensor_memory:
         loads = num_load_warpgroups(kernel, chosen)
         heavy, copies = wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
         if num_decoders(kernel):
             own = _beside_decoding(kernel.target, chosen.consumers or 1, loads)
-        chosen = dataclasses.replace(chosen, registers=own)
+        chosen = changed(chosen, registers=own)
     return chosen
 
 

@@ -51,7 +51,7 @@ from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import replace_operands, rewrite, walk, with_regions, yielded
+from wsdsl.ir.walk import replace_operands, rewrite, with_regions, yielded
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
@@ -66,7 +66,7 @@ PURE = SHARED | {
 
 
 def simplify(kernel: Kernel) -> Kernel:
-    body = _hoist_constants(kernel.body)
+    body = _hoist_constants(kernel)
     numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
     written = written_tensors(kernel)
     body = _share(_fold(body, numbers, {}), {}, {}, written)
@@ -74,12 +74,11 @@ def simplify(kernel: Kernel) -> Kernel:
     return kernel.with_body(body)
 
 
-def _hoist_constants(body: Region) -> Region:
+def _hoist_constants(kernel: Kernel) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
     known = (Constant, DimSize, LaunchNarrowing)
-    found = [op for op in walk(body) if isinstance(op, known)]
-    rest = rewrite(body, lambda op: () if isinstance(op, known) else (op,))
-    return (*found, *rest)
+    rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
+    return (*kernel.of(*known), *rest)
 
 
 def _fold(
