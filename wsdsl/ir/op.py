@@ -36,8 +36,7 @@ class Value:
     type: Type
 
     def __hash__(self) -> int:
-        # A name has one type, and the hash of a string is remembered.
-        return hash(self.name)
+        return hash(self.name)  # A name has one type, and the hash of a string is remembered.
 
     def __str__(self) -> str:
         return f"%{self.name}"
@@ -112,12 +111,13 @@ class _Once:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: Op, owner: type[Op]) -> Any:
+    def __get__(self, op: Op | None, owner: type[Op]) -> Any:
+        if op is None:
+            return self
         names = names_of(owner, self.kind) if self.kind else ()
-        if self.kind and not names:
-            setattr(owner, self.name, ())
-            return ()
         made = op.__dict__[self.name] = self.make(op, names)
+        if self.kind and not names and owner is not Op:
+            setattr(owner, self.name, made)
         return made
 
 
