@@ -3,8 +3,6 @@
 `python -m tools.fit_model` tells what each does to predictions of kernels that were measured.
 """
 
-from __future__ import annotations
-
 SHARPNESS = 7.0
 """Of what runs beside each other: the exponent by which the longer is nearly all that counts."""
 RATE_BYTES = 48.0
@@ -14,21 +12,15 @@ READY = 0.47
 one in front of it. Schedulers have as many warps as there are consumers."""
 DECODING_STEP = 45.0
 """Instructions of a thread for an iteration in which it computes operands, beside those of their
-elements: waits for slots, addresses, what tells products where theirs lie. In the machine code of
-i8 weights 43, of i4 58 with the loads of scales."""
+elements, for waits and addresses: in the machine code of i8 weights 43, of i4 58."""
 PRODUCT_ISSUE = 0.5
 """The share of the tensor cores' time that is added to what threads take meanwhile to compute
-operands, as both read and write registers: of i8, i4 and lossless weights in tiles of 16 to 192
-rows, by two consumers and by four, 0.4 to 0.55 (benchmarks/results/one_off_races.md)."""
-FURTHER_CYCLES = 0.4
-"""More, for each column of a further block of 64 rows that is promoted."""
-SCALED_CYCLES = 45.0
-"""More, where products are scaled and there are fewer than three consumers."""
-FURTHER_SCALED_CYCLES = 28.0
-"""More, for each further block of 64 rows that is scaled, and each part of a product."""
+operands, as both read and write registers: 0.4 to 0.55 (benchmarks/results/one_off_races.md)."""
+FURTHER_CYCLES, FURTHER_SCALED_CYCLES, SCALED_CYCLES = 0.4, 28.0, 45.0
+"""More for promoted sums: for each column of a further block of 64 rows; for each such block that
+is scaled, and each part of a product; and where fewer than three consumers scale products."""
 ASTRAY = 1.2
-"""By how much longer operands take to come to workers of tiles that are cut: those that want the
-same do so at different times."""
+"""By how much longer operands take to come to workers of tiles that are cut, at different times."""
 AGAIN = 0.04
 """Longer by so much for each time more than once that tiles ask for what comes from memory."""
 IDLE_POWER = 0.4
@@ -40,9 +32,7 @@ MADE_IN_SHARED = 2.0
 """Times the instructions of what one warpgroup makes in SMEM: it is stored, and waited for."""
 APART_NS, HELD_UP = 2000.0, 3.0
 """From the end of the mean CTA to that of the last one, where memory brings what operands are
-computed from, and some SMs get more of it: 1.7 to 3 us with 14336 x 4096 lossless weights on an
-H100. CTAs that load for each other go in step, and means of n of them are apart by 1 / sqrt(n) of
-that: clusters of four take 1.4 us less. Where memory takes less of the time than all else, so is
-it: by this exponent of its share."""
+computed from: 1.7 to 3 us with 14336 x 4096 lossless weights on an H100; of means of n CTAs that
+load for each other 1 / sqrt(n) of it; and the exponent of memory's share of the time in that."""
 GPCS = 8
 """Of an H100 and an H200 (NVIDIA H100 Tensor Core GPU Architecture, 2022)."""

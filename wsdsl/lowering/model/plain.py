@@ -122,6 +122,7 @@ class Plain:
                 own = op if isinstance(op, Store) else same.of(results_of(op)[0])
                 self.computed.append(_Computed(*by_unit(op, counted[0]), counted[1], around, own))
         self.stores = [a for a in self.accesses if isinstance(a.op, Store)]
+        self.reductions = len(self.kernel.of(Reduce))
         # Memory reads what it adds to.
         self.adding = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
         self.added = [(a.op, a.elements) for a in self.adding if isinstance(a.op, Store)]
@@ -152,7 +153,11 @@ class Plain:
         l2 += sum(self._beyond_sm(a, tile) for a in self.stores) / rates.l2_store_bytes
         l2, computing = l2 / asked.tiles, self._computing(held, tile) / sharing * sm_cycle
         apart = computing * (rates.fma_lanes / issuing(rates, num_cooperating(schedule)) - 1)
-        apart += self._meeting(sharing, sm_cycle)
+        # They meet for what is reduced or turned; those of a cluster when they begin and end, too.
+        reductions, meetings = self.reductions, self.reductions + len(turned(self.kernel))
+        alone = meetings * rates.named_barrier_cycles * sm_cycle
+        shared = reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
+        apart += alone if sharing == 1 else shared
         latency = rates.tma_dram_cycles
         waits = 1 if held else sum(_turns(loops, tile) for loops in {a.loops for a in loads}) or 1
         tiles, turns = max(1.0, asked.tiles / work.target.num_sms), asked.tiles / room
@@ -211,15 +216,6 @@ class Plain:
             again = len(times) if at_once > self.work.rates.l2_capacity_bytes else 1
             total += min(sum(times), whole * again)
         return total
-
-    def _meeting(self, sharing: int, sm_cycle: float) -> float:
-        """Of a CTA, with itself or with others, for what is reduced or turned."""
-        rates, reductions = self.work.rates, len(self.kernel.of(Reduce))
-        if sharing == 1:
-            meetings = reductions + len(turned(self.kernel))
-            return meetings * rates.named_barrier_cycles * sm_cycle
-        # They meet when they begin and before they end, too.
-        return reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
 
 
 def adding_cycles(

@@ -1,15 +1,11 @@
 """How long a schedule takes, by rates of the card: the steady state of its loops, with waves and
 memory on top.
 
-An iteration of a loop takes as long as what limits it: the tensor cores, instructions, operands
-that come from L2, or slots that come back (`interval`). A tile takes its iterations, and what
-stands outside of loops: results are computed and stored while the tensor cores wait, but beside
-another tile's products where consumers are in ping-pong. All SMs take as many tiles as the busiest
-has; of tiles that are cut, the worker counts that has most steps of the contraction, and the sums
-that are handed on come on top (`split_k_cost`). No kernel is quicker than its tensors are read and
-written once. What moves more bytes, and keeps more SMs busy, runs by a lower clock.
-
-`benchmarks/predictions.py` tells how far this is from what is measured.
+An iteration takes as long as what limits it: the tensor cores, instructions, operands from L2, or
+slots that come back (`interval`). Results are computed while the tensor cores wait, but beside
+another tile's products in ping-pong. The busiest SM counts; sums that are handed on come on top.
+No kernel is quicker than its tensors are read and written once. `benchmarks/predictions.py` tells
+how far this is from what is measured.
 """
 
 from __future__ import annotations
@@ -35,10 +31,8 @@ from wsdsl.schedule import Schedule
 
 SHARING = (8, 4, 2)
 """CTAs of a cluster that may share a contraction."""
-SUM_BYTES = 4
-"""Of an element of the sums."""
-ROUNDING = 1 - 1e-9
-"""Sums that are made in another order differ by less."""
+SUM_BYTES, ROUNDING = 4, 1 - 1e-9
+"""Of an element of sums; and by less than so much cycles differ that are added in other order."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +69,7 @@ class Prediction:
 
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
-    """`tile`: elements of a tile along every axis under the schedule, the widest if it has several
-    widths, of which a launch of these sizes has one."""
+    """`tile`: elements of a tile along every axis, the widest if the schedule has several widths."""
     tile = speeds.at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
@@ -94,19 +87,15 @@ def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
     room = asked.target.cluster_room(cluster)
     work = busiest(scheduler, -(-asked.tiles // cluster), 1, room)
     each = (cost.cycles - asked.start) / work.iterations
-    limited, memory = cost.limit == MEMORY, cost.units[MEMORY]
-    return Prediction(
-        cost.cycles, asked, work, work.steps, 0.0, each, 0.0,
-        memory=memory, memory_bound=limited, plain=cost,
-    )  # fmt: skip
+    memory, bound = cost.units[MEMORY], cost.limit == MEMORY
+    parts = 0.0, each, 0.0, 0.0, memory, bound
+    return Prediction(cost.cycles, asked, work, work.steps, *parts, plain=cost)
 
 
 def predicted(
     asked: Workload, schedule: Schedule, gain: float = 1.0, sharing: int = 1
 ) -> Prediction:
-    """`gain`: by how much quicker operands come; `sharing`: CTAs of a cluster that share the
-    contraction of a tile.
-    """
+    """`gain` and `sharing`: see `Prediction`."""
     target, cluster, rates = asked.target, cluster_size(schedule), asked.rates
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth, room = max(1, asked.depth) if scheduler.splits_tiles else 1, target.cluster_room(cluster)
@@ -199,8 +188,7 @@ def interval(
 
 def astray(asked: Workload, schedule: Schedule) -> float:
     """By how much longer operands take that come to CTAs out of step: in stream-K no two want the
-    same lines at the same time.
-    """
+    same lines at the same time."""
     if schedule.scheduler == "stream_k":
         return asked.rates.l2_bytes / asked.rates.l2_own_bytes
     apart = schedule.cuts_tiles and schedule.reduction != "parallel"
@@ -218,41 +206,34 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
 
 
 def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest, sharing: int) -> float:
-    """For sums that are handed on. In a serial reduction a worker writes those of its piece and
-    reads those that it goes on from; where pieces end at the same time, all between the first and
-    the last do so one after another. In a parallel one all write, meet, read a part of all pieces,
-    and meet again.
+    """For sums that are handed on. In a serial reduction workers write those of their pieces and
+    read others', those between the first and the last of a tile one after another. In a parallel
+    one all write, meet, read a part of all pieces, and meet again.
     """
-    exchanged = work.iterations * _exchange(asked, sharing) if sharing > 1 else 0.0
-    if not work.handed:
-        return exchanged
-    (written, read), hand_over = sum_cycles(asked), asked.rates.hand_over_cycles
-    if schedule.reduction == "parallel":
-        own = written + gather_cycles(asked, schedule, work.parts)
+    rates, (written, read), exchanged = asked.rates, sum_cycles(asked), 0.0
+    if sharing > 1:
+        # As much comes as goes.
+        sent = asked.sums * SUM_BYTES * (sharing - 1) / sharing
+        exchanged = (sharing - 1) * rates.cluster_exchange_cycles
+        exchanged += 2 * sent / rates.cluster_send_bytes
+    if work.handed and schedule.reduction == "parallel":
+        exchanged += written + gather_cycles(asked, schedule, work.parts)
         # Pieces are launched together, and so not before the kernel in front is over.
-        meeting = num_cooperating(schedule) * hand_over + asked.rates.atomic_cycles
-        return exchanged + work.iterations * own + meeting
+        meeting = num_cooperating(schedule) * rates.hand_over_cycles + rates.atomic_cycles
+        return work.iterations * exchanged + meeting
+    if not work.handed:
+        return work.iterations * exchanged
     between = max(0, work.parts - 2)
-    if schedule.reduction == "unordered":
-        between = min(1, between)
-    own = work.handed * written + work.taken * read + hand_over
-    waited = crowding_between(asked, work) * (written + read) + hand_over
-    return exchanged + own + between * waited
+    between = min(1, between) if schedule.reduction == "unordered" else between
+    own = work.handed * written + work.taken * read + rates.hand_over_cycles
+    own += between * crowding_between(asked, work) * (written + read)
+    return work.iterations * exchanged + own + between * rates.hand_over_cycles
 
 
 def crowding_between(asked: Workload, work: Busiest) -> float:
-    """Of pieces between the first and the last of a tile: one of each tile at the same time moves
-    sums, when those do not.
-    """
+    """Of pieces between the first and the last: one of each tile at the same time moves sums."""
     moving = (work.pieces - 2 * work.cut) / max(1, work.parts - 2)
     return speeds.crowding(asked.rates, min(1.0, moving / asked.target.num_sms))
-
-
-def _exchange(asked: Workload, sharing: int) -> float:
-    """Of a tile, for CTAs of a cluster that send each other sums: as much comes as goes."""
-    sent = asked.sums * SUM_BYTES * (sharing - 1) / sharing
-    meeting = (sharing - 1) * asked.rates.cluster_exchange_cycles
-    return meeting + 2 * sent / asked.rates.cluster_send_bytes
 
 
 def sum_cycles(asked: Workload) -> tuple[float, float]:
@@ -263,10 +244,8 @@ def sum_cycles(asked: Workload) -> tuple[float, float]:
 
 def gather_cycles(asked: Workload, schedule: Schedule, parts: int) -> float:
     """To read what one CTA finishes of a tile, from all of its pieces."""
-    read, slicing = (
-        results_share(asked, schedule) * parts * sum_cycles(asked)[1],
-        slices(asked, schedule),
-    )
+    slicing, share = slices(asked, schedule), results_share(asked, schedule)
+    read = share * parts * sum_cycles(asked)[1]
     return read + -(-parts // slicing.at_once(slicing.width)) * asked.rates.tma_l2_cycles
 
 
@@ -288,9 +267,7 @@ def slices(asked: Workload, schedule: Schedule) -> Slicing:
 
 def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
     """Cycles that no prediction of such tiles is below: where each has an SM to itself, where they
-    are cut, and where the CTAs of a cluster share each. Asks little: that products are made,
-    operands come from L2 as quickly as they do to any cluster, results are stored, and sums handed
-    on.
+    are cut, and where the CTAs of a cluster share each. Asks little, and no consumers.
     """
     rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles
     if work.plain:
@@ -327,9 +304,7 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
 
 
 def least_cut(own: Prediction, whole: Schedule) -> float:
-    """What no prediction of such tiles is below if they are cut: all SMs are busy from the first
-    step to the last, and sums are handed on once.
-    """
+    """The same of tiles that are cut: all SMs are busy, and sums are handed on once."""
     asked, multicast = own.tile, whole.multicast is not False
     gain = speeds.cluster_gain(asked.rates, cluster_size(whole), multicast)
     mainloop, _ = tile_cycles(asked, whole, 1.0, gain)

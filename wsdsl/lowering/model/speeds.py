@@ -1,5 +1,4 @@
-"""How quick the parts of the card are that several SMs share, by the share of all that ask; and how
-far loads run ahead.
+"""How quick the parts of the card are, by the share of all SMs that ask for them.
 
 Lines that several CTAs of a GPC want at the same time come to it once. CTAs whose numbers follow
 each other do, and those of a cluster; clusters get out of step with each other.
@@ -24,20 +23,16 @@ from wsdsl.schedule import Schedule
 if TYPE_CHECKING:
     from wsdsl.lowering.model.workload import Step, Work, Workload
 
-NARROW = 1.095
-"""Where loading takes longer than products by so much, it is the limit: ..."""
-NEARLY_NARROW = 0.85
-"""... and from here on it may be, when all SMs load at once."""
+NARROW, NEARLY_NARROW = 1.095, 0.85
+"""Where loading takes longer than products by so much, it is the limit; or may be, of one wave."""
 NARROW_ROWS = 128
 """Of a tile that does not run ahead by itself, at the most."""
 
 
 def larger(a: float, b: float) -> float:
     """The larger of two that run beside each other, and a little more where they are close."""
-    top = max(a, b, 1.0)
-    return top * ((a / top) ** numbers.SHARPNESS + (b / top) ** numbers.SHARPNESS) ** (
-        1 / numbers.SHARPNESS
-    )
+    top, sharp = max(a, b, 1.0), numbers.SHARPNESS
+    return top * ((a / top) ** sharp + (b / top) ** sharp) ** (1 / sharp)
 
 
 def issuing(rates: Rates, warps: int) -> float:
@@ -46,9 +41,8 @@ def issuing(rates: Rates, warps: int) -> float:
 
 
 def clock_pace(rates: Rates, share: float) -> float:
-    """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
-    multiply: power goes by the third power of the clock, and others take some, too.
-    """
+    """By how much longer an SM takes than at the clock in which all is told, if so many multiply:
+    power goes by the third power of the clock."""
     power = share + (1 - share) * numbers.IDLE_POWER
     return max(rates.tensor_smem_clock / rates.clock, power ** (1 / 3))
 
@@ -71,9 +65,8 @@ def l2_bytes(rates: Rates, share: float) -> float:
 
 
 def crowding(rates: Rates, share: float) -> float:
-    """Of the time that a byte takes which no other SM wants, if all SMs move such: L2 has as many
-    bytes for those that do, up to what one alone takes.
-    """
+    """Of the time that bytes take which no other SM wants, if all SMs move such: one alone takes no
+    more than it can."""
     return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
 
 
@@ -98,9 +91,8 @@ def loaded_cycles(asked: Workload, share: float) -> float:
 def ring_cycles(
     asked: Workload, step: Step, busy: float, share: float, stages: int | None
 ) -> float:
-    """Of an iteration whose slots are `stages`, or as many as SMEM has room for: each is asked for
-    when it is given back, comes from memory, and is used.
-    """
+    """Of an iteration of so many slots, or of those that SMEM has room for: each is asked for when
+    it is given back, comes from memory, and is used."""
     if stages is None:
         room = asked.target.smem_bytes - STAGING_BYTES
         stages = max(1, int(room * asked.crossing / step.loaded))
@@ -108,9 +100,8 @@ def ring_cycles(
 
 
 def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) -> float:
-    """From the end of the mean CTA to that of the last one, where operands are computed from what
-    memory brings; `in_step`: CTAs that load for each other.
-    """
+    """From the end of the mean CTA to that of the last one, where operands are computed;
+    `in_step`: CTAs that load for each other."""
     held_up = min(1.0, memory / max(1.0, cycles)) ** numbers.HELD_UP
     return held_up * numbers.APART_NS * asked.clock / math.sqrt(in_step) if asked.decodes else 0.0
 
@@ -130,8 +121,7 @@ def best_gain(rates: Rates) -> float:
 
 def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> float:
     """By how much quicker operands come than to CTAs of their own in steady state: without
-    multicast where all tiles run at the same time, and more slowly to scattered clusters.
-    """
+    multicast where all tiles run at the same time."""
     splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
     pieces, target = asked.tiles * min(splits, max(1, asked.depth)), asked.target
     # Where launches choose how wide tiles are, clusters gain all the same
@@ -145,10 +135,8 @@ def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> flo
 
 
 def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int]) -> bool:
-    """Whether CTAs that want half of what is loaded, or more, are in several clusters, each of
-    which has others, too: clusters of n=4 do not have W[n, k] in common, and three tiles along m
-    make three of them ask for it. What more clusters want than there are GPCs comes to each anyhow.
-    """
+    """Whether those that want half of what is loaded are in several clusters: W[n, k] by three of
+    cluster=dict(n=4), if tiles along m are three. What more want than GPCs comes to each anyhow."""
     size = math.prod(cluster.values())
     loaded = scattered = 0.0
     for load in work.load_terms if size > 1 else ():
@@ -162,9 +150,7 @@ def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int
 
 
 def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mapping[str, int]:
-    """Elements of a tile along every axis as a launch of known sizes has them, where each chooses
-    its width; `tile` has the widest.
-    """
+    """Elements of a tile as a launch of known sizes has them, which chooses its width."""
     if (schedule.widths or 1) == 1 or schedule.cuts_tiles:
         return tile
     axes = [loop.index.type for loop in work.nest if isinstance(loop.index.type, Axis)]
@@ -183,9 +169,8 @@ def loading_cycles(asked: Workload) -> float:
 
 
 def is_narrow(asked: Workload, least: float = NARROW) -> bool:
-    """Whether to bring operands takes longer than products by so much, all else apart; not so where
-    consumers have several blocks of rows, which want deep rings.
-    """
+    """Whether to bring operands takes longer than products by so much; not so where consumers have
+    several blocks of rows, which want deep rings."""
     slow = loading_cycles(asked) > least * asked.product_cycles
     return slow and asked.rows <= NARROW_ROWS
 

@@ -368,8 +368,6 @@ def _halved(loops: Sequence[Loop], made: Mapping[Value, Op]) -> list[str]:
 @once
 def scales_products(kernel: Kernel) -> bool:
     """Whether products are multiplied before they are summed."""
-    products = {op.result for op in kernel.ops if isinstance(op, Contract)}
-    return any(
-        isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})
-        for op in kernel.ops
-    )
+    products = {op.result for op in kernel.of(Contract)}
+    scaling = (op for op in kernel.of(Map) if op.fn in ("fma", "mul"))
+    return any(products & {*op.args} for op in scaling)
