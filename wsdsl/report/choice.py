@@ -5,6 +5,7 @@ other ways to share out the work.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.diagnostics import counted
@@ -174,7 +175,7 @@ def _time(p: Prediction) -> str:
 
 
 def _waves(p: Prediction) -> str:
-    tiles, waves = counted(p.tile.tiles // p.sharing, "tile"), counted(p.waves, "wave")
+    tiles, waves = counted(p.tile.tiles // p.sharing, "tile"), counted(math.ceil(p.rounds), "wave")
     cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
     if p.sharing > 1:
         cut = f", {p.sharing} CTAs for the sums of each,"

@@ -1,16 +1,13 @@
 """How long kernels without products take whose threads hold vectors (`holds_vectors`).
 
 Several CTAs run on an SM, and while one waits another loads. What limits them together is memory,
-by which each tensor goes once; L2, by which what several CTAs want goes to each of them; or
-instructions. What limits them one by one is how long a CTA takes for its tile: it waits for memory,
-computes with what comes, and meets the others that share its rows. So many bytes are under way as
-there are CTAs, and tiles that each of them loads ahead.
+by which each tensor goes once; L2, by which what several want goes to each; or instructions. What
+limits them one by one: a CTA waits for memory, computes, and meets those that share its rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -46,8 +43,7 @@ ALONE, OF_LINE, AT_LEAST = 44.0, 0.21, 2.0
 """The same of elements by themselves: at the most, of each line, and of few lines. 2²⁴ numbers in
 2²⁰ bins take 215 us there, in 1024 1438, and in 64 4880."""
 BY_WARP, BY_HAND = 2.0, 12.0
-"""Cycles of an SM for a warp's additions to counters: of integers, and of f32, which SMEM does not
-add by itself."""
+"""Cycles of an SM for a warp's additions to counters: of integers, and of f32, which are no op."""
 SUMMED = 0.04
 """Cycles of an SM for a counter that is cleared and added up."""
 
@@ -74,15 +70,17 @@ class PlainCost:
         return self.tile.start + larger(self.first + whole, self.units[LATENCY])
 
 
-@dataclass(frozen=True)
 class _Access:
-    """Of the whole problem."""
+    """Of the whole problem: `inside` elements each time that loops have gone `around` it."""
 
-    op: Load | Store
-    axes: tuple[str, ...]
-    inside: int  # Elements, each time that ...
-    around: tuple[Walked, ...]  # ... these loops have gone around it.
-    loops: tuple[Walked, ...]  # Of a tile.
+    def __init__(self, work: Work, op: Load | Store, loops: tuple[Walked, ...]) -> None:
+        values = (op.result,) if isinstance(op, Load) else (op.value, *op.index)
+        own = [name for v in values if isinstance(v.type, Tile) for name in v.type.axes]
+        self.op, self.loops = op, loops
+        self.axes = tuple(dict.fromkeys((*own, *(axis.name for axis in op.axes))))
+        dims = axes_of(work.kernel)
+        self.inside = math.prod(work.size(dims[name].dim) for name in self.axes)
+        self.around = [walked for walked in (*work.outer, *loops) if walked[0] not in self.axes]
 
     @property
     def elements(self) -> int:
@@ -90,7 +88,7 @@ class _Access:
         return self.inside * math.prod(size for name, size in self.around if not name)
 
     def bytes(self, tile: Sizes) -> float:
-        return self.op.dtype.bits / 8 * self.inside * _turns(self.around, tile)
+        return self.op.dtype.bits / 8 * self.inside * trips(self.around, tile)
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class Plain:
             if loop and op not in alike:
                 around = *around, (loop.index.name, ANY)
             if isinstance(op, Load | Store):
-                self.accesses.append(access := self._access(op, around))
+                self.accesses.append(access := _Access(work, op, around))
                 through = TURNED if op in turned(self.kernel) else 0.0
                 counted = of_access(op, is_striped(self.kernel)) + through, access.axes
             if counted and not is_mask(op, made):
@@ -127,17 +125,11 @@ class Plain:
         self.adding = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
         self.added = [(a.op, a.elements) for a in self.adding if isinstance(a.op, Store)]
 
-    def _access(self, op: Load | Store, around: tuple[Walked, ...]) -> _Access:
-        values = (op.result,) if isinstance(op, Load) else (op.value, *op.index)
-        own = [name for v in values if isinstance(v.type, Tile) for name in v.type.axes]
-        axes = tuple(dict.fromkeys((*own, *(axis.name for axis in op.axes))))
-        inside = math.prod(self.work.size(axes_of(self.kernel)[name].dim) for name in axes)
-        outside = tuple(x for x in (*self.work.outer, *around) if x[0] not in axes)
-        return _Access(op, axes, inside, outside, around)
-
     def cost(self, schedule: Schedule, tile: Sizes) -> PlainCost:
         work, rates = self.work, self.work.rates
-        held, ctas = are_held(self.kernel, schedule, tile), self._ctas_per_sm(schedule, tile)
+        held, consumers = are_held(self.kernel, schedule, tile), num_cooperating(schedule)
+        largest = max((elements(a.axes, tile) for a in self.accesses), default=1)
+        ctas = schedule.ctas_per_sm or ctas_with(largest // (THREADS * consumers), consumers)
         sharing = max((cluster_along(schedule, name) for name in held_axes(self.kernel)), default=1)
         asked = work.under(tile)
         asked = replace(asked, tiles=max(1, asked.tiles) * sharing)
@@ -145,21 +137,21 @@ class Plain:
         again = loaded_before(self.kernel) if held else ()
         loads = [a for a in self.accesses if isinstance(a.op, Load) and a.op not in again]
         reads = [*loads, *self.adding]
-        read = self._memory(reads, asked, tile, room)
-        written = self._memory(self.stores, asked, tile, room)
+        running = min(1.0, room / asked.tiles)
+        read, written = (self._memory(some, tile, running) for some in (reads, self.stores))
         memory = memory_ns(rates, read + written, written) * asked.clock
         # Of one tile: L2, instructions, and what of them others hide.
         l2 = sum(self._beyond_sm(a, tile) for a in reads) / rates.l2_load_bytes
         l2 += sum(self._beyond_sm(a, tile) for a in self.stores) / rates.l2_store_bytes
         l2, computing = l2 / asked.tiles, self._computing(held, tile) / sharing * sm_cycle
-        apart = computing * (rates.fma_lanes / issuing(rates, num_cooperating(schedule)) - 1)
+        apart = computing * (rates.fma_lanes / issuing(rates, consumers) - 1)
         # They meet for what is reduced or turned; those of a cluster when they begin and end, too.
         reductions, meetings = self.reductions, self.reductions + len(turned(self.kernel))
         alone = meetings * rates.named_barrier_cycles * sm_cycle
         shared = reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
         apart += alone if sharing == 1 else shared
         latency = rates.tma_dram_cycles
-        waits = 1 if held else sum(_turns(loops, tile) for loops in {a.loops for a in loads}) or 1
+        waits = 1 if held else sum(trips(loops, tile) for loops in {a.loops for a in loads}) or 1
         tiles, turns = max(1.0, asked.tiles / work.target.num_sms), asked.tiles / room
         own = waits * latency + apart + computing + l2 + memory / tiles
         # Those that are dealt out begin whenever one ends.
@@ -183,7 +175,7 @@ class Plain:
         """Cycles of an SM for a tile of all that share it."""
         rates, issued, special = self.work.rates, 0.0, 0.0
         for one in {c.same: c for c in self.computed}.values() if held else self.computed:
-            number = elements(one.axes, tile) * _turns(one.loops, tile)
+            number = elements(one.axes, tile) * trips(one.loops, tile)
             issued += one.issued * number
             special += one.special * number
         return max(issued / rates.fma_lanes, special / rates.exp_lanes)
@@ -194,26 +186,14 @@ class Plain:
         target = self.work.target
         return min(moved, whole * target.num_sms) if whole <= target.smem_bytes else moved
 
-    def _ctas_per_sm(self, schedule: Schedule, tile: Sizes) -> int:
-        if schedule.ctas_per_sm:
-            return schedule.ctas_per_sm
-        consumers = num_cooperating(schedule)
-        largest = max((elements(a.axes, tile) for a in self.accesses), default=1)
-        return ctas_with(largest // (THREADS * consumers), consumers)
-
-    def _memory(
-        self, accesses: Sequence[_Access], asked: Workload, tile: Sizes, room: int
-    ) -> float:
-        """Bytes of memory: those of a tensor once, and each time that rows are gone over, if those
-        of all CTAs that run are more than L2 holds.
-        """
-        found, total = defaultdict[Value, list[float]](list), 0.0
-        for access in accesses:
-            found[access.op.tensor].append(access.bytes(tile))
-        for tensor, times in found.items():
+    def _memory(self, accesses: Sequence[_Access], tile: Sizes, running: float) -> float:
+        """Bytes of memory: of a tensor once, and each time that rows are gone over, if those of the
+        share of CTAs that run are more than L2 holds."""
+        total = 0.0
+        for tensor in dict.fromkeys(access.op.tensor for access in accesses):
+            times = [access.bytes(tile) for access in accesses if access.op.tensor == tensor]
             whole = self.work.num_bytes(tensor.type)
-            at_once = whole * min(1.0, room / max(1, asked.tiles))
-            again = len(times) if at_once > self.work.rates.l2_capacity_bytes else 1
+            again = len(times) if whole * running > self.work.rates.l2_capacity_bytes else 1
             total += min(sum(times), whole * again)
         return total
 
@@ -221,10 +201,8 @@ class Plain:
 def adding_cycles(
     work: Work, added: Iterable[tuple[Store, int]], schedule: Schedule, ctas: float
 ) -> tuple[float, float, float]:
-    """For what is added to memory at places that are computed, elements in all of each store: of
-    L2, which takes those of a line one after the other; of each SM, for additions to counters in
-    SMEM; and in the end, when those of so many CTAs are added up.
-    """
+    """For so many elements that each store adds: of L2, which takes those of a line one after the
+    other; of each SM, for counters in SMEM; and when those of so many CTAs are added up."""
     counters = {held.tensor: held for held in counters_of(work.kernel, schedule)}
     in_l2 = in_smem = at_end = 0.0
     for op, number in added:
@@ -247,10 +225,6 @@ def adding_cycles(
     return in_l2, in_smem, at_end
 
 
-def _turns(loops: Sequence[Walked], tile: Sizes) -> int:
-    return math.prod([trips(walked, tile) for walked in loops])
-
-
 class _Same:
     """What is computed of the same where loops over rows have one turn."""
 
@@ -266,15 +240,10 @@ class _Same:
         if value in self.alias:
             return self.of(self.alias[value])
         if value not in self.known:
-            op, kind, found = self.made.get(value), value.type, value
-            if isinstance(kind, Axis):
-                found = kind.dim
-            elif isinstance(op, Map | Cast | Load | Reduce):
-                own = (
-                    type(op),
-                    getattr(op, "fn", ""),
-                    kind.dtype if isinstance(kind, Tile) else None,
-                )
-                found = (*own, *map(self.of, operands(op)))
-            self.known[value] = found
+            op, kind = self.made.get(value), value.type
+            self.known[value] = kind.dim if isinstance(kind, Axis) else value
+            if isinstance(op, Map | Cast | Load | Reduce):
+                dtype = kind.dtype if isinstance(kind, Tile) else None
+                own = type(op), getattr(op, "fn", ""), dtype
+                self.known[value] = (*own, *map(self.of, operands(op)))
         return self.known[value]

@@ -10,7 +10,6 @@ how far this is from what is measured.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from wsdsl.lowering.cooperation import (
     num_cooperating,
     num_pingpong_consumers,
 )
+from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.model import numbers, speeds
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
 from wsdsl.lowering.model.workload import Step, Work, Workload, start_cycles
@@ -55,10 +55,6 @@ class Prediction:
     plain: PlainCost | None = None  # Of a kernel without products.
 
     @property
-    def waves(self) -> int:
-        return math.ceil(self.rounds)
-
-    @property
     def busy(self) -> float:
         """The share of the SMs' steps that are not idle."""
         return self.tile.tiles / (self.rounds * self.tile.target.num_sms)
@@ -69,7 +65,7 @@ class Prediction:
 
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
-    """`tile`: elements of a tile along every axis, the widest if the schedule has several widths."""
+    """`tile`: elements of a tile along every axis, the widest of a schedule of several widths."""
     tile = speeds.at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
         return _of_vectors(work.plain.cost(schedule, tile), schedule)
@@ -118,7 +114,8 @@ def predicted(
         cycles += work.iterations * beside + results
     else:
         cycles += work.finished * results
-    memory = speeds.memory_cycles(asked)
+    again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.work.tensor_bytes) - 1)
+    memory = asked.work.least_memory_cycles * (1 + numbers.AGAIN * again)
     together = 1 if schedule.multicast is False else cluster // sharing
     bounded = speeds.larger(cycles, memory) + speeds.apart_cycles(asked, memory, cycles, together)
     handing = handing_cycles(asked, schedule, work, sharing)
@@ -143,14 +140,10 @@ def tile_cycles(
     asked: Workload, schedule: Schedule, share: float, gain: float
 ) -> tuple[float, float]:
     """Of a tile's loops, and of what stands outside of them, where so many of all SMs have one."""
-    pace, mainloop, epilogue = speeds.pace_of(asked, share), 0.0, 0.0
-    for step in asked.steps:
-        cycles = interval(asked, schedule, step, pace, share, gain)
-        if step.in_loop:
-            mainloop += step.times * cycles
-        else:
-            epilogue += cycles
-    return mainloop, epilogue
+    pace = speeds.pace_of(asked, share)
+    each = [(s, interval(asked, schedule, s, pace, share, gain)) for s in asked.steps]
+    mainloop = sum([step.times * cycles for step, cycles in each if step.in_loop])
+    return mainloop, sum([cycles for step, cycles in each if not step.in_loop])
 
 
 def interval(
@@ -181,9 +174,13 @@ def interval(
     if not step.loaded:
         return busy
     cycles = speeds.larger(busy, step.loaded / (gain * speeds.l2_bytes(rates, share)))
-    if step.times > 1:
-        cycles = max(cycles, speeds.ring_cycles(asked, step, busy, share, schedule.stages))
-    return cycles
+    if step.times <= 1:
+        return cycles
+    # A slot is asked for when it is given back, comes from memory, and is used.
+    room = (asked.target.smem_bytes - STAGING_BYTES) * asked.crossing
+    stages = schedule.stages or max(1, int(room / step.loaded))
+    slot = speeds.loaded_cycles(asked, share) + step.loaded / rates.l2_bytes + busy
+    return max(cycles, slot / stages)
 
 
 def astray(asked: Workload, schedule: Schedule) -> float:
@@ -206,10 +203,9 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
 
 
 def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest, sharing: int) -> float:
-    """For sums that are handed on. In a serial reduction workers write those of their pieces and
-    read others', those between the first and the last of a tile one after another. In a parallel
-    one all write, meet, read a part of all pieces, and meet again.
-    """
+    """For sums that are handed on. In a serial reduction workers write their own and read others',
+    between the first and the last of a tile one after another; in a parallel one all write, meet,
+    read a part of each, and meet again."""
     rates, (written, read), exchanged = asked.rates, sum_cycles(asked), 0.0
     if sharing > 1:
         # As much comes as goes.
@@ -266,9 +262,8 @@ def slices(asked: Workload, schedule: Schedule) -> Slicing:
 
 
 def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
-    """Cycles that no prediction of such tiles is below: where each has an SM to itself, where they
-    are cut, and where the CTAs of a cluster share each. Asks little, and no consumers.
-    """
+    """Cycles that no prediction of such tiles is below, which ask little: where each has an SM to
+    itself, where they are cut, and where the CTAs of a cluster share each."""
     rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles
     if work.plain:
         begun = start_cycles(rates, has_products=False)
@@ -290,11 +285,9 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     gain = speeds.best_gain(rates) if at_once else max(1.0, speeds.cluster_gain(rates, 2, True))
     results = speeds.crowding(rates, share) * stored / rates.l2_tma_store_bytes
     waves = tiles / sms if work.uneven_axes else waves
-    whole = waves * mainloop(share, gain) + results
-    if waves > 1 and schedule.mode == "pingpong":
-        whole += 2 * waves * rates.mbarrier_cycles
-    else:
-        whole += (waves - 1) * results
+    beside = waves > 1 and schedule.mode == "pingpong"
+    whole = results + 2 * waves * rates.mbarrier_cycles if beside else waves * results
+    whole += waves * mainloop(share, gain)
     cut = max(tiles * mainloop(1.0) / sms, least)
     cut += rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
     most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 1)

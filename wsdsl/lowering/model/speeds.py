@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from wsdsl.ir.narrowing import narrowings, quickest
 from wsdsl.ir.target import Target
-from wsdsl.ir.types import Axis
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
-from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.model import numbers
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from wsdsl.lowering.model.workload import Step, Work, Workload
+    from wsdsl.lowering.model.workload import Work, Workload
 
 NARROW, NEARLY_NARROW = 1.095, 0.85
 """Where loading takes longer than products by so much, it is the limit; or may be, of one wave."""
@@ -75,28 +73,10 @@ def memory_ns(rates: Rates, moved: float, written: float) -> float:
     return moved / rates.dram_bytes(written / max(1.0, moved))
 
 
-def memory_cycles(asked: Workload) -> float:
-    """In which the tensors are read and written once, by all SMs."""
-    work = asked.work
-    again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, work.tensor_bytes) - 1)
-    return work.least_memory_cycles * (1 + numbers.AGAIN * again)
-
-
 def loaded_cycles(asked: Workload, share: float) -> float:
     """From a load to its data, as so many of all SMs load."""
     idle, loaded = asked.rates.tma_dram_cycles, asked.rates.dram_loaded_ns * asked.clock
     return idle + max(0.0, loaded - idle) * share
-
-
-def ring_cycles(
-    asked: Workload, step: Step, busy: float, share: float, stages: int | None
-) -> float:
-    """Of an iteration of so many slots, or of those that SMEM has room for: each is asked for when
-    it is given back, comes from memory, and is used."""
-    if stages is None:
-        room = asked.target.smem_bytes - STAGING_BYTES
-        stages = max(1, int(room * asked.crossing / step.loaded))
-    return (loaded_cycles(asked, share) + step.loaded / asked.rates.l2_bytes + busy) / stages
 
 
 def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) -> float:
@@ -153,7 +133,7 @@ def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mappin
     """Elements of a tile as a launch of known sizes has them, which chooses its width."""
     if (schedule.widths or 1) == 1 or schedule.cuts_tiles:
         return tile
-    axes = [loop.index.type for loop in work.nest if isinstance(loop.index.type, Axis)]
+    axes = work.axes
     found = next((axis for axis in axes if work.roles[axis.name] == "columns"), None)
     if found is None or tile[found.name] <= narrowings(schedule.widths or 1)[-1]:
         return tile  # It is refused.

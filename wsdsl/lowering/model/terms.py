@@ -51,11 +51,13 @@ def elements(axes: tuple[str, ...], tile: Sizes) -> int:
     return math.prod([tile[a] for a in axes])
 
 
-def trips(walked: Walked, tile: Sizes) -> int:
-    """Of a loop that is walked by tiles."""
-    axis, size = walked
-    own = tile.get(axis, 1) if axis else 1
-    return own if size == ANY else -(-size // max(1, own))
+def trips(loops: Sequence[Walked], tile: Sizes) -> int:
+    """Of loops inside each other that are walked by tiles."""
+    found = 1
+    for axis, size in loops:
+        own = tile.get(axis, 1) if axis else 1
+        found *= own if size == ANY else -(-size // max(1, own))
+    return found
 
 
 def total(amounts: Sequence[Amount], tile: Sizes) -> float:
@@ -77,20 +79,17 @@ class ProductTerm:
         rows = tuple(x for x, role in roles.items() if role == "rows")
         self.rows = rows if work.target.has_tensor_memory else ()
 
-    def asks(self, tile: Sizes, rates: Rates, cta_group: int = 1) -> tuple[float, float]:
-        """Cycles of the tensor cores, and bytes that they read of SMEM, of each CTA."""
-        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), ROWS
+    def asks(self, tile: Sizes, rates: Rates, group: int = 1) -> tuple[float, float]:
+        """Cycles of the tensor cores, and bytes that they read of SMEM, of each CTA of a group."""
+        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), 0
         if self.rows:
             rows = min(LANES, max(ROWS, elements(self.rows, tile)))
         cycles = rates.tensor_cycles(
-            columns,
-            self.bits,
-            a_in_registers=self.in_registers,
-            rows=rows if self.rows else 0,
-            cta_group=cta_group,
+            columns, self.bits, a_in_registers=self.in_registers, rows=rows, cta_group=group
         )
-        read = columns * K_BYTES / cta_group + (0 if self.in_registers else rows * K_BYTES)
-        number = elements(self.axes, tile) / (rows * self.step * columns)
+        height = rows or ROWS
+        read = columns * K_BYTES / group + (0 if self.in_registers else height * K_BYTES)
+        number = elements(self.axes, tile) / (height * self.step * columns)
         return number * cycles, number * read
 
 
@@ -111,9 +110,8 @@ class LoadTerm:
         return elements(self.axes, tile) * self.dtype.bits / 8
 
     def moved(self, tile: Sizes, together: Mapping[str, int]) -> tuple[float, float]:
-        """Bytes of a tile as TMA moves them, and as many as it could move in the time. `together`:
-        CTAs by axis that load for each other. Kept: tiles that differ along other axes ask alike.
-        """
+        """Bytes of a tile, and as many as TMA could move in the time. `together`: CTAs by axis that
+        load for each other. Kept: tiles that differ along other axes ask alike."""
         asked = tuple([tile[a] for a in self.axes]), tuple(together.items())
         if asked not in self._known:
             moved = self._lines(tile) + self._beyond(tile) * self.dtype.bits / 16
@@ -132,22 +130,18 @@ class LoadTerm:
         return lines * of_lines * self.dtype.bits / 8 * MAX_LINE / SWIZZLE_SPAN[swizzle]
 
     def _beyond(self, tile: Sizes) -> float:
-        """Elements beyond the end of the tensor: of the last tile of the output, and of all tiles
-        that are summed in the mean.
-        """
+        """Elements beyond the tensor's end: of the last tile, or in the mean of those summed."""
         whole, inside = 1, 1.0
         for axis in self.op.axes:
             each, size = max(1, tile[axis.name]), self.work.size(axis.dim)
             over = reach_over(size, each, self.work.within.get(axis.name, 0))
-            is_outer = any(axis.name == name for name, _ in self.work.outer)
-            inside *= each - (over if is_outer else over / max(1, -(-size // each)))
+            tiles = 1 if axis.name in dict(self.work.outer) else max(1, -(-size // each))
+            inside *= each - over / tiles
             whole *= tile[axis.name]
         return whole - inside
 
     def _crossing(self, tile: Sizes, together: Mapping[str, int]) -> float:
-        """How much longer they take, if sizes are known, since lines cross those of L2; or since
-        threads copy them.
-        """
+        """How much longer they take, since lines cross those of L2, or threads copy them."""
         work, dtype, last, tensor = self.work, self.dtype, self.last, self.op.tensor
         if tensor.name in work.copied:
             odd = dtype.size(work.size(tensor.as_tensor.dims[-1])) % COPY_WORD
@@ -170,9 +164,7 @@ class LoadTerm:
 @lru_cache(maxsize=4096)
 def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bool) -> float:
     """How much longer lines of `line` bytes take than aligned ones, where rows are `row` bytes
-    apart and tiles `tile`: in the mean of rows, and of tiles if one CTA has all of them; else of
-    the tile that takes longest.
-    """
+    apart and tiles `tile`: in the mean, or of the tile that takes longest if it has a CTA."""
 
     def taken(offset: int) -> float:
         if offset % SECTOR_BYTES:
@@ -230,9 +222,7 @@ class Runs:
 
     @cached_property
     def seldom(self) -> set[Value]:
-        """Loads that a `where` alone reads, which chooses whole runs: of what is elsewhere but for
-        a few elements, whose tensor has no more than what is loaded.
-        """
+        """Loads that a `where` alone reads, which chooses whole runs: of few rows."""
         used = Counter(uses(self.kernel.body))
         choices = [op.args for op in self.kernel.of(Map) if op.fn == "where"]
         by_rows = [args for args in choices if self.alike(args[0]) > 1]

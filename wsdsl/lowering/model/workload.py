@@ -19,7 +19,7 @@ from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model import numbers, speeds, terms
 from wsdsl.lowering.model.plain import Plain
-from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Sizes, Walked
+from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Sizes, Walked, trips
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import (
@@ -59,6 +59,7 @@ class Step:
     instructions: float = 0.0  # Of all threads.
     moved: float = 0.0  # Bytes that come through slots, ...
     loaded: float = 0.0  # ... and as many aligned ones as would come in the time.
+    cold: float = 0.0  # Of these those of the tensor that nearly all comes from, as far as it does.
     direct: float = 0.0  # Bytes that threads load by themselves, ...
     stored: float = 0.0  # ... and that are stored.
 
@@ -72,7 +73,6 @@ class Workload:
     steps: tuple[Step, ...]
     tiles: int
     depth: int  # Tiles of the contraction, where it can be cut.
-    cold_bytes: float  # Loaded of the tensor that nearly all comes from, as far as it does.
     is_shared_out: bool = False  # It is what each CTA of a cluster has that share a contraction.
 
     def __post_init__(self) -> None:
@@ -83,11 +83,19 @@ class Workload:
         self.product_cycles, self.operand_bytes = self.in_all("tensor"), self.in_all("loaded")
         # What loads ask of L2 while the tensor cores are busy.
         self.bytes_per_cycle = self.operand_bytes / max(1.0, self.product_cycles)
+        # By how much longer they take to load, since their lines cross those of L2.
+        self.crossing = self.operand_bytes / max(1.0, self.in_all("moved"))
+        self.cold_bytes = self.in_all("cold")
         self.promoted, self.further_parts = self.in_all("promoted"), self.in_all("further")
         self.decodes = any(step.decodes for step in self.steps)
         self.sums = sum(terms.elements(axes, tile) for axes in work.summed)
         self.columns = sum(tile[a] for a in work.summed_columns)
-        self.rows = max((tile[a] for a in work.rows), default=0)
+        self.rows = max([tile[a] for a in work.rows], default=0)
+        # Whether a tile has all columns of the output, and these are few.
+        self.few_columns = work.few_columns and all(tile[a] >= n for a, n in work.columns.items())
+        # Tiles that follow each other, and take from one part of as many to all of the time.
+        last = work.outer[-1][0] if work.outer else ""
+        self.uneven = work.places(last, tile) if last in work.uneven_axes else 1
         self.start = start_cycles(self.rates, self.product_cycles > 0)
         # In ping-pong, until the tensor cores have the next tile: they are handed over, and so is
         # the first of its slots.
@@ -97,30 +105,15 @@ class Workload:
         """Of a tile."""
         return sum([step.times * getattr(step, what) for step in self.steps])
 
-    @property
-    def few_columns(self) -> bool:
-        """Whether a tile has all columns of the output, and these are few."""
-        every = self.work.columns.items()
-        return self.work.few_columns and all(self.tile[a] >= n for a, n in every)
-
-    @property
-    def uneven(self) -> int:
-        """Tiles that follow each other, and take from one part of as many to all of the time."""
-        last = self.work.outer[-1][0] if self.work.outer else ""
-        return self.work.places(last, self.tile) if last in self.work.uneven_axes else 1
-
-    @property
-    def crossing(self) -> float:
-        """How much longer operands take to load, since their lines cross those of L2."""
-        return self.operand_bytes / max(1.0, self.in_all("moved"))
-
     def shared_out(self, sharing: int) -> Workload:
         """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
         depth, tiles = -(-self.depth // sharing), self.tiles * sharing
+        part = depth / max(1, self.depth)
 
         def own(step: Step) -> Step:
             if step.in_loop:
-                return replace(step, times=step.times * depth / max(1, self.depth))
+                # What comes again from memory counts as if each had all of it.
+                return replace(step, times=step.times * part, cold=step.cold / part)
             computing, stored = step.instructions / sharing, step.stored / sharing
             return replace(step, instructions=computing, stored=stored)
 
@@ -129,7 +122,7 @@ class Workload:
 
 
 def start_cycles(rates: Rates, has_products: bool) -> float:
-    """Until a kernel that is let start early has begun; and, for products, until TMA has read how a
+    """Until a kernel that is let start early has begun; and, for products, until TMA knows how a
     tensor lies, and the first operands have come."""
     start = rates.dependent_kernel_ns * rates.tensor_smem_clock
     first = rates.dram_loaded_ns * rates.tensor_smem_clock + 2 * rates.mbarrier_cycles
@@ -186,8 +179,9 @@ class Work:
 
     def _measure(self) -> None:
         """What sizes alone say."""
-        axes = [v.type for v in (loop.index for loop in self.nest if isinstance(loop, ForTiles))]
-        tiled = [axis for axis in axes if isinstance(axis, Axis)]
+        walked = [(loop, loop.index.type) for loop in self.nest]
+        self.axes = [axis for _, axis in walked if isinstance(axis, Axis)]
+        tiled = [a for loop, a in walked if isinstance(loop, ForTiles) and isinstance(a, Axis)]
         loops = (*self.nest, self.cut) if self.cut else self.nest
         self.sized = all(loop.dim in self.sizes for loop in loops)
         """Whether the sizes of all dimensions of the output and the contraction are known."""
@@ -196,13 +190,12 @@ class Work:
         self.few_columns = 0 < max(self.columns.values(), default=0) <= FEW_COLUMNS
         """Whether tiles share nothing but a small operand, if they are as wide as the output is."""
         self.thin = any(0 < self.sizes.get(a.dim, 0) <= FEW_COLUMNS for a in tiled)
-        """Whether the output has so few rows or columns that each operand along the other side is
-        loaded once, and is all there is to load: memory is the limit."""
+        """Whether the output has so few rows or columns that memory is the limit."""
         tensors = (p.type for p in self.kernel.params if isinstance(p.type, Tensor))
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
         written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
-        self.written_bytes = sum(self.num_bytes(v.type) for v in written)
-        least = speeds.memory_ns(self.rates, self.tensor_bytes, self.written_bytes)
+        bytes_written = sum(self.num_bytes(v.type) for v in written)
+        least = speeds.memory_ns(self.rates, self.tensor_bytes, bytes_written)
         self.least_memory_cycles = least * self.clock
         """In which the tensors are read and written once."""
         self.outer = [*map(self.walked, self.nest)]
@@ -267,27 +260,23 @@ class Work:
         return loop.index.name if loop == self.in_turns else own, self.size(loop.dim)
 
     def trips(self, loop: Loop, tile: Sizes) -> int:
-        return terms.trips(self.walked(loop), tile)
+        return trips((self.walked(loop),), tile)
 
     def num_tiles(self, tile: Sizes) -> int:
-        return math.prod([terms.trips(walked, tile) for walked in self.outer])
+        return trips(self.outer, tile)
 
     def places(self, axis: str, tile: Sizes) -> int:
         """Tiles along it."""
-        return next((terms.trips(w, tile) for w in self.outer if w[0] == axis), 1)
+        return trips([walked for walked in self.outer if walked[0] == axis][:1], tile)
 
     def _times(self, body: Body, tile: Sizes) -> float:
         """A tile goes through its loops."""
-        found = math.prod([terms.trips(walked, tile) for walked in body.loops])
-        for axis in body.halved:
-            places = self.places(axis, tile)
-            found *= (places + 1) / (2 * places)
-        return found
+        places = [self.places(axis, tile) for axis in body.halved]
+        return trips(body.loops, tile) * math.prod([(n + 1) / (2 * n) for n in places])
 
     def least(self, tile: Sizes) -> tuple[int, float, float, float, int]:
-        """Tiles, and of each: cycles of the tensor cores in loops, bytes that at the least are
-        loaded there, bytes that are stored behind them, and sums. Kept, as `under` is.
-        """
+        """Tiles, and of each: cycles of the tensor cores in loops, bytes at the least that are
+        loaded there and that are stored behind them, and sums. Kept, as `under` is."""
         asked = tuple(tile.values())
         if asked not in self._least:
             products = loaded = stored = 0.0
@@ -303,38 +292,27 @@ class Work:
         return self._least[asked]
 
     def under(self, tile: Sizes, schedule: Schedule | None = None) -> Workload:
-        """Of CTAs by themselves, or in the schedule's clusters, which are launched even where no
-        tile is left for all of one.
-        """
+        """Of CTAs by themselves, or in the schedule's clusters, which are launched whole."""
         cluster = self.clustered(schedule)
         group = PAIR if in_pairs(schedule) else 1
         alone = group > 1 or (schedule is not None and schedule.multicast is False)
         together = {} if alone else cluster
         asked = *tile.items(), group, *cluster.items(), *together.items()
         if asked not in self._known:
-            self._known[asked] = self._under(tile, cluster, together, group)
+            steps = tuple([self._step(body, tile, together, group) for body in self.bodies])
+            tiles, depth = 1, self.trips(self.cut, tile) if self.cut else 1
+            for walked in self.outer:
+                along = cluster.get(walked[0], 1)
+                tiles *= -(-trips((walked,), tile) // along) * along
+            self._known[asked] = Workload(self, tile, steps, tiles, depth)
         return self._known[asked]
 
     def clustered(self, schedule: Schedule | None) -> dict[str, int]:
         """CTAs of a cluster, by axis of the output."""
         if not schedule or not schedule.cluster:
             return {}
-        axes = (loop.index.type for loop in self.nest)
-        found = {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
+        found = {axis.name: cluster_along(schedule, axis.name) for axis in self.axes}
         return {name: num for name, num in found.items() if num > 1}
-
-    def _under(self, tile: Sizes, cluster: Sizes, together: Sizes, group: int) -> Workload:
-        steps = [self._step(body, tile, together, group) for body in self.bodies]
-        tiles, cold = 1, 0.0
-        for walked in self.outer:
-            along = cluster.get(walked[0], 1)
-            tiles *= -(-terms.trips(walked, tile) // along) * along
-        for body, step in zip(self.bodies, steps, strict=True):
-            for load in body.loads:
-                loaded = load.moved(tile, together)[1]
-                cold += step.times * loaded * self.coldness[load.op.result]
-        depth = self.trips(self.cut, tile) if self.cut else 1
-        return Workload(self, tile, tuple(steps), tiles, depth, cold)
 
     def _step(self, body: Body, tile: Sizes, together: Sizes, group: int) -> Step:
         decodes = body.decodes and not body.chained
@@ -349,6 +327,7 @@ class Work:
                 step.further += num_parts(product.op, tile, self.every) - 1
         for load in body.loads:
             moved, loaded = load.moved(tile, together)
+            step.cold += loaded * self.coldness[load.op.result]
             share = 1 / group if load.is_halved else 1.0
             step.moved += share * moved
             step.loaded += share * loaded
