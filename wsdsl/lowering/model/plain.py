@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 MEMORY, L2, INSTRUCTIONS, LATENCY = "memory", "L2", "instructions", "latency"
 ADDED, COUNTED = "additions in L2", "additions in SMEM"
-BESIDE_EACH_OTHER = MEMORY, L2, INSTRUCTIONS, ADDED, COUNTED
 SECTORS, FAR_SECTORS, LINE = 29.0, 17.0, 128
 """Sectors that L2 adds to a cycle, of what it holds and of what it has to bring from memory, as
 measured on an H100 of rows of f32 (`scatter_add`); and bytes."""
@@ -43,7 +42,7 @@ ALONE, OF_LINE, AT_LEAST = 44.0, 0.21, 2.0
 """The same of elements by themselves: at the most, of each line, and of few lines. 2²⁴ numbers in
 2²⁰ bins take 215 us there, in 1024 1438, and in 64 4880."""
 BY_WARP, BY_HAND = 2.0, 12.0
-"""Cycles of an SM for a warp's additions to counters: of integers, and of f32, which are no op."""
+"""Cycles of an SM for a warp's additions to counters, of integers and of f32, which take a loop."""
 SUMMED = 0.04
 """Cycles of an SM for a counter that is cleared and added up."""
 
@@ -66,7 +65,7 @@ class PlainCost:
 
     @property
     def cycles(self) -> float:
-        whole = reduce(larger, [self.units[name] for name in BESIDE_EACH_OTHER])
+        whole = reduce(larger, [n for name, n in self.units.items() if name != LATENCY])
         return self.tile.start + larger(self.first + whole, self.units[LATENCY])
 
 
@@ -81,11 +80,8 @@ class _Access:
         dims = axes_of(work.kernel)
         self.inside = math.prod(work.size(dims[name].dim) for name in self.axes)
         self.around = [walked for walked in (*work.outer, *loops) if walked[0] not in self.axes]
-
-    @property
-    def elements(self) -> int:
-        """In all, where tiles do not go over them again."""
-        return self.inside * math.prod(size for name, size in self.around if not name)
+        # In all, where tiles do not go over them again.
+        self.elements = self.inside * math.prod(size for name, size in self.around if not name)
 
     def bytes(self, tile: Sizes) -> float:
         return self.op.dtype.bits / 8 * self.inside * trips(self.around, tile)
@@ -120,7 +116,6 @@ class Plain:
                 own = op if isinstance(op, Store) else same.of(results_of(op)[0])
                 self.computed.append(_Computed(*by_unit(op, counted[0]), counted[1], around, own))
         self.stores = [a for a in self.accesses if isinstance(a.op, Store)]
-        self.reductions = len(self.kernel.of(Reduce))
         # Memory reads what it adds to.
         self.adding = [a for a in self.stores if isinstance(a.op, Store) and a.op.accumulate]
         self.added = [(a.op, a.elements) for a in self.adding if isinstance(a.op, Store)]
@@ -137,8 +132,9 @@ class Plain:
         again = loaded_before(self.kernel) if held else ()
         loads = [a for a in self.accesses if isinstance(a.op, Load) and a.op not in again]
         reads = [*loads, *self.adding]
-        running = min(1.0, room / asked.tiles)
-        read, written = (self._memory(some, tile, running) for some in (reads, self.stores))
+        running = min(room, asked.tiles)
+        share = running / asked.tiles
+        read, written = (self._memory(some, tile, share) for some in (reads, self.stores))
         memory = memory_ns(rates, read + written, written) * asked.clock
         # Of one tile: L2, instructions, and what of them others hide.
         l2 = sum(self._beyond_sm(a, tile) for a in reads) / rates.l2_load_bytes
@@ -146,8 +142,8 @@ class Plain:
         l2, computing = l2 / asked.tiles, self._computing(held, tile) / sharing * sm_cycle
         apart = computing * (rates.fma_lanes / issuing(rates, consumers) - 1)
         # They meet for what is reduced or turned; those of a cluster when they begin and end, too.
-        reductions, meetings = self.reductions, self.reductions + len(turned(self.kernel))
-        alone = meetings * rates.named_barrier_cycles * sm_cycle
+        reductions = len(self.kernel.of(Reduce))
+        alone = (reductions + len(turned(self.kernel))) * rates.named_barrier_cycles * sm_cycle
         shared = reductions * rates.cluster_exchange_cycles + 2 * rates.cluster_barrier_cycles
         apart += alone if sharing == 1 else shared
         latency = rates.tma_dram_cycles
@@ -156,8 +152,7 @@ class Plain:
         own = waits * latency + apart + computing + l2 + memory / tiles
         # Those that are dealt out begin whenever one ends.
         turns = math.ceil(turns) if schedule.scheduler == "persistent" else turns
-        ctas_with_tiles = min(room, asked.tiles)
-        in_l2, in_smem, at_end = adding_cycles(work, self.added, schedule, ctas_with_tiles)
+        in_l2, in_smem, at_end = adding_cycles(work, self.added, schedule, running)
         units = {
             MEMORY: memory,
             L2: math.ceil(tiles) * l2,
@@ -186,14 +181,14 @@ class Plain:
         target = self.work.target
         return min(moved, whole * target.num_sms) if whole <= target.smem_bytes else moved
 
-    def _memory(self, accesses: Sequence[_Access], tile: Sizes, running: float) -> float:
+    def _memory(self, accesses: Sequence[_Access], tile: Sizes, share: float) -> float:
         """Bytes of memory: of a tensor once, and each time that rows are gone over, if those of the
-        share of CTAs that run are more than L2 holds."""
+        `share` of CTAs that run are more than L2 holds."""
         total = 0.0
         for tensor in dict.fromkeys(access.op.tensor for access in accesses):
             times = [access.bytes(tile) for access in accesses if access.op.tensor == tensor]
             whole = self.work.num_bytes(tensor.type)
-            again = len(times) if whole * running > self.work.rates.l2_capacity_bytes else 1
+            again = len(times) if whole * share > self.work.rates.l2_capacity_bytes else 1
             total += min(sum(times), whole * again)
         return total
 

@@ -4,8 +4,7 @@ memory on top.
 An iteration takes as long as what limits it: the tensor cores, instructions, operands from L2, or
 slots that come back (`interval`). Results are computed while the tensor cores wait, but beside
 another tile's products in ping-pong. The busiest SM counts; sums that are handed on come on top.
-No kernel is quicker than its tensors are read and written once. `benchmarks/predictions.py` tells
-how far this is from what is measured.
+No kernel is quicker than memory. `benchmarks/predictions.py` tells how far off this is.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     asked = work.under(tile, schedule)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
-        return predicted(asked.shared_out(sharing), schedule, sharing=sharing)
+        return predicted(asked.shared_out(sharing), schedule, 1.0, sharing)
     return predicted(asked, schedule, speeds.gain_of(asked, schedule, tile))
 
 
@@ -80,17 +79,14 @@ def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
     """Of a kernel without products: all of a tile is what stands outside of loops of products."""
     asked, cluster = cost.tile, cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", 1)
-    room = asked.target.cluster_room(cluster)
-    work = busiest(scheduler, -(-asked.tiles // cluster), 1, room)
+    work = busiest(scheduler, -(-asked.tiles // cluster), 1, asked.target.cluster_room(cluster))
     each = (cost.cycles - asked.start) / work.iterations
     memory, bound = cost.units[MEMORY], cost.limit == MEMORY
     parts = 0.0, each, 0.0, 0.0, memory, bound
     return Prediction(cost.cycles, asked, work, work.steps, *parts, plain=cost)
 
 
-def predicted(
-    asked: Workload, schedule: Schedule, gain: float = 1.0, sharing: int = 1
-) -> Prediction:
+def predicted(asked: Workload, schedule: Schedule, gain: float, sharing: int = 1) -> Prediction:
     """`gain` and `sharing`: see `Prediction`."""
     target, cluster, rates = asked.target, cluster_size(schedule), asked.rates
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
@@ -120,20 +116,10 @@ def predicted(
     bounded = speeds.larger(cycles, memory) + speeds.apart_cycles(asked, memory, cycles, together)
     handing = handing_cycles(asked, schedule, work, sharing)
     return Prediction(
-        cycles=asked.start + bounded + handing,
-        tile=asked,
-        work=work,
-        rounds=work.steps / depth,
-        mainloop=mainloop,
-        epilogue=epilogue,
-        apart=apart,
-        handing=handing,
-        memory=memory,
-        memory_bound=memory > cycles,
-        stretch=bounded / max(1.0, cycles),
-        gain=gain,
-        sharing=sharing,
-    )
+        asked.start + bounded + handing, asked, work, work.steps / depth, mainloop, epilogue, apart,
+        handing, memory, memory_bound=memory > cycles, stretch=bounded / max(1.0, cycles),
+        gain=gain, sharing=sharing,
+    )  # fmt: skip
 
 
 def tile_cycles(

@@ -21,10 +21,9 @@ from wsdsl.schedule import Schedule
 if TYPE_CHECKING:
     from wsdsl.lowering.model.workload import Work, Workload
 
-NARROW, NEARLY_NARROW = 1.095, 0.85
-"""Where loading takes longer than products by so much, it is the limit; or may be, of one wave."""
-NARROW_ROWS = 128
-"""Of a tile that does not run ahead by itself, at the most."""
+NARROW, NEARLY_NARROW, NARROW_ROWS = 1.095, 0.85, 128
+"""Where loading takes longer than products by so much, it is the limit, or may be, of one wave; and
+most rows of tiles that do not run ahead by themselves."""
 
 
 def larger(a: float, b: float) -> float:
@@ -46,8 +45,7 @@ def clock_pace(rates: Rates, share: float) -> float:
 
 
 def pace_of(asked: Workload, share: float) -> float:
-    # Threads that compute beside products take the power that idle SMs leave: i4 weights of 64
-    # rows ran at 1.60 GHz on 112 of 132 SMs of an H100.
+    # Threads that compute take what idle SMs leave: i4 weights ran at 1.60 GHz on 112 of 132 SMs.
     return 1.0 if asked.decodes else clock_pace(asked.rates, share if asked.product_cycles else 0.0)
 
 
@@ -104,8 +102,7 @@ def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> flo
     multicast where all tiles run at the same time."""
     splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
     pieces, target = asked.tiles * min(splits, max(1, asked.depth)), asked.target
-    # Where launches choose how wide tiles are, clusters gain all the same
-    # (benchmarks/results/one_off_races.md).
+    # Those of several widths gain all the same (benchmarks/results/one_off_races.md).
     few = (schedule.widths or 1) == 1 and pieces <= target.num_sms
     if few and are_scattered(asked.work, tile, asked.work.clustered(schedule)):
         return 1 / numbers.ASTRAY

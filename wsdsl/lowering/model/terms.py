@@ -13,17 +13,18 @@ from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Index, Load, Lookup, Map
-from wsdsl.ir.types import Axis, Role, Tensor, Tile
+from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import uses
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.axis_blocks import block_of
+from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.model import numbers
 from wsdsl.lowering.multicast_groups import comes_out_even
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
-from wsdsl.lowering.product_operands import multiplied
+from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.rates import Rates
 
 if TYPE_CHECKING:
@@ -37,13 +38,10 @@ Walked = tuple[str, int]
 """By which axis a loop goes ("" if by none), and how far."""
 ANY = -1
 """As far as a tile says, which takes so many one after the other."""
-KNOWN = Bitcast | Cast | Index | Load | Lookup | Map
 THREADS_OF_A_ROW = 4
 """Of an operand in registers: each computes by itself what the row's elements have in common."""
-SECTOR_BYTES = 32
-"""What GMEM is written in, and L2 holds."""
-SEEN = 8
-"""Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
+SECTOR_BYTES, SEEN = 32, 8
+"""What L2 holds; and rows and tiles until offsets begin again, all multiples of 16 bytes."""
 
 
 def elements(axes: tuple[str, ...], tile: Sizes) -> int:
@@ -67,11 +65,10 @@ def total(amounts: Sequence[Amount], tile: Sizes) -> float:
 class ProductTerm:
     """A product, by the instructions that it is made of."""
 
-    def __init__(self, work: Work, op: Contract, *, in_registers: bool) -> None:
-        """`in_registers`: A is."""
-        a, b = op.a.as_tile, op.b.as_tile
-        self.op, self.in_registers = op, in_registers
-        self.bits, self.step = a.dtype.bits, k_step(a.dtype)
+    def __init__(self, work: Work, op: Contract) -> None:
+        a, b, kernel = op.a.as_tile, op.b.as_tile, work.kernel
+        self.op, self.bits, self.step = op, a.dtype.bits, k_step(a.dtype)
+        self.in_registers = bool({*computed_operands(kernel, op)} - {*decoded(kernel).tiles})
         self.axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
         roles = {x: work.roles[x] for x in self.axes if x not in op.summed}
         self.columns = tuple(x for x, role in roles.items() if role == "columns")
@@ -147,7 +144,7 @@ class LoadTerm:
             odd = dtype.size(work.size(tensor.as_tensor.dims[-1])) % COPY_WORD
             return numbers.COPIED_SINGLY if odd or tensor.name in work.singly else numbers.COPIED
         known = last is not None and (isinstance(last.dim, int) or last.dim in work.sizes)
-        if last is None or self.op.packed or tensor.name in work.padded or not known:
+        if last is None or not known or self.op.packed or tensor.name in work.padded:
             return 1.0
         size, apart = work.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, dtype, self.role)[0]]
@@ -171,10 +168,8 @@ def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bo
             return rates.l2_split
         return rates.l2_crossing if offset % L2_LINE + line > L2_LINE else 1.0
 
-    of_tiles = [
-        sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN
-        for i in range(SEEN if tile else 1)
-    ]
+    rows, tiles = range(SEEN), range(SEEN if tile else 1)
+    of_tiles = [sum(taken(i * tile + j * row) for j in rows) / SEEN for i in tiles]
     return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
 
 
@@ -192,10 +187,11 @@ class Runs:
         self.found: dict[Value, Mapping[str, int]] = {}
         """By axis: so many elements that follow each other are the same; 1 where none is known."""
         self.summed = {axis for op in kernel.of(Contract) for axis in op.summed}
+        elementwise = Bitcast | Cast | Index | Load | Lookup | Map
         for op in kernel.ops:
             for value in results_of(op):
                 if isinstance(value.type, Tile):
-                    known = self._common(op, value) if isinstance(op, KNOWN) else {}
+                    known = self._common(op, value) if isinstance(op, elementwise) else {}
                     self.found[value] = {a: known.get(a, 1) for a in value.type.axes}
 
     def _common(self, op: Op, value: Value) -> Mapping[str, int]:
@@ -231,11 +227,10 @@ class Runs:
 
     def bytes_of(self, op: Load, size: Callable[[str | int], int]) -> float:
         """That come from L2, for each element that threads load. `size`: of a dimension."""
-        kind, tensor = op.result.as_tile, op.tensor.type
+        kind, axes = op.result.as_tile, axes_of(self.kernel)
         each = kind.dtype.bits / 8 / self.alike(op.result)
-        if op.result not in self.seldom or not isinstance(tensor, Tensor):
+        if op.result not in self.seldom:
             return each
-        axes = axes_of(self.kernel)
         whole = math.prod(size(axes[axis].dim) for axis in kind.axes)
-        held = math.prod(map(size, tensor.dims)) * kind.dtype.bits / 8
+        held = math.prod(map(size, op.tensor.as_tensor.dims)) * kind.dtype.bits / 8
         return min(each, held / whole)

@@ -22,12 +22,7 @@ from wsdsl.lowering.model.plain import Plain
 from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Sizes, Walked, trips
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
-from wsdsl.lowering.product_operands import (
-    computed_operands,
-    multiplied,
-    of_product,
-    operand_scales,
-)
+from wsdsl.lowering.product_operands import multiplied, of_product, operand_scales
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.turns import taken_in_turns
@@ -133,8 +128,7 @@ class Body:
     """What stands in the same loops of a tile."""
 
     def __init__(self, loops: Sequence[Walked], halved: Sequence[str]) -> None:
-        """`halved`: axes of which a tile ends where one of the loops does, so that it goes half as
-        far in the mean."""
+        """`halved`: axes of which a tile ends where a loop does, which goes half as far then."""
         self.loops, self.halved, self.chained, self.decodes = loops, halved, False, False
         self.products, self.loads = list[ProductTerm](), list[LoadTerm]()
         self.instructions, self.direct, self.stored = list[Amount](), list[Amount](), list[Amount]()
@@ -215,8 +209,7 @@ class Work:
 
     def _bodies(self) -> list[Body]:
         kernel, made, runs = self.kernel, self.kernel.definers, terms.Runs(self.kernel)
-        in_smem, shared = decoded(kernel).tiles, decoded(kernel).inside
-        self.held_bits = 0.0
+        self.held_bits, shared = 0.0, decoded(kernel).inside
         """That threads load by themselves for each element of an operand."""
         found = dict[tuple[Loop, ...], Body]()
         for op, loops in self.inside:
@@ -224,10 +217,9 @@ class Work:
                 found[loops] = Body(tuple(map(self.walked, loops)), _halved(loops, made))
             body = found[loops]
             if isinstance(op, Contract):
-                computed = {*computed_operands(kernel, op)} - {*in_smem}
-                body.products.append(ProductTerm(self, op, in_registers=bool(computed)))
+                body.products.append(product := ProductTerm(self, op))
                 body.chained |= any(of_product(v, made) for v in (op.a, op.b))
-                body.decodes |= bool(computed and loops)
+                body.decodes |= product.in_registers and bool(loops)
             elif isinstance(op, Store):
                 body.stored.append((op.dtype.bits / 8, tuple(a.name for a in op.axes)))
             elif isinstance(op, Load) and op in self.loads:
