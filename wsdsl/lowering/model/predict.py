@@ -81,9 +81,10 @@ def _of_vectors(cost: PlainCost, schedule: Schedule) -> Prediction:
     scheduler = tile_scheduler(schedule.scheduler or "", 1)
     work = busiest(scheduler, -(-asked.tiles // cluster), 1, asked.target.cluster_room(cluster))
     each = (cost.cycles - asked.start) / work.iterations
-    memory, bound = cost.units[MEMORY], cost.limit == MEMORY
-    parts = 0.0, each, 0.0, 0.0, memory, bound
-    return Prediction(cost.cycles, asked, work, work.steps, *parts, plain=cost)
+    return Prediction(
+        cost.cycles, asked, work, work.steps, mainloop=0.0, epilogue=each, apart=0.0,
+        memory=cost.units[MEMORY], memory_bound=cost.limit == MEMORY, plain=cost,
+    )  # fmt: skip
 
 
 def predicted(asked: Workload, schedule: Schedule, gain: float, sharing: int = 1) -> Prediction:
