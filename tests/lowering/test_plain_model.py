@@ -77,3 +77,8 @@ def test_explained() -> None:
     assert "268 MB are read from memory and 268 MB written" in told
     told = bandwidth.kernels()["softmax"].explain(M=16, N=100000)
     assert "limited by latency" in told and "of the 8 CTAs of a cluster" in told
+
+
+def test_nothing_is_explained() -> None:
+    told = bandwidth.kernels()["rmsnorm"].explain(M=0, N=1 << 13)
+    assert "nothing is read or written" in told

@@ -236,3 +236,9 @@ def test_few_columns_are_enough_for_all_who_share(sharing: int) -> None:
     given = Schedule(tile=dict(m=128), cluster=dict(k=sharing))
     made = CASES["gemm"].kernel.schedule(given, M=256, N=8, K=4096)
     assert made.tile and made.tile["n"] == 8 * max(sharing, 2)
+
+
+def test_sums_of_nothing_have_a_schedule() -> None:
+    """Each of two CTAs has half of no step."""
+    kernel = CASES["gemm"].kernel
+    assert kernel.schedule(PAIRS, M=200, N=136, K=0).cluster == {"k": 2}

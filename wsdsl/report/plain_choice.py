@@ -31,6 +31,9 @@ def plain_reasons(cost: PlainCost, schedule: Schedule) -> Iterator[str]:
     )
     cycles = cost.units[MEMORY], cost.cycles
     memory, whole = (number / asked.clock / 1000 for number in cycles)
+    if not memory:
+        yield f"  nothing is read or written; predicted {_time(whole)}"
+        return
     more = f"{100 * (whole / memory - 1):.0f} % more"
     beside = f"{more} than the {_time(memory)} that memory takes by itself"
     yield f"  limited by {MEANING[cost.limit]}; predicted {_time(whole)}, {beside}"

@@ -103,7 +103,7 @@ class Workload:
     def shared_out(self, sharing: int) -> Workload:
         """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
         depth, tiles = -(-self.depth // sharing), self.tiles * sharing
-        part = depth / max(1, self.depth)
+        part = depth / self.depth if self.depth else 1.0
 
         def own(step: Step) -> Step:
             if step.in_loop:
