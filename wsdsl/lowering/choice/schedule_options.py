@@ -289,7 +289,8 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
         several = (3, 2) if scales_products(kernel) else (2,)
         by_rows = shared_role(kernel, given) == "rows"
-        if short or (in_place and by_rows and not work.decoding):
+        # Three leave threads that copy too few registers.
+        if short or (in_place and by_rows and not (work.decoding or work.copied)):
             several = *several, 3
         usual = (2, 1) if few or heights or alone else several
         if holds_vectors(kernel):
