@@ -74,4 +74,4 @@ def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, few = scheduled_tile(tile, sizes), len(asked)
     monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
     assert scheduled_tile(tile, sizes).schedule == chosen.schedule
-    assert 0 < 7 * few < len(asked)
+    assert 0 < 8 * few < len(asked)
