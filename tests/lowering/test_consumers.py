@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from benchmarks.predicted_kernels import product_case
+from benchmarks.predictions import kernel_of
 from tests.kernels import CASES
-from wsdsl import Schedule, ScheduleError, parse
+from wsdsl import Schedule, ScheduleError
 
 
 def mainloop(name: str, schedule: Schedule) -> list[str]:
@@ -70,18 +72,7 @@ def test_three_share_tiles_that_fill_waves() -> None:
     assert (chosen.tile or {})["n"] == 192
 
 
-WEIGHTS = """
-@kernel
-def weights(A: bf16[M, K], W: i8[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ cast(W[n, k], bf16)
-        C[m, n] = acc
-"""
-
-
 def test_three_do_not_compute_operands() -> None:
     """They have 160 registers a thread, and what they compute would lie beside their sums."""
-    (kernel,) = vars(parse(WEIGHTS)).values()
-    assert kernel.schedule(M=264, N=37888, K=3584).consumers != 3
+    weights = product_case("weights", "decoded", (264, 37888, 3584), decoded=True)
+    assert kernel_of(weights).schedule(M=264, N=37888, K=3584).consumers != 3
