@@ -1,0 +1,28 @@
+"""Each pass of the pipeline on small kernels, as text (see pass_files.py)."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+
+from tests.passes.pass_files import FOLDER, read, write
+from wsdsl.lowering.pipeline import PASSES
+
+STEPS = {step.__name__: step for step, _ in PASSES}
+FILES = sorted(FOLDER.glob("*/*.diff"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_pass_output(path: Path, request: pytest.FixtureRequest) -> None:
+    file = read(path)
+    output = file.run(STEPS[path.parent.name])
+    if request.config.getoption("--update-golden"):
+        write(path, file, output)
+        return
+    old, new = file.expected.splitlines(), output.splitlines()
+    lines = difflib.unified_diff(old, new, "expected", "now", lineterm="")
+    assert old == new, "\n".join(
+        [*lines, "if this is intended: pytest tests/passes --update-golden"]
+    )
