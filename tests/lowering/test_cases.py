@@ -1,7 +1,5 @@
 """Every kernel of the shape lowers, by any schedule that is allowed, to IR that reads back."""
 
-import re
-
 import pytest
 
 import wsdsl
@@ -22,16 +20,6 @@ SCHEDULES = [
 def lowered(name: str, schedule: wsdsl.Schedule | None = None) -> Compiled:
     case = CASES[name]
     return case.kernel._compile(schedule, case.sizes, ())
-
-
-def partitions(name: str, schedule: wsdsl.Schedule | None = None) -> list[str]:
-    _, *found = lowered(name, schedule).ir("partitioned").split("partition(role=")
-    return found
-
-
-def loaded(text: str) -> list[str]:
-    """The tensors that are read there."""
-    return sorted({*re.findall(r"load(?:_to_slot)?\(.*?tensor=%(\w+)", text)})
 
 
 @pytest.mark.sampled(12)
@@ -67,40 +55,3 @@ def test_listeners_hear_of_every_pass() -> None:
     heard: list[str] = []
     lower(CASES["gemm"].kernel.tile, listeners=[lambda name, before, after: heard.append(name)])
     assert heard == [step.__name__ for step, _ in PASSES]
-
-
-def test_the_load_partition_has_its_own_nest() -> None:
-    load, parts, compute = partitions("epilogue")
-    assert loaded(load) == ["A", "B"]
-    assert "gelu" not in load + parts
-    # What the epilogue reads has a ring and a thread of its own; factors of rows do not.
-    assert loaded(parts) == ["R", "bias"]
-    assert "num_warps=1" in parts and "for_tiles" not in parts
-    assert "take_subtiles(" in compute
-    assert loaded(compute) == ["rows"]
-
-
-def test_operands_of_an_epilogue_come_in_parts_where_tiles_are_whole() -> None:
-    for schedule in (
-        wsdsl.Schedule(scheduler="stream_k"),
-        wsdsl.Schedule(scheduler="split_k", splits=2),
-        wsdsl.Schedule(scheduler="split_k", splits=2, reduction="parallel"),
-    ):
-        load, compute = partitions("epilogue", schedule)
-        assert loaded(load) == ["A", "B"]
-        assert loaded(compute) == ["R", "bias", "rows"]
-
-
-def test_vectors_alone_come_in_a_ring_too() -> None:
-    _, parts, compute = partitions("bias_first")
-    assert loaded(parts) and not loaded(compute)
-
-
-def test_an_operand_held_around_a_loop_has_its_own_ring() -> None:
-    text = lowered("held_operand").ir("partitioned")
-    assert text.count("circular_buffer(") == 2
-
-
-def test_an_operand_of_two_products_is_loaded_once() -> None:
-    text = lowered("two_products").ir("partitioned")
-    assert text.count("load_to_slot(") == 3

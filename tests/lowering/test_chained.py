@@ -16,8 +16,6 @@ from tests.chained_kernels import ATTENTION
 from tests.range_kernels import CAUSAL
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.tile_ops import If, Map
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.edges import edges
@@ -177,13 +175,3 @@ def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
     ]
     first, masked, whole, others, *rest = masks
     assert first == whole == 0 < masked == others and not any(rest)
-
-
-def test_lanes_are_added_up_behind_the_loop() -> None:
-    """The sum of a row is shuffled once a tile, its maximum once an iteration."""
-    (kernel,) = vars(wsdsl.parse(ATTENTION)).values()
-    scheduled = kernel.compile(Schedule(), D=64).scheduled
-    loops = [op for op in walk(scheduled.body) if isinstance(op, ForRange)]
-    inner = [op for op in walk(loops[-1].body) if isinstance(op, ReduceColumns)]
-    every = [op.fn for op in walk(scheduled.body) if isinstance(op, ReduceColumns)]
-    assert inner and {op.fn for op in inner} == {"max"} and every.count("add") == 1

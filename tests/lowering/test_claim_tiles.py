@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 
 import wsdsl
-from tests.claimed_kernels import claimed
 from tests.kernels import CASES
 from tests.range_kernels import TEXTS
-from tests.tensor_memory import lowered
 from wsdsl import Schedule, ScheduleError
-from wsdsl.ir.barrier_ops import ClaimCluster, ClaimedCluster, ForRange
-from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_scheduler import DataParallel, tile_scheduler
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.busiest import claimed_tiles, claimed_unevenness, unevenness
 from wsdsl.schedule import Arch, Scheduler
 
@@ -27,23 +22,9 @@ def kernel_of(name: str) -> wsdsl.Kernel:
     return vars(wsdsl.parse(TEXTS[name]))[name]
 
 
-@pytest.mark.parametrize("form", ["alone", "pair"])
-def test_pass(form: str, golden) -> None:
-    golden(str(claimed(form)), suffix=".ir")
-
-
 def test_the_grid_has_all_clusters() -> None:
     assert isinstance(tile_scheduler("dynamic"), DataParallel)
     assert tile_scheduler("dynamic").num_workers(tiles=1000, depth=1, room=148) == 1000
-
-
-def test_each_partition_reads_what_the_first_one_asks_for() -> None:
-    kernel = lowered(CASES["quantised"], scheduler="dynamic")
-    partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    for n, op in enumerate(partitions):
-        found = [type(inner) for inner in walk(op.body)]
-        assert found.count(ClaimedCluster) == 1 and found.count(ClaimCluster) == (n == 0)
-        assert sum(o.claimed for o in walk(op.body) if isinstance(o, ForRange)) == 1
 
 
 @pytest.mark.parametrize(

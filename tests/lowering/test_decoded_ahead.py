@@ -13,14 +13,12 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.case_table import Case
 from tests.decoded_kernels import DECODED
-from wsdsl import Schedule, parse
+from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange
-from wsdsl.ir.fragment_ops import ConvertLayout, MatrixOperand, Wgmma, WgmmaCommit, WgmmaWait
-from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.fragment_ops import ConvertLayout, Wgmma, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.tile_ops import If, Map
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import with_regions
 from wsdsl.prover.prove import prove
 
 ONE = [name for name in DECODED if name not in ("both", "eight_bits", "normalised")]
@@ -61,52 +59,6 @@ def _loop(kernel: Kernel) -> ForRange:
     return loops[-1]
 
 
-def test_halves_are_decoded_between_products() -> None:
-    body = _loop(_scheduled()).body
-    shown = (Wgmma, WgmmaWait, ConvertLayout)
-    order = [type(op).__name__ for op in body if isinstance(op, shown)]
-    assert order == 2 * ["ConvertLayout", "Wgmma", "WgmmaWait"]
-    assert [op.pending for op in body if isinstance(op, WgmmaWait)] == [1, 1]
-    assert [op.k for op in body if isinstance(op, Wgmma)] == [32, 32]
-    assert [op.first for op in body if isinstance(op, MatrixOperand)] == [0, 32]
-
-
-def test_the_slot_goes_back_when_the_last_half_is_over() -> None:
-    body = _loop(_scheduled()).body
-    waits = [i for i, op in enumerate(body) if isinstance(op, WgmmaWait)]
-    late = [i for i, op in enumerate(body) if isinstance(op, ArriveBarrier) and op.pred is not None]
-    assert late == [waits[0] + 1]
-
-
-def test_the_slot_that_threads_read_goes_back_under_the_first_half() -> None:
-    """Its fence waits for what a thread has begun to load, so a product is in flight then."""
-    body = _loop(_scheduled(name="part")).body
-    kinds = (Wgmma, WgmmaCommit, FenceAsyncProxy, ArriveBarrier, WgmmaWait)
-    order = [type(op).__name__ for op in body if isinstance(op, kinds)]
-    first = ["Wgmma", "WgmmaCommit", "FenceAsyncProxy", "ArriveBarrier", "WgmmaWait"]
-    assert order == [*first, "ArriveBarrier", "Wgmma", "WgmmaCommit", "WgmmaWait"]
-
-
-def test_the_last_tile_alone_is_masked() -> None:
-    """Rows may be scaled by what is infinite."""
-    body = _loop(_scheduled()).body
-    branches = [op for op in body if isinstance(op, If)]
-    assert len(branches) == 2
-
-    def selects(region: Region) -> bool:
-        return any(isinstance(op, Map) and op.fn == "where" for op in region)
-
-    assert all(selects(op.orelse) and not selects(op.then) for op in branches)
-    assert not selects(body)
-
-
-@pytest.mark.parametrize(("stages", "k"), [(1, 64), (2, 16)], ids=["one slot", "one step"])
-def test_where_nothing_is_left_in_flight(stages: int, k: int) -> None:
-    """A ring of one slot has no room for a slot that goes back late, a step has no halves."""
-    body = _loop(_scheduled(k, stages=stages)).body
-    assert [op.pending for op in body if isinstance(op, WgmmaWait)] == [0]
-
-
 def spread(X: Any, s: Any) -> Any:
     w = np.repeat(s * 2, 64, 1)[:, : X.shape[1]].astype(ml_dtypes.bfloat16)
     return {"Y": X @ w.astype(np.float64).T}
@@ -130,25 +82,6 @@ def spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N]):
     assert compiled.cubin
     compiled.simulate(*arrays.values())
     check(case, arrays, wanted)
-
-
-def test_what_is_loaded_ahead_stands_behind_the_fence_of_a_slot() -> None:
-    """Which waits for all loads that have begun."""
-    text = """
-@kernel
-def grouped(X: bf16[M, K], W: i8[N, K], s: bf16[N, B], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ (cast(W[n, k], bf16) * s[n, index(k) // 64])
-        Y[m, n] = acc
-"""
-    (own,) = vars(parse(text)).values()
-    schedule = Schedule(decode="registers", tile=dict(m=16, n=64, k=64))
-    body = _loop(own.compile(schedule, M=16, N=64, K=256, B=4).scheduled).body
-    fence = next(i for i, op in enumerate(body) if isinstance(op, FenceAsyncProxy))
-    loads = {i: op for i, op in enumerate(body) if isinstance(op, LoadGlobal)}
-    assert loads and all(i > fence and op.in_order for i, op in loads.items())
 
 
 def test_an_operand_of_two_products_is_made_once() -> None:
@@ -211,11 +144,3 @@ def test_a_half_is_not_decoded_before_its_registers_are_free() -> None:
 
     with pytest.raises(WsdslError, match=r"may be made again|still read|given back"):
         prove(dataclasses.replace(kernel, body=late(kernel.body)))
-
-
-def test_no_other_op_takes_what_a_loop_carries() -> None:
-    loop = _loop(_scheduled())
-    carried = [v for v in loop.args if str(v.type).endswith("operand>")]
-    users = [op for op in walk(loop.body) if any(v in vars(op).values() for v in carried)]
-    waits = [op for op in walk(loop.body) if isinstance(op, WgmmaWait)]
-    assert carried and not users and any({*carried} <= {*op.fragments} for op in waits)

@@ -9,10 +9,8 @@ import pytest
 
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
-from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchBox
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
@@ -69,17 +67,6 @@ def test_each_cta_asks_for_what_it_loads_first(
 @pytest.mark.parametrize("more", EARLY, ids=str)
 def test_proved(more: dict[str, Any]) -> None:
     prove(scheduled(**more))
-
-
-def test_all_that_looks_at_memory_waits() -> None:
-    kernel = scheduled()
-    partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    assert all(any(isinstance(op, WaitPredecessor) for op in p.body) for p in partitions)
-    load, *_ = partitions
-    order = [*walk(load.body)]
-    (wait,) = (i for i, op in enumerate(order) if isinstance(op, WaitPredecessor))
-    assert all(isinstance(op, TmaLoad) == (i > wait) for i, op in enumerate(order)
-               if isinstance(op, (TmaLoad, PrefetchBox)))  # fmt: skip
 
 
 @pytest.mark.parametrize(

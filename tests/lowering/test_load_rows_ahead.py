@@ -13,15 +13,9 @@ import pytest
 from wsdsl import Schedule, parse
 from wsdsl.artifact.signature import StrideArgument
 from wsdsl.diagnostics import LaunchError, VerifyError
-from wsdsl.ir.barrier_ops import FenceAsyncProxy, ForRange
-from wsdsl.ir.fragment_ops import Iota, WgmmaCommit, WgmmaWait
-from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Region
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
-from wsdsl.ir.tile_ops import Constant, Map
 from wsdsl.ir.types import DTYPES
-from wsdsl.ir.walk import walk, yielded
 from wsdsl.runtime.packing import argument_bytes
 from wsdsl.runtime.views import ArrayView
 
@@ -41,76 +35,6 @@ SCHEDULE = Schedule(consumers=1, decode="registers", tile=dict(m=16, n=64, k=64)
 def kernel_of(text: str = TEXT) -> Any:
     (own,) = vars(parse(text)).values()
     return own
-
-
-def test_rows_an_iteration_ahead_and_their_places_two() -> None:
-    """The loop hands on what it loads, and has another iteration between places and their rows."""
-    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
-    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
-    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
-    following = dict(zip(yielded(loop.body), loop.args, strict=True))
-    assert all(x.result in following and x.only for x in loads(loop.body, "V"))
-    (places,) = loads(loop.body, "at")
-    assert following[places.result] in yielded(loop.body)
-
-
-def test_places_of_blocks_of_rows_are_loaded_ahead_too() -> None:
-    """And columns of the rows are numbers: tiles begin where rows do, and no bound is compared."""
-    text = TEXT.replace("at[n, index(k) // 64]", "at[index(n) // 16, index(k) // 64]")
-    made = kernel_of(text).compile(SCHEDULE, M=16, N=128, K=256).scheduled
-    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
-    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
-    (places,) = loads(loop.body, "at")
-    assert places.result in yielded(loop.body)
-    starts = [made.definers[x.index[1]] for x in loads(loop.body, "V")]
-    constants = [made.definers[op.start] for op in starts if isinstance(op, Iota)]
-    assert sorted(op.value for op in constants if isinstance(op, Constant)) == [0, 32]
-
-
-def test_a_partition_that_decodes_loads_ahead_too() -> None:
-    """Of both blocks of 64 rows, behind the fence that shows its results to the tensor cores."""
-    schedule = Schedule(consumers=2, decode="shared", tile=dict(m=16, n=128, k=64))
-    made = kernel_of().compile(schedule, M=16, N=128, K=256).scheduled
-    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
-    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
-    order = [op for op in loop.body if isinstance(op, FenceAsyncProxy | LoadGlobal)]
-    shown = [op.tensor.name if isinstance(op, LoadGlobal) else "fence" for op in order]
-    assert shown == ["fence", "V", "V", "at", "at"]
-    assert {x.result for x in order if isinstance(x, LoadGlobal)} <= {*yielded(loop.body)}
-
-
-def test_rows_stand_behind_the_fence_that_would_wait_for_them() -> None:
-    """And behind what reads the last ones, whose registers they take."""
-    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
-    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
-    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
-    kinds = (WgmmaCommit, FenceAsyncProxy, WgmmaWait, LoadGlobal)
-    order = [op for op in loop.body if isinstance(op, kinds)]
-    shown = [op.tensor.name if isinstance(op, LoadGlobal) else type(op).__name__ for op in order]
-    first = ["WgmmaCommit", "FenceAsyncProxy", "V", "at", "WgmmaWait", "V"]
-    assert shown == [*first, "WgmmaCommit", "WgmmaWait"]
-    assert all(op.in_order for op in order if isinstance(op, LoadGlobal))
-
-
-def test_rows_whose_places_are_known_late_are_loaded_where_they_are_chosen() -> None:
-    """By places at a number that the loop counts, which are loaded in their own iteration."""
-    text = TEXT.replace("f32[m, n])", "f32[m, n])\n        block = 0")
-    text = text.replace("at[n, index(k) // 64]", "at[n, block]\n            block = block + 1")
-    made = kernel_of(text).compile(SCHEDULE, M=16, N=128, K=256).scheduled
-    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
-    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
-    assert len(loads(loop.body, "V")) == 2
-    for load in loads(loop.body, "V"):
-        (choice,) = (op for op in loop.body if isinstance(op, Map) and load.result in op.args)
-        assert load.only == choice.args[0]
-
-
-def loads(body: Region, name: str) -> list[LoadGlobal]:
-    return [op for op in body if isinstance(op, LoadGlobal) and op.tensor.name == name]
-
-
-def has_loop(body: Region) -> bool:
-    return any(isinstance(op, ForRange) for op in body)
 
 
 def test_right_where_every_row_may_be_taken() -> None:

@@ -14,7 +14,7 @@ from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import Kernel, Op, op_name
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.walk import walk
@@ -51,30 +51,6 @@ def test_right_and_proved(made: Schedule) -> None:
         kernel.simulate(*arrays.values(), seed=sizes["N"])
         check(CASE, arrays, wanted)
         assert kernel.certificate is not None
-
-
-def test_where_they_stand() -> None:
-    """Before: the products of an iteration, S of the next one and PV of this one, start when what
-    they read is there. After: in between two meetings, the second of which nobody waits at. The
-    same around the last PV; the first S is nobody's turn.
-    """
-    known = ("wgmma", "wgmma_commit", "wgmma_wait", "named_barrier_sync", "named_barrier_arrive")
-
-    def order(made: Schedule) -> list[str]:
-        ops = walk(CASE.kernel.compile(made, D=64).scheduled.body)
-        return [op_name(type(op)) for op in ops if op_name(type(op)) in known]
-
-    own = schedule(2)
-    issue, settle = ["wgmma", "wgmma_commit"], "wgmma_wait"
-    first, both, last = [*issue, settle], [*issue, *issue], [*issue]
-    # For whole tiles, and for others.
-    before = [*both, settle, settle] * 2
-    plain = dataclasses.replace(own, order_barriers=False)
-    assert order(plain) == [*first * 2, *before, *[*last, settle] * 2]
-    sync, arrive = "named_barrier_sync", "named_barrier_arrive"
-    after = [sync, *both, arrive, settle, settle] * 2
-    ended = [sync, *last, arrive, settle] * 2
-    assert order(own) == [arrive, *first * 2, *after, *ended, sync]
 
 
 def changed(kernel: Kernel, at: int, *new: Op) -> Kernel:

@@ -11,7 +11,6 @@ from wsdsl import Schedule
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.prefetch_ops import PrefetchTile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.execute import SEEN
@@ -49,16 +48,3 @@ def test_each_tile_once(cut: Any, slots: int, monkeypatch: pytest.MonkeyPatch) -
     check(case, arrays, wanted)
     firsts = {at[:2]: at for at in reversed(copied)}
     assert Counter(asked) == Counter(copied) - Counter(firsts.values())
-
-
-def test_only_what_threads_copy() -> None:
-    found = [op for op in walk(scheduled(SMALL, ("B",)).body) if isinstance(op, PrefetchTile)]
-    assert [op.tensor.name for op in found] == ["B"] * 3
-    assert not any(isinstance(op, PrefetchTile) for op in walk(scheduled(SMALL, ()).body))
-
-
-def test_few_registers() -> None:
-    few = Schedule(tile=dict(m=128, n=192), mode="pingpong", registers=dict(load=24, compute=240))
-    ops = list(walk(scheduled(few, ("A", "B")).body))
-    assert any(isinstance(op, ThreadLoad) for op in ops)
-    assert not any(isinstance(op, PrefetchTile) for op in ops)

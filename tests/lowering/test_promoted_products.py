@@ -6,12 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError, parse
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
-from wsdsl.ir.fragment_ops import AsAccumulator, Wgmma, WgmmaWait
-from wsdsl.ir.tile_ops import Map
-from wsdsl.ir.walk import walk
 
 FP8 = ml_dtypes.float8_e4m3fn
 HEAD = "@kernel\ndef f(A: f8e4m3[M, K], B: f8e4m3[N, K], X: {x}[M, K], Y: {x}[N, K], C: f32[M, N]"
@@ -174,16 +169,3 @@ def f(A: T[M, D], B: T[N, D], X: T[M, E], Y: T[N, E], C: f32[M, N]):
 def test_nothing_at_all(size: tuple[int, int, int]) -> None:
     kernel = made("acc += A[m, k] @ B[n, k]")
     assert kernel.explain(**dict(zip("MNK", size, strict=True)))
-
-
-def test_row_blocks_follow_one_another() -> None:
-    """Before: both are started together. After: the second takes the first one's registers, once
-    what becomes of that is computed; the slot goes back behind both."""
-    own = Schedule(tile=dict(m=256, n=128), consumers=2)
-    scheduled = CASES["block_scaled"].kernel.compile(own).scheduled
-    loop = [op for op in walk(scheduled.body) if isinstance(op, ForRange)][-1]
-    told = {Wgmma: "product", WgmmaWait: "sum", AsAccumulator: "reuse", ArriveBarrier: "release"}
-    order = [told[type(op)] for op in loop.body if type(op) in told]
-    assert order == ["product", "sum", "reuse", "product", "sum", "release"]
-    fused = [op.fn for op in loop.body if isinstance(op, Map) and op.fn == "fma"]
-    assert len(fused) == 4

@@ -26,46 +26,6 @@ def inner_loop(text: str) -> str:
     return text[text.index("for_range(index=%k_start") :].split("\n      }\n", 1)[0]
 
 
-def test_a_promoted_sum() -> None:
-    """No fill in the loop; the slot goes back before the sum is touched."""
-    given = Schedule(tile=dict(m=128, n=64, k=128))
-    loop = inner_loop(scheduled("product_f8e4m3", given))
-    kinds = re.findall(r"= (\w+)\(|^ *(\w+)\(", loop, re.M)
-    ops = [a or b for a, b in kinds]
-    assert "full" not in ops
-    assert ops[ops.index("wgmma_wait") :] == ["wgmma_wait", "arrive_barrier", "map", "yield"]
-    assert "accumulate=%false" in loop
-    assert 'map(fn="add"' in loop
-
-
-def test_a_fast_sum_stays_in_the_tensor_cores() -> None:
-    given = Schedule(precise_every=0, mode="cooperative", tile=dict(m=128, n=256))
-    loop = inner_loop(scheduled("product_f8e4m3", given))
-    assert 'fn="add"' not in loop
-    assert "accumulate=%started" in loop
-
-
-def test_a_deep_product_is_promoted_in_parts() -> None:
-    """One part is added while the tensor cores have the next, and the slot given back after all."""
-    given = Schedule(tile=dict(m=64, n=64, k=256), consumers=1)
-    loop = inner_loop(scheduled("product_f8e4m3", given))
-    tail = loop[loop.index("wgmma_fence") :]
-    kinds = re.findall(r"(wgmma_\w+|wgmma|arrive_barrier|map|yield)\((?:pending=(\d))?", tail)
-    assert kinds == [
-        ("wgmma_fence", ""),
-        *[("wgmma", ""), ("wgmma_commit", "")] * 2,
-        ("wgmma_wait", "1"),
-        ("map", ""),
-        ("wgmma_wait", "0"),
-        ("arrive_barrier", ""),
-        ("map", ""),
-        ("yield", ""),
-    ]
-    assert loop.count("k=128)") == 2 and loop.count("columns=128") == 4
-    offsets = [int(x) for x in re.findall(r"offset=(\d+)", loop)]
-    assert sorted(offsets) == [64 * 128, 64 * 256, 64 * 256 + 64 * 128]
-
-
 @pytest.mark.parametrize(
     ("given", "every"),
     [
@@ -148,30 +108,6 @@ def without_tma(schedule: Schedule) -> str:
     return CASES["block_scaled"].kernel._compile(schedule, {}, scales).ir()
 
 
-def test_scales_lie_beside_the_operands() -> None:
-    """In the operands' slot, on their barrier; each warp says that it has read them."""
-    text = scheduled("block_scaled", Schedule(tile=dict(m=128, n=128), consumers=2, stages=3))
-    load = text[text.index('role="load"') : text.index('role="compute"')]
-    assert load.count("tma_load(") == 4
-    assert f"tx_bytes={2 * 128 * 128 + 128 * 16 + 16}" in load
-    assert 'tensor=%a_scale, box=(128, 4), swizzle="none"' in text
-    assert 'tensor=%b_scale, box=(1, 4), swizzle="none"' in text
-    loop = inner_loop(text)
-    assert "load_global" not in text
-    reads = re.findall(r"(\S+) = load_shared\(.*offset=(\d+).*stride=4", loop)
-    assert reads == [("frag<f32[64x1]>", str(2 * 128 * 128)), ("f32", str(2 * 128 * 128 + 2048))]
-    # A box begins at a multiple of 16 bytes; threads read from where the k-tile's scale is in it.
-    assert re.search(r"%line: i32 = map\(fn=\"mul\", args=\(%block\w*, %c4\)\)", load)
-    assert (
-        len(re.findall(r"tma_load\(map=%\w_scale_map, coordinates=\(%\w+, %line\w*\)", load)) == 2
-    )
-    assert re.search(r"%rest: i32 = map\(fn=\"mod\", args=\(%\w+, %c4\)\)", loop)
-    assert len(re.findall(r"load_shared\(.*first=%rest", loop)) == 2
-    assert loop.rindex("load_shared") < loop.index("wgmma_fence()")
-    assert "arrive_barrier(barriers=%empty, state=%s_8, each_warp=True)" in loop
-    assert re.search(r'label="empty", arrivals=8', text)
-
-
 def test_blocks_within_a_piece_are_one_number() -> None:
     """192 columns lie in two blocks of 128: three loads of a number, none of a row."""
     schedule = Schedule(tile=dict(n=192))
@@ -181,28 +117,6 @@ def test_blocks_within_a_piece_are_one_number() -> None:
         r"%\w+: (\S+) = load_global\(tensor=%(\w)_scale", inner_loop(without_tma(schedule))
     )
     assert sorted(loads) == [("f32", "b")] * 3 + [("frag<f32[64x1]>", "a")]
-
-
-def test_scales_are_loaded_an_iteration_ahead() -> None:
-    """Where they do not come by TMA. The loop uses what it carries; what it loads, it hands on."""
-    text = without_tma(Schedule(tile=dict(m=192, n=64), consumers=3))
-    loop = inner_loop(text)
-    loaded = re.findall(r"(%\w+): \S+ = load_global\(", loop)
-    (yielded,) = re.findall(r"yield\(values=\((.*)\)\)", loop)
-    assert len(loaded) == 2
-    for value in loaded:
-        assert value in yielded.split(", ")
-        assert len(re.findall(rf"{value}\b", loop)) == 2
-    # Three consumers: two are busy with products when the third's addresses are computed.
-    assert loop.index("wgmma_commit()") < loop.index("load_global") < loop.index("wgmma_wait(")
-    two = inner_loop(without_tma(Schedule(tile=dict(m=128, n=64), consumers=2)))
-    assert two.index("load_global") < two.index("wgmma_fence()")
-
-
-def test_what_does_not_change_is_loaded_before_the_loop() -> None:
-    text = scheduled("scaled_rows", Schedule(tile=dict(m=128, n=64), consumers=2))
-    assert "tensor=%s," not in inner_loop(text)
-    assert text.count("tensor=%s,") == 1
 
 
 def test_one_factor_and_one_cast() -> None:
@@ -225,18 +139,6 @@ def test_a_block_holds_whole_tiles() -> None:
     text = CASES["block_scaled"].kernel._compile(None, {}, ()).ir("partitioned")
     with pytest.raises(wsdsl.VerifyError, match="may reach over a multiple of 64"):
         wsdsl.compile_ir(text.replace("size=128)", "size=64)"))
-
-
-def test_row_blocks_of_a_promoted_sum_follow_one_another() -> None:
-    """The second product takes the registers of the first one's sum, which was promoted before."""
-    for name in ("product_f8e4m3", "block_scaled"):
-        text = scheduled(name, Schedule(tile=dict(m=256, n=64), consumers=2))
-        words = r"wgmma_\w+|wgmma|as_accumulator|arrive_barrier|fn=\"(?:add|fma)\""
-        found = re.findall(words, inner_loop(text))
-        own = ["wgmma_fence", "wgmma", "wgmma_commit", "wgmma_wait"]
-        add = 'fn="fma"' if name == "block_scaled" else 'fn="add"'
-        rest = [x for x in found if x in own or x in ("as_accumulator", "arrive_barrier", add)]
-        assert rest[-12:] == [*own, add, "as_accumulator", *own, "arrive_barrier", add]
 
 
 def test_registers_of_a_promoted_sum_are_those_of_a_row_block() -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import ScheduleError, parse
-from wsdsl.ir.op import Kernel
-from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Schedule, Scheduler
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
@@ -25,15 +23,6 @@ def shared(name: str, **more: object) -> Schedule:
     own = SHARED[name]
     given = dict(scheduler=own.scheduler, splits=own.splits, reduction=own.reduction)
     return dataclasses.replace(SMALL, **(given | more))
-
-
-@pytest.mark.parametrize("name", ["split_contractions", "lower_split_k"])
-@pytest.mark.parametrize("kind", ["stream_k", "parallel"])
-def test_pass(name: str, kind: str, golden) -> None:
-    made: dict[str, Kernel] = {}
-    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=shared(kind))
-    lower(kernel, listeners=[lambda step, before, after: made.update({step: after})])
-    golden(str(made[name]), suffix=".ir")
 
 
 FUSED = """

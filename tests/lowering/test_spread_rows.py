@@ -11,7 +11,7 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
-from wsdsl.ir.barrier_ops import ArriveExpectTx, SyncCluster, WaitBarrier
+from wsdsl.ir.barrier_ops import ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.swizzle import SMEM_ALIGN
@@ -176,12 +176,6 @@ def test_bytes_that_do_not_come_are_found(bytes: int) -> None:
 def test_parts_of_two_ctas_are_apart() -> None:
     with pytest.raises(ProofError):
         prove(changed(pair(), StorePartials, part=None))
-
-
-def test_the_cluster_meets_before_any_partition() -> None:
-    """Others load for it, too."""
-    made = KERNELS.normed.compile(M=4096, N=512, K=512).scheduled
-    assert any(isinstance(op, SyncCluster) for op in made.body)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,9 @@ from tests.case_table import Case
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Schedule, ScheduleError
-from wsdsl.ir.barrier_ops import ForRange, WaitBarrier
-from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
-from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail
 from wsdsl.ir.tensor_ops import TensorProduct, TensorStore
-from wsdsl.ir.tile_ops import Contract, If, Map
+from wsdsl.ir.tile_ops import Contract, Map
 from wsdsl.ir.types import Columns
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import before_choice, lower
 from wsdsl.lowering.tensor_chains import chains
 from wsdsl.schedule import Arch, Place
@@ -239,31 +234,6 @@ def test_any_number_of_iterations(n: int, stages: int, rows: int) -> None:
         assert np.isnan(arrays["O"].astype(np.float32)).all()
 
 
-def partitioned(name: str, **asked: Any) -> Kernel:
-    case = case_of(name)
-    sizes = tuple(sorted((d, case.sizes[d]) for d in case.kernel.dims))
-    schedule = Schedule(arch="sm_100a", cta_group=1, **asked)
-    kernel = dataclasses.replace(case.kernel.tile, schedule=schedule, sizes=sizes)
-    return lower(kernel, until="partitioned", sizes=dict(sizes))
-
-
-def test_products_of_a_chain_have_rings_of_their_own() -> None:
-    kernel = partitioned("three_links")
-    rings = {op.result.name: op for op in kernel.of(CircularBuffer)}
-    assert [op.space for op in rings.values()].count("TMEM") == 5
-    (mma,) = (p for p in kernel.of(Partition) if p.role == "mma")
-    (compute,) = (p for p in kernel.of(Partition) if p.role == "compute")
-    made = [op.ring.name for op in walk(compute.body) if isinstance(op, ProducerAcquire)]
-    read = [op.ring.name for op in walk(mma.body) if isinstance(op, ConsumerWait)]
-    assert len(made) == 2 and {*made} <= {*read}
-
-
-def test_what_is_given_back_behind_all_sums_is_waited_for_at_the_end() -> None:
-    """Q of attention; where a sum is handed over behind the loop, that tells it."""
-    for name, num in (("attention", 1), ("whole", 1), ("three_links", 0)):
-        assert len(partitioned(name).of(ProducerTail)) == num, name
-
-
 def test_what_is_scaled_in_a_chain_stays_in_tensor_memory() -> None:
     """Where products wait for threads in any case, from zeros on, and one sum of a loop."""
     assert stored_sums("attention") and stored_sums("moved")
@@ -276,21 +246,6 @@ def stored_sums(name: str) -> int:
     kernel = lowered(case, sizes={d: case.sizes[d] for d in case.kernel.dims})
     sums = {op.sums for op in kernel.of(TensorProduct)}
     return sum(op.columns in sums for op in kernel.of(TensorStore))
-
-
-@pytest.mark.parametrize(("name", "ahead"), [("attention", 1), ("three_links", 1), ("latent", 0)])
-def test_the_next_scores_do_not_wait_for_what_is_made_of_these(name: str, ahead: int) -> None:
-    """But where a slot is read for both."""
-    case = case_of(name)
-    sizes = {d: case.sizes[d] for d in case.kernel.dims}
-    sizes["N"] = 4096
-    (mma,) = (p for p in lowered(case, sizes=sizes).of(Partition) if p.role == "mma")
-    loops = (op.body for op in walk(mma.body) if isinstance(op, ForRange))
-    (body,) = (own for own in loops if any(isinstance(op, TensorProduct) for op in own))
-    products = [op for op in walk(body) if isinstance(op, TensorProduct)]
-    early = [op for op in body if isinstance(op, If) and products[0] in walk((op,))]
-    waits = [n for n, op in enumerate(body) if isinstance(op, WaitBarrier)]
-    assert len(early) == ahead and all(body.index(op) < waits[0] for op in early)
 
 
 def test_slots_of_sums_share_what_columns_there_are() -> None:
@@ -314,25 +269,6 @@ def test_an_operand_lies_where_the_schedule_says() -> None:
         plan = CASES["attention"].kernel.plan(Schedule(arch="sm_100a", **asked), D=64)
         assert f"compute -> mma; {told} bf16[m, n]" in str(plan)
     assert found[0] == found[1]
-
-
-def test_tiles_that_need_no_masks_have_none() -> None:
-    """In front of the end of the keys one of the loop's two bodies takes all that it makes."""
-    case = CASES["attention"]
-    compute = next(p for p in lowered(case, sizes=dict(D=64)).of(Partition) if p.role == "compute")
-    loops = (op.body for op in walk(compute.body) if isinstance(op, ForRange))
-    (branch,) = (op for own in loops for op in own if isinstance(op, If) and takes(op.then))
-    assert takes(branch.orelse)
-    masked = [any(is_mask(op) for op in walk(own)) for own in (branch.then, branch.orelse)]
-    assert masked == [False, True]
-
-
-def takes(region: Region) -> bool:
-    return any(isinstance(op, TensorStore) for op in region)
-
-
-def is_mask(op: Op) -> bool:
-    return isinstance(op, Map) and op.fn == "where"
 
 
 def test_two_warpgroups_compute_where_tiles_are_many() -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import LoadGlobal
 
 TEXT = """
 @kernel
@@ -44,17 +42,6 @@ SIZES = dict(B=2, H=64, M=4096, N=128)
 
 def drawn(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
-
-
-def test_what_is_the_same_is_loaded_once() -> None:
-    """In front of the turns, and not again where the text says it again."""
-    kernel = OWN.scaled._compile(None, SIZES, ()).scheduled
-    (loop,) = kernel.of(ForRange)
-    inside = [op.tensor.name for op in kernel.of(LoadGlobal) if op in loop.body]
-    assert "S" not in inside and "X" in inside
-    assert len({op.index for op in kernel.of(LoadGlobal) if op.tensor.name == "S"}) == sum(
-        op.tensor.name == "S" for op in kernel.of(LoadGlobal)
-    )
 
 
 def test_as_many_as_leave_enough_ctas() -> None:
