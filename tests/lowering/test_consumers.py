@@ -1,22 +1,11 @@
 """What consumers that share a tile each do, and when they give slots back."""
 
-import dataclasses
-
 import pytest
 
 from benchmarks.predicted_kernels import product_case
 from benchmarks.predictions import kernel_of
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-
-
-def test_each_share_of_columns_begins_with_a_panel() -> None:
-    given = Schedule(tile=dict(m=64, n=96), consumers=2, share="n")
-    ir = CASES["mn_major"].kernel._compile(given, {}, ()).ir()
-    assert 'rows=64, columns=96, swizzle="32B", k_major=False' in ir
-    wide = dataclasses.replace(given, tile=dict(m=64, n=128))
-    ir = CASES["mn_major"].kernel._compile(wide, {}, ()).ir()
-    assert 'rows=64, columns=128, swizzle="128B", k_major=False' in ir
 
 
 def test_whole_rows_need_one_consumer() -> None:
