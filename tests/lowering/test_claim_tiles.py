@@ -1,4 +1,4 @@
-"""Tiles that clusters claim: who asks and who reads, who may not, and when they are chosen."""
+"""The dynamic scheduler (CLC): when it is chosen, and schedules that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers that share a tile each do, and when they give slots back."""
+"""Schedules of consumers that share a tile."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def waits(region: Region) -> bool:
 
 
 @pytest.mark.parametrize("constant", [None, ("B",)])
-def test_proved_without_overlap(constant: tuple[str, ...] | None) -> None:
+def test_prove_accepts_kernel_when_overlap_is_off(constant: tuple[str, ...] | None) -> None:
     prove(scheduled("gemm", dataclasses.replace(SMALL, constant=constant, overlap=False)))
 
 

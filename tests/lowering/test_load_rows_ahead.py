@@ -1,4 +1,4 @@
-"""`load_rows_ahead`: where rows that are seldom taken from elsewhere are loaded."""
+"""Rows that replace weights (outliers): results, and checks of their loads and strides."""
 
 from __future__ import annotations
 

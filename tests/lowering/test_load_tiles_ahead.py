@@ -76,7 +76,7 @@ def test_results_do_not_depend_on_stages(N: int, stages: int) -> None:
     np.testing.assert_allclose(compiled.simulate(X=x), want, rtol=1e-5)
 
 
-def test_rows_that_are_read_once_have_two_stages() -> None:
+def test_load_tiles_ahead_stages_when_rows_are_read_once() -> None:
     made = OWN.logsumexp.compile(M=2000, N=30000).scheduled
     assert made.schedule and made.schedule.stages == 2 and not made.schedule.cluster
     prove(made)
@@ -92,21 +92,21 @@ def test_few_rows_and_rows_that_are_read_again_are_held() -> None:
 SMALL = Schedule(tile=dict(m=1, n=2048), stages=2, scheduler="persistent")
 
 
-def test_results_where_rows_are_chosen() -> None:
+def test_load_tiles_ahead_results_when_rows_are_chosen() -> None:
     given = dict(X=inputs(5, 5000), at=np.array([4, 3, 0, 1, 2], np.int32))
     given |= dict(W=np.arange(1, 6, dtype=np.float32))
     got = OWN.scaled.compile(SMALL, M=5, N=5000).simulate(**given)
     np.testing.assert_allclose(got, OWN.scaled.reference(**given), rtol=1e-3, atol=0.1)
 
 
-def test_results_where_an_index_is_computed() -> None:
+def test_load_tiles_ahead_results_when_index_is_computed() -> None:
     given = dict(X=inputs(5, 5000), Z=inputs(3, 5000))
     got = OWN.halves.compile(SMALL, M=5, N=5000).simulate(**given)
     np.testing.assert_allclose(got, OWN.halves.reference(**given), rtol=1e-3, atol=0.1)
 
 
 @pytest.mark.parametrize("name", ["rmsnorm", "softmax"])
-def test_results_of_a_persistent_cluster(name: str) -> None:
+def test_load_tiles_ahead_results_when_cluster_is_persistent(name: str) -> None:
     kernel = vars(KERNELS)[name]
     compiled = kernel.compile(CLUSTER, M=9, N=1500)
     prove(compiled.scheduled)

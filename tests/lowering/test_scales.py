@@ -1,4 +1,4 @@
-"""fp8 sums that are promoted, factors that move behind products, and when they are loaded."""
+"""Accumulator promotion of fp8, and factors of operands that move to the accumulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles in pieces: what passes make of them, what can not be cut, and that all of it is right."""
+"""Split-K and stream-K: results in the simulator, and kernels that are rejected."""
 
 import dataclasses
 
