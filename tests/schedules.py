@@ -29,7 +29,7 @@ WIDTHS: tuple[tuple[str, Schedule], ...] = (
     ("gemm", Schedule(tile=dict(m=128, n=168), mode="cooperative")),
     ("gemm", Schedule(tile=dict(m=64, n=120), mode="pingpong")),
     ("gemm", Schedule(tile=dict(m=256, n=72), scheduler="stream_k")),
-    ("gemm", Schedule(tile=dict(n=56), scheduler="stream_k", reduction="unordered")),
+    ("gemm", Schedule(tile=dict(n=56), scheduler="stream_k")),
     ("gemm", replace(_SERIAL, tile=dict(n=72))),
     ("gemm", replace(_PARALLEL, tile=dict(n=168))),
     ("gemm", replace(_PARALLEL, tile=dict(n=104), splits=5)),

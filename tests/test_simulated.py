@@ -143,7 +143,7 @@ def test_fp8_of_positive_data(every: int | None) -> None:
 
 CUT = [
     wsdsl.Schedule(scheduler="stream_k"),
-    wsdsl.Schedule(scheduler="split_k", splits=3, reduction="unordered"),
+    wsdsl.Schedule(scheduler="split_k", splits=3),
     wsdsl.Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     wsdsl.Schedule(cluster=dict(k=2)),
     wsdsl.Schedule(cluster=dict(k=4), scheduler="grid"),

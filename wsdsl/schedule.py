@@ -11,7 +11,7 @@ from wsdsl.lazy import cached_property
 
 Mode = Literal["cooperative", "pingpong"]
 Place = Literal["registers", "shared", "tensor"]
-Reduction = Literal["serial", "parallel", "unordered"]
+Reduction = Literal["serial", "parallel"]
 Scheduler = Literal["auto", "grid", "persistent", "dynamic", "split_k", "stream_k"]
 ScalePath = Literal["copy", "store"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
@@ -53,8 +53,8 @@ class Schedule:
         tile, on sm_100a and sm_103a), "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
     reduction: how the sums of a tile's pieces come together: "serial", each piece after the one in
-        front of it; "parallel" ("split_k" alone), all at once, each piece a part of the tile; both
-        give the same bits in every run; or "unordered", as they come
+        front of it; or "parallel" ("split_k" alone), all at once, each piece a part of the tile.
+        Both give the same bits in every run
     raster: "auto", or the loop variable along which neighbouring tiles run
     swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
@@ -225,7 +225,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         _by_name(lambda e: isinstance(e, tuple) and all(map(_positive, e))),
         "numbers of elements along dimensions, by tensor, `dict(H=(64,))`",
     ),
-    ("reduction", _words("serial", "parallel", "unordered"), '"serial", "parallel" or "unordered"'),
+    ("reduction", _words("serial", "parallel"), '"serial" or "parallel"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
     (
         "registers",

@@ -123,7 +123,7 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
         mma=maybe(0.2, "m", "n", *tiles) if products else None,
         scheduler=scheduler,
         splits=maybe(0.7, 2, 3) if split else None,
-        reduction=maybe(0.5, "serial", "parallel", "unordered") if split else None,
+        reduction=maybe(0.5, "serial", "parallel") if split else None,
         swizzle=maybe(0.2, 1, 2, 4),
         constant=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
         overlap=maybe(0.1, True, False),

@@ -74,9 +74,6 @@ SCHEDULES = {
         tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="split_k", splits=2,
         reduction="parallel", constant=("B",),
     ),
-    "unordered": dataclasses.replace(
-        SMALL, scheduler="split_k", splits=3, reduction="unordered", constant=("A", "B")
-    ),
     "stream": Schedule(
         tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", constant=("B",)
     ),

@@ -14,7 +14,6 @@ SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 SHARED = {
     "stream_k": Schedule(scheduler="stream_k"),
     "split_k": Schedule(scheduler="split_k", splits=3),
-    "unordered": Schedule(scheduler="split_k", splits=3, reduction="unordered"),
     "parallel": Schedule(scheduler="split_k", splits=3, reduction="parallel"),
 }
 

@@ -51,7 +51,7 @@ def wide_schedule(rng: Random) -> Schedule:
         scheduler = rng.choice(("split_k", "stream_k"))
         if scheduler == "split_k":
             splits = rng.choice((2, 3, 5))
-        reduction = rng.choice((None, None, "parallel", "unordered"))
+        reduction = rng.choice((None, None, "parallel"))
         made = replace(made, scheduler=scheduler, splits=splits, reduction=reduction)
     return replace(
         made,

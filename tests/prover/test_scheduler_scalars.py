@@ -98,7 +98,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 
 EVERY = {
-    "stream_k": 1, "split_k": 1, "unordered": 1, "parallel": 1, "cluster": 2, "cluster_slices": 1,
+    "stream_k": 1, "split_k": 1, "parallel": 1, "cluster": 2, "cluster_slices": 1,
     "pingpong": 4, "three": 9,
 }  # fmt: skip
 """How many mutants are passed over: in ping-pong the same scalars come once more."""

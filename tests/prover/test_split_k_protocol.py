@@ -31,7 +31,6 @@ TOGETHER = dict(tile=LARGE, stages=4, mode="cooperative")
 SCHEDULES = {
     "stream_k": Schedule(**TOGETHER, scheduler="stream_k"),
     "split_k": Schedule(**TOGETHER, scheduler="split_k", splits=3),
-    "unordered": Schedule(**TOGETHER, scheduler="split_k", splits=3, reduction="unordered"),
     "parallel": Schedule(**TOGETHER, scheduler="split_k", splits=4, reduction="parallel"),
     "many_slices": Schedule(**TOGETHER, scheduler="split_k", splits=11, reduction="parallel"),
     "pingpong": Schedule(tile=SMALL, stages=2, mode="pingpong", scheduler="stream_k"),
@@ -86,7 +85,7 @@ WRONG = {
     "no wait": (WAIT, "", "where pieces begin is not understood"),
     "waits for its end": (WAIT, WAIT.replace("%begin_1", "%end_1"), "amount|not understood"),
     "waits for nothing": (WAIT, WAIT.replace("%begin_1", "%c0"), "amount|end"),
-    "waits for the first": (WAIT, WAIT.replace("%begin_1", "%c1"), "where pieces begin"),
+    "waits for the first": (WAIT, WAIT.replace("%begin_1", "%c1"), "where pieces end"),
     "waits for another flag": (WAIT, WAIT.replace("%flag_1", "%flag"), "of their own"),
     "the other's flag": (
         "args=(%flag, %wg)", "args=(%flag, %c1)", "warpgroups do not have lines of their own"),
@@ -128,7 +127,7 @@ WRONG = {
     "lines of all": ("args=(%line, %share)", "args=(%line, %c0)", "of their own"),
     "leaves nothing": ("store_global(tensor=%partials", "# ", "leave nothing"),
     "leaves half": (STORE, ", value=%acc_4_2, vector=2, pred=%continued)", "on a condition"),
-    "adds to anything": (STORE, ", value=%acc_4_2, accumulate=True)", "holds anything"),
+    "adds to anything": (STORE, ", value=%acc_4_2, accumulate=True)", "an addition to a slot"),
     "flags not of zeros": ("each=2, zeroed=True", "each=2", "flags are in zeroed tensors"),
 }  # fmt: skip
 

@@ -160,13 +160,12 @@ class FinishTile(Op):
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
     the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
 
-    `reduction`: "serial": each piece adds after the one in front of it. "unordered": the first
-    piece adds first and the last one last, those between in any order, so that results may differ
-    in the last bits from run to run. "parallel": all pieces leave their sums, and when all have,
-    each runs `body` for a part of the tile's columns. `part` is then the piece's number among
-    `parts`; the first does where `sums` have columns alone, each then joined by its one of `fns`
-    ("add", "max" or "min"; all are added if there are none). "cluster" is the same for the CTAs of
-    a cluster that share the contraction, `sharing` of them: they send each other their sums.
+    `reduction`: "serial": each piece adds after the one in front of it. "parallel": all pieces
+    leave their sums, and when all have, each runs `body` for a part of the tile's columns. `part`
+    is then the piece's number among `parts`; the first does where `sums` have columns alone, each
+    then joined by its one of `fns` ("add", "max" or "min"; all are added if there are none).
+    "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing` of them:
+    they send each other their sums.
     """
 
     levels: ClassVar = PARTITIONED

@@ -122,11 +122,11 @@ class Partials:
         b.add(Load(result=found, tensor=place.tensor, index=place.index))
         return b.add(RenameAxes(result=b.value("partial", like), x=found)).result
 
-    def store(self, sum: Value, place: Place, *, accumulate: bool = False) -> None:
+    def store(self, sum: Value, place: Place) -> None:
         b = self.builder
         value = b.value(sum.name, self._renamed(sum.as_tile, place))
         b.add(RenameAxes(result=value, x=sum))
-        b.add(Store(tensor=place.tensor, index=place.index, value=value, accumulate=accumulate))
+        b.add(Store(tensor=place.tensor, index=place.index, value=value))
 
     def wait_for_readers(self, sums: tuple[Value, ...]) -> None:
         """Sums of rows are held by several threads, all of which read them and one writes them; a

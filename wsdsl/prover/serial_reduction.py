@@ -20,9 +20,6 @@ from wsdsl.prover.linear import Linear, Positive
 from wsdsl.prover.work_iteration import AS_WRITTEN, MEET, RELAXED, Way, WorkIteration
 from wsdsl.prover.workspace_slots import Place
 
-SOME = Linear(1)
-"""What is waited for by who only adds: that the first piece is there."""
-
 
 class SerialReduction(WorkIteration):
     begin = end = Linear()
@@ -36,7 +33,6 @@ class SerialReduction(WorkIteration):
         """A piece's beginning is what is waited for, its end what arrivals count from there."""
         waits = [op for op in used if isinstance(op, b.WaitFlag)]
         begins = {self.sums.of(op.count): op for op in waits}
-        begins.pop(SOME, None)
         if len(begins) != 1:
             told = "where pieces begin is not understood: one value is waited for"
             raise self.fail((waits or used)[-1], told, "wait until the flag is `begin`")
@@ -86,8 +82,7 @@ class SerialReduction(WorkIteration):
     def wait(self, op: b.WaitFlag, way: Way) -> Way:
         if not self.continued:
             raise self.fail(op, "the first piece of a tile has nobody to wait for")
-        all_of_them = self.begin in (self.sums.of(op.count), way.has)
-        return replace(way, has=self.begin if all_of_them else SOME, loose=True)
+        return replace(way, has=self.sums.of(op.count), loose=True)
 
     def load(self, op: m.LoadGlobal, way: Way, place: Place) -> Way:
         if way.has != self.begin:
@@ -99,20 +94,17 @@ class SerialReduction(WorkIteration):
 
     def store(self, op: m.StoreGlobal, way: Way, place: Place) -> Way:
         self.plain(op, way, place)
-        if self.continued and way.has is None:
-            raise self.fail(
-                op, "this may overwrite a sum of the pieces before", "wait for the flag"
-            )
-        if self.continued and way.has != self.begin and not op.accumulate:
-            raise self.fail(op, "this may overwrite what others add", "wait until it is `begin`")
-        if not self.continued and op.accumulate:
-            raise self.fail(op, "this adds to a slot that holds anything")
+        if self.continued and way.has != self.begin:
+            told = "this may overwrite a sum of the pieces before"
+            raise self.fail(op, told, "wait until the flag is `begin`")
+        if op.accumulate:
+            raise self.fail(op, "an addition to a slot is not understood")
         return replace(way, loose=True, stores=way.stores | {place})
 
     def arrive(self, op: b.ArriveFlag, way: Way) -> Way:
         if way.loose:
             raise self.fail(op, "the slot is handed on while threads may still use it", MEET)
-        if self.continued and (way.has is None or (self.finished and way.has != self.begin)):
+        if self.continued and way.has != self.begin:
             raise self.fail(op, "this may come before the pieces in front have arrived")
         wanted = Linear() - self.begin if self.finished else self.end - self.begin
         if not op.release and not self.finished:
@@ -130,5 +122,3 @@ class SerialReduction(WorkIteration):
             raise self.fail(self.last, told, "arrive on the flag on every way")
         if not self.finished:
             self.found.left.append(way.stores)
-            if self.continued:
-                self.found.middles.add(way.has == self.begin)

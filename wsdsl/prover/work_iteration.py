@@ -55,8 +55,6 @@ class Findings:
     places: dict[Place, Op] = field(default_factory=dict[Place, Op])
     loaded: dict[Place, Op] = field(default_factory=dict[Place, Op])
     left: list[frozenset[Place]] = field(default_factory=list[frozenset[Place]])
-    middles: set[bool] = field(default_factory=set[bool])
-    """Do pieces in the middle wait for all in front of them?"""
 
 
 class WorkIteration(ABC):

@@ -91,9 +91,7 @@ def promises(given: Schedule | None) -> str:
     """Of what a user gave, that on which results depend, or which holds by the caller's word."""
     if given is None:
         return ""
-    unordered = given.reduction if given.reduction == "unordered" else None
     held = Schedule(
-        reduction=unordered,
         precise_every=given.precise_every,
         constant=given.constant,
         arch=given.arch,

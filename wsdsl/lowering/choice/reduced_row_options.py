@@ -89,7 +89,7 @@ def _of_width(
     one = changed(given, tile={**dict.fromkeys(rows, 1), **tile})
     tiles = work.num_tiles(axis_sizes(kernel, one))
     sms = work.target.num_sms if work.sized else 0
-    if given.scheduler == "stream_k" or given.reduction in ("serial", "unordered"):
+    if given.scheduler == "stream_k" or given.reduction == "serial":
         sms = 0  # Warpgroups that all have the same sums do not hand them on.
     consumers = given.consumers or next((c for c in (4, 2) if tiles * c <= TEAM * sms), 1)
     splits = _splits(kernel, given, work, sms // tiles, sum(tile[n] for n in columns))

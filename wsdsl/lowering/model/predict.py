@@ -207,7 +207,6 @@ def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest, sharing: 
     if not work.handed:
         return work.iterations * exchanged
     between = max(0, work.parts - 2)
-    between = min(1, between) if schedule.reduction == "unordered" else between
     own = work.handed * written + work.taken * read + rates.hand_over_cycles
     own += between * crowding_between(asked, work) * (written + read)
     return work.iterations * exchanged + own + between * rates.hand_over_cycles

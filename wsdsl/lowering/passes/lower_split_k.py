@@ -29,8 +29,7 @@ After:
 
 A flag counts the elements of the contraction that lie summed in its slot, so a piece's turn has
 come when it is `begin`; the last piece sets it back to 0. Each consumer has flags and rows of its
-own. In the unordered reduction, the pieces in the middle only wait for the first, and add to the
-slot atomically. (The parallel reduction, and that in a cluster: `lowering/parallel_reduction.py`.)
+own. (The parallel reduction, and that in a cluster: `lowering/parallel_reduction.py`.)
 
 Why here: pieces are numbers; states and tiles are lowered next, for whatever is here.
 """
@@ -103,18 +102,15 @@ class _Pieces:
         flags, flag = partials.flag(op.slot)
         lines = [partials.line(v, op.slot) for v in op.sums]
         places = [partials.place(v, i, lines[i]) for i, v in enumerate(op.sums)]
-        unordered = op.reduction == "unordered"
-        taken = b.map("and", continued, finished, wish="taken") if unordered else continued
         with b.region() as then:
             b.add(WaitFlag(tensor=flags, index=(flag,), count=op.begin))
             whole = [self.added(v, p) for v, p in zip(op.sums, places, strict=True)]
             b.add(Yield(values=tuple(whole)))
-        b.add(If(result=op.args, cond=taken, then=tuple(then), orelse=(Yield(values=op.sums),)))
+        b.add(If(result=op.args, cond=continued, then=tuple(then), orelse=(Yield(values=op.sums),)))
         with b.region() as handed:
-            if unordered:
-                self.leave_unordered(op, continued, places, (flags, flag))
-            else:
-                self.leave(op, places)
+            partials.wait_for_readers(op.args)
+            for sum, place in zip(op.args, places, strict=True):
+                partials.store(sum, place)
             partials.arrive(flags, flag, by=b.map("sub", op.end, op.begin, wish="length"))
         with b.when(finished, orelse=tuple(handed)):
             b.ops += op.body
@@ -127,19 +123,3 @@ class _Pieces:
         b = self.builder
         args = (sum, self.partials.load(sum.as_tile, place))
         return b.add(Map(result=b.value(sum.name, sum.as_tile), fn="add", args=args)).result
-
-    def leave(self, op: FinishTile, places: list[Place], *, accumulate: bool = False) -> None:
-        if not accumulate:
-            self.partials.wait_for_readers(op.args)
-        for sum, place in zip(op.args, places, strict=True):
-            self.partials.store(sum, place, accumulate=accumulate)
-
-    def leave_unordered(
-        self, op: FinishTile, continued: Value, places: list[Place], flag: tuple[Value, Value]
-    ) -> None:
-        b = self.builder
-        with b.region() as first:
-            self.leave(op, places)
-        with b.when(continued, orelse=tuple(first)):
-            b.add(WaitFlag(tensor=flag[0], index=(flag[1],), count=b.integer(1)))
-            self.leave(op, places, accumulate=True)
