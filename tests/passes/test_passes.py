@@ -8,9 +8,41 @@ from pathlib import Path
 import pytest
 
 from tests.passes.pass_files import FOLDER, read, write
+from wsdsl.lowering.passes.add_in_place import add_in_place
+from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.passes.bound_ranges import bound_ranges
+from wsdsl.lowering.passes.choose_schedule import choose_schedule
+from wsdsl.lowering.passes.drop_unused import drop_unused
+from wsdsl.lowering.passes.expand_top_k import expand_top_k
+from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
+from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
+from wsdsl.lowering.passes.hoist_indices import hoist_indices
+from wsdsl.lowering.passes.hoist_loads import hoist_loads
+from wsdsl.lowering.passes.hold_rows import hold_rows
+from wsdsl.lowering.passes.hold_tables import hold_tables
+from wsdsl.lowering.passes.join_bytes import join_bytes
+from wsdsl.lowering.passes.join_exchanges import join_exchanges
+from wsdsl.lowering.passes.make_plan import make_plan
+from wsdsl.lowering.passes.move_factors import move_factors
+from wsdsl.lowering.passes.place_operands import place_operands
+from wsdsl.lowering.passes.relax_functions import relax_functions
+from wsdsl.lowering.passes.scale_products import scale_products
+from wsdsl.lowering.passes.spread_rows import spread_rows
+from wsdsl.lowering.passes.take_sums_apart import take_sums_apart
+from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
+from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
+from wsdsl.lowering.passes.verify_sums import verify_sums
+from wsdsl.lowering.passes.walk_reduced_rows import walk_reduced_rows
 from wsdsl.lowering.pipeline import PASSES
 
-STEPS = {step.__name__: step for step, _ in PASSES}
+TILE_PASSES = (
+    drop_unused, hold_tables, join_bytes, use_sigmoid, relax_functions, scale_products,
+    move_factors, place_operands, walk_reduced_rows, add_in_place, verify_lowerable, expand_top_k,
+    fuse_accumulators, take_sums_apart, hoist_loads, hoist_indices, verify_sums, choose_schedule,
+    assign_tile_sizes, hold_rows, spread_rows, join_exchanges, fit_last_tiles, bound_ranges,
+    make_plan,
+)  # fmt: skip
+STEPS = {step.__name__: step for step in (*(step for step, _ in PASSES), *TILE_PASSES)}
 FILES = sorted(FOLDER.glob("*/*.diff"))
 
 
@@ -26,3 +58,9 @@ def test_pass_output(path: Path, request: pytest.FixtureRequest) -> None:
     assert old == new, "\n".join(
         [*lines, "if this is intended: pytest tests/passes --update-golden"]
     )
+
+
+@pytest.mark.parametrize("name", [step.__name__ for step in TILE_PASSES])
+def test_pass_has_files(name: str) -> None:
+    files = [read(path) for path in FILES if path.parent.name == name]
+    assert len(files) > 1 and any(file.source != file.expected for file in files)
