@@ -80,25 +80,9 @@ def test_the_load_partition_has_its_own_nest() -> None:
     assert loaded(compute) == ["rows"]
 
 
-def test_operands_of_an_epilogue_come_in_parts_where_tiles_are_whole() -> None:
-    for schedule in (
-        wsdsl.Schedule(scheduler="stream_k"),
-        wsdsl.Schedule(scheduler="split_k", splits=2),
-        wsdsl.Schedule(scheduler="split_k", splits=2, reduction="parallel"),
-    ):
-        load, compute = partitions("epilogue", schedule)
-        assert loaded(load) == ["A", "B"]
-        assert loaded(compute) == ["R", "bias", "rows"]
-
-
 def test_vectors_alone_come_in_a_ring_too() -> None:
     _, parts, compute = partitions("bias_first")
     assert loaded(parts) and not loaded(compute)
-
-
-def test_an_operand_held_around_a_loop_has_its_own_ring() -> None:
-    text = lowered("held_operand").ir("partitioned")
-    assert text.count("circular_buffer(") == 2
 
 
 def test_an_operand_of_two_products_is_loaded_once() -> None:

@@ -20,11 +20,10 @@ from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail
 from wsdsl.ir.tensor_ops import TensorProduct, TensorStore
-from wsdsl.ir.tile_ops import Contract, If, Map
+from wsdsl.ir.tile_ops import If, Map
 from wsdsl.ir.types import Columns
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.pipeline import before_choice, lower
-from wsdsl.lowering.tensor_chains import chains
+from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch, Place
 
 OWN: dict[str, Case] = {}
@@ -264,20 +263,6 @@ def test_what_is_given_back_behind_all_sums_is_waited_for_at_the_end() -> None:
         assert len(partitioned(name).of(ProducerTail)) == num, name
 
 
-def test_what_is_scaled_in_a_chain_stays_in_tensor_memory() -> None:
-    """Where products wait for threads in any case, from zeros on, and one sum of a loop."""
-    assert stored_sums("attention") and stored_sums("moved")
-    for name in ("rescaled", "block_scaled", "three_links", "two_scaled"):
-        assert not stored_sums(name), name
-
-
-def stored_sums(name: str) -> int:
-    case = case_of(name)
-    kernel = lowered(case, sizes={d: case.sizes[d] for d in case.kernel.dims})
-    sums = {op.sums for op in kernel.of(TensorProduct)}
-    return sum(op.columns in sums for op in kernel.of(TensorStore))
-
-
 @pytest.mark.parametrize(("name", "ahead"), [("attention", 1), ("three_links", 1), ("latent", 0)])
 def test_the_next_scores_do_not_wait_for_what_is_made_of_these(name: str, ahead: int) -> None:
     """But where a slot is read for both."""
@@ -366,15 +351,3 @@ def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
     schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
     with pytest.raises(ScheduleError, match=words):
         CASES["attention"].kernel.compile(schedule, D=256)
-
-
-def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:
-    for name, stays in (("rescaled", 1), ("gemm", 3), ("nested", 3)):
-        case = case_of(name)
-        asked = dataclasses.replace(case.kernel.tile, schedule=Schedule(arch="sm_100a"))
-        kernel = before_choice(asked)
-        products = kernel.of(Contract)
-        assert len(chains(kernel).sums) == stays, name
-        adds = [op for op in kernel.of(Map) if op.fn in ("add", "fma")]
-        assert bool(adds) == (name != "gemm")
-        assert all(op.acc is None for op in products) == (name == "rescaled")
