@@ -127,11 +127,6 @@ def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:
     assert len(re.findall(r"ld\.global\S*8 ", ptx)) == size
 
 
-def test_a_longer_table_stays_in_memory() -> None:
-    (own,) = vars(parse(TEXT.format(dtype="u8", size=17))).values()
-    assert "byte_of" not in str(own.compile(M=24, N=64, K=64).scheduled)
-
-
 BITS = """
 %c15: u8 = constant(value=15)
 %c96: u8 = constant(value=96)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.codegen.test_float_functions import ERF, EXACT, SPECIAL, run, samples
 from wsdsl.codegen.relaxed_functions import RELAXED, relaxed
+from wsdsl.lowering.instruction_counts import RELAXED as COUNTS
+from wsdsl.lowering.passes.relax_functions import RELAXED as NAMES
 
 GELU = (lambda x: x * 0.5 * (1 + ERF(x / math.sqrt(2))), -4, 12)
 CASES = [(name, bits) for name, held in RELAXED.items() for bits, _ in held if name != "tanh"]
@@ -49,3 +51,9 @@ def test_more_bits_are_those_of_f32() -> None:
     assert relaxed("gelu", 11) is not relaxed("gelu", 8)
     assert relaxed("tanh", 11) is relaxed("tanh", 24)
     assert relaxed("sin", 8) is relaxed("sin", 24)
+
+
+def test_relaxed_functions_match_names_and_counts() -> None:
+    assert {*NAMES} == {*RELAXED}
+    for name, by_bits in COUNTS.items():
+        assert [*by_bits] == [most for most, _ in RELAXED[name]]

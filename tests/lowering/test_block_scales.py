@@ -13,8 +13,7 @@ from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
-from wsdsl.ir.types import Columns
+from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.report.scale_moves import scale_moves
 from wsdsl.report.timed.agent import Agent
@@ -219,14 +218,6 @@ def test_indices_that_say_something_else_are_no_atoms(old: str, new: str) -> Non
     """They are factors of sums in a loop, as scales are that no instruction takes."""
     kernel = lowered(dataclasses.replace(SCALED["mx_atoms"], text=ATOMS.replace(old, new)))
     assert not any(op.scales for op in kernel.of(t.TensorProduct))
-
-
-def test_a_partition_stores_scales_while_products_run() -> None:
-    kernel = lowered(SCALED["mx"], tile=dict(n=128))
-    assert [(p.role, p.num_warps) for p in kernel.of(Partition)] == [
-        ("load", 4), ("mma", 1), ("load", 1), ("scale", 4), ("compute", 4)
-    ]  # fmt: skip
-    assert columns_of(kernel) == {"scales": Columns(8, 2), "sums": Columns(128, 2)}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.tile_ops import If, Map
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.edges import edges
-from wsdsl.lowering.passes.hoist_loads import hoist_loads
 
 KEPT: dict[str, Case] = {}
 
@@ -130,16 +128,6 @@ def three_links(Q: bf16[M, D], K: bf16[H, N, D], V: bf16[H, E, N], W: bf16[H, F,
     three_links,
     dict(M=72, N=80, D=64, E=64, F=136, H=3),
 )
-
-
-def test_each_link_of_a_chain_has_a_ring_of_its_own() -> None:
-    def rings_of(case: Case) -> dict[str, int | None]:
-        return {edge.name: edge.ring for edge in edges(hoist_loads(case.kernel.tile))}
-
-    rings = rings_of(THREE_LINKS)
-    assert len({rings[name] for name in "QKVW"}) == 4
-    rings = rings_of(KEPT["two_links"])
-    assert rings["U"] == rings["G"] == rings["X"] != rings["D"]
 
 
 def test_three_links_are_right_and_proved() -> None:

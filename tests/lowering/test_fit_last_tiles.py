@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import numpy as np
@@ -15,7 +14,6 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.overlap_rules import why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles, reach_over
-from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.machine import simulate
 from wsdsl.simulator.tensor_map import TensorMapValue
 
@@ -157,34 +155,6 @@ def test_a_tile_whose_end_is_stored_does_not_overlap() -> None:
     kernel = wsdsl.parse(f"@kernel\ndef f(C: i32[M, N]):\n    {text}\n").f.tile
     m, n = (why_apart(kernel, op) for op in loops_of(kernel))
     assert not m and "end depends on where" in n
-
-
-def test_what_is_contracted_stays_apart() -> None:
-    kernel = CASES["gemm"].kernel.tile
-    told = {op.index.name: why_apart(kernel, op) for op in loops_of(kernel)}
-    assert [bool(t) for t in told.values()] == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        Schedule(scheduler="stream_k"),
-        Schedule(scheduler="split_k", splits=2),
-        Schedule(scheduler="split_k", splits=2, reduction="parallel"),
-    ],
-    ids=repr,
-)
-def test_tiles_that_are_cut_stay_apart(schedule: Schedule) -> None:
-    text = CASES["gemm"].kernel._compile(schedule, {}, ()).ir()
-    assert "launch_grid(" in text and "overlapping" not in text
-
-
-def test_what_comes_out_even_stays_as_it_is() -> None:
-    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, sizes=(("N", 256),))
-    for columns, within in ((128, 0), (96, 8), (256, 0)):
-        schedule = Schedule(tile=dict(m=64, n=columns), consumers=1)
-        made = lower(dataclasses.replace(kernel, schedule=schedule), "partitioned")
-        assert f"within=(1, {within})" in str(made)
 
 
 @pytest.mark.parametrize(

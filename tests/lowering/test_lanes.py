@@ -89,11 +89,6 @@ def added(D: bf16[M, N], ids: i32[M], G: {kind}[V, N]):
     assert made.scheduled.of(LoadGlobal)[0].vector == vector
 
 
-def test_what_nobody_else_adds_to_is_not_added_in_memory() -> None:
-    kernel = vars(parse(MOVED.format(first="bf16", last="f32")))["added"]
-    assert not any(op.accumulate for op in kernel.compile(**SIZES).scheduled.of(StoreGlobal))
-
-
 def test_neighbouring_threads_have_neighbours_of_rows_that_are_not_aligned() -> None:
     made = KERNELS.rmsnorm._compile(None, dict(M=64, N=1001), ("X", "Y")).scheduled
     assert all(held.striped for held in lanes(made))

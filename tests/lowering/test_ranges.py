@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import ml_dtypes
@@ -14,8 +13,6 @@ from tests.case_data import DTYPES
 from tests.range_kernels import TEXTS
 from wsdsl import CompileError, Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.memory_ops import ClearPanels
-from wsdsl.lowering.pipeline import lower
 
 SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
 COOPERATIVE = dict(consumers=2, stages=2, scheduler="grid")
@@ -85,21 +82,6 @@ def test_as_the_reference_has_it(name: str, schedule: Schedule) -> None:
             wide = (np.asarray(x, np.float64) for x in (got, wanted[n]))
             np.testing.assert_allclose(*wide, rtol=near, atol=near, err_msg=n)
     assert compiled.certificate is not None
-
-
-def lowered(name: str, schedule: Schedule) -> list[Any]:
-    tile = kernel_of(name).tile
-    return list(lower(dataclasses.replace(tile, schedule=schedule, sizes=(("D", 64),))).ops)
-
-
-def test_whole_tiles_need_no_clearing() -> None:
-    """Where `end(q)` is a multiple of the tile of `t`, or the end of the dimension."""
-    assert not any(
-        isinstance(op, ClearPanels) for op in lowered("causal", Schedule(tile=dict(q=128, t=64)))
-    )
-    assert any(
-        isinstance(op, ClearPanels) for op in lowered("causal", Schedule(tile=dict(q=64, t=128)))
-    )
 
 
 @pytest.mark.parametrize("schedule", [dict(splits=2), dict(scheduler="stream_k")], ids=str)

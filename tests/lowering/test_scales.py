@@ -11,8 +11,6 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-from wsdsl.ir.spec import verify
-from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.simulator.arithmetic import NUMPY_DTYPES
 
 
@@ -85,23 +83,6 @@ def test_never_is_a_number() -> None:
             Schedule(precise_every=wrong)  # type: ignore[arg-type]
 
 
-def test_factors_move_behind_the_product() -> None:
-    moved = move_factors(CASES["block_scaled"].kernel.tile)
-    verify(moved)
-    text = str(moved)
-    assert "block(axis=%k, size=128)" in text
-    (product,) = re.findall(r"= contract\(a=(%\w+), b=(%\w+)\)", text)
-    for operand in product:
-        assert re.search(rf"{operand}: f8e4m3\[\w, k\] = load\(", text)
-    assert text.count('fn="fma"') == 1
-    assert "k]" not in "".join(re.findall(r"= load\(tensor=%[ab]_scale.*", text))
-
-
-def test_a_product_without_factors_is_left_alone() -> None:
-    tile = CASES["gemm"].kernel.tile
-    assert move_factors(tile) is tile
-
-
 def without_tma(schedule: Schedule) -> str:
     """Where TMA can not take the scales: their rows are no multiple of 16 bytes."""
     scales = ("a_scale", "b_scale")
@@ -117,22 +98,6 @@ def test_blocks_within_a_piece_are_one_number() -> None:
         r"%\w+: (\S+) = load_global\(tensor=%(\w)_scale", inner_loop(without_tma(schedule))
     )
     assert sorted(loads) == [("f32", "b")] * 3 + [("frag<f32[64x1]>", "a")]
-
-
-def test_one_factor_and_one_cast() -> None:
-    text = """
-@kernel
-def f(A: f8e4m3[M, K], B: f8e5m2[N, K], s: bf16[M], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += (2.0 * cast(A[m, k], f32) * cast(s[m], f32)) @ cast(B[n, k], f32)
-        C[m, n] = acc
-"""
-    made = str(move_factors(wsdsl.parse(text).f.tile))
-    assert made.count("= load(") == 3
-    assert re.search(r"f8e5m2\[n, k\] = load", made)
-    assert made.count("= cast(") == 1
 
 
 def test_a_block_holds_whole_tiles() -> None:

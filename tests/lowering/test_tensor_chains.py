@@ -13,13 +13,10 @@ import pytest
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
 from tests.kernels import CASES
-from tests.tensor_memory import columns_of, lowered
+from tests.tensor_memory import columns_of
 from wsdsl import Schedule, ScheduleError
-from wsdsl.ir.tensor_ops import TensorProduct, TensorStore
-from wsdsl.ir.tile_ops import Contract, Map
 from wsdsl.ir.types import Columns
-from wsdsl.lowering.pipeline import before_choice, lower
-from wsdsl.lowering.tensor_chains import chains
+from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch, Place
 
 OWN: dict[str, Case] = {}
@@ -234,20 +231,6 @@ def test_any_number_of_iterations(n: int, stages: int, rows: int) -> None:
         assert np.isnan(arrays["O"].astype(np.float32)).all()
 
 
-def test_what_is_scaled_in_a_chain_stays_in_tensor_memory() -> None:
-    """Where products wait for threads in any case, from zeros on, and one sum of a loop."""
-    assert stored_sums("attention") and stored_sums("moved")
-    for name in ("rescaled", "block_scaled", "three_links", "two_scaled"):
-        assert not stored_sums(name), name
-
-
-def stored_sums(name: str) -> int:
-    case = case_of(name)
-    kernel = lowered(case, sizes={d: case.sizes[d] for d in case.kernel.dims})
-    sums = {op.sums for op in kernel.of(TensorProduct)}
-    return sum(op.columns in sums for op in kernel.of(TensorStore))
-
-
 def test_slots_of_sums_share_what_columns_there_are() -> None:
     case = CASES["attention"]
     sizes = (("D", 128), ("H", 2), ("M", 4096), ("N", 4096))
@@ -302,15 +285,3 @@ def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
     schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
     with pytest.raises(ScheduleError, match=words):
         CASES["attention"].kernel.compile(schedule, D=256)
-
-
-def test_what_is_scaled_begins_anew_and_what_is_added_to_stays() -> None:
-    for name, stays in (("rescaled", 1), ("gemm", 3), ("nested", 3)):
-        case = case_of(name)
-        asked = dataclasses.replace(case.kernel.tile, schedule=Schedule(arch="sm_100a"))
-        kernel = before_choice(asked)
-        products = kernel.of(Contract)
-        assert len(chains(kernel).sums) == stays, name
-        adds = [op for op in kernel.of(Map) if op.fn in ("add", "fma")]
-        assert bool(adds) == (name != "gemm")
-        assert all(op.acc is None for op in products) == (name == "rescaled")

@@ -89,13 +89,6 @@ def test_bytes_are_read_directly() -> None:
     assert {*reads(made)} == {"LoadGlobal"}
 
 
-def test_pieces_of_a_tile_read_directly() -> None:
-    """Only who finishes a tile wants them."""
-    schedule = Schedule(tile=dict(m=128, n=64, k=64), scheduler="split_k", splits=2)
-    made = kernel().compile(schedule=schedule)
-    assert not {*reads(made)} & {"LoadPanels", "LoadShared"}
-
-
 WHOLE = {
     "dimension": """
 @kernel
