@@ -87,7 +87,6 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
         "%x: f32[m, n_slice] = add_in_cluster(sums=(%acc,), part=%p, sharing=2, barrier=8, "
         "ring=%r, state=%s)",
     ),
-    "fold_columns": ("%x: f32[m, n]", '%y: f32[m, j] = fold_columns(x=%x, axis="n")'),
     "fold_rows": ("%x: f32[m, n]", '%y: f32[i, n] = fold_rows(fn="max", x=%x, axis="m")'),
     "rename_axes": ("%x: f32[m, n]", "%y: f32[i, j] = rename_axes(x=%x)"),
     "axis_at": ("%i: i32", "%m: axis<m of M by 128> = axis_at(start=%i)"),

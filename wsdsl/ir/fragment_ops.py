@@ -12,9 +12,6 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.types import Accumulator, Fragment
 
-LANE_COLUMNS = 8
-"""Of each so many columns of a fragment a thread has two, the same ones."""
-
 
 @op_class
 class MatrixOperand(Op):

@@ -235,19 +235,6 @@ class RenameAxes(Op):
 
 
 @op_class
-class FoldColumns(Op):
-    """Add up the columns of `x`, of f32, along `axis`, those that a thread has: column c of the
-    result's eight is the sum of c, c + 8, c + 16, … Elements outside of what its loop walks take no
-    part.
-    """
-
-    levels: ClassVar = PARTITIONED
-    result: Value = result()
-    x: Value
-    axis: str
-
-
-@op_class
 class FoldRows(Op):
     """Reduce the rows of `x` along `axis` by `fn` ("add", "max" or "min"), those that a thread has:
     row r of the result, which has as many as a piece, gets every row of its place in a piece.

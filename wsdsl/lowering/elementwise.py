@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Mapping
 
-from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, ScanColumns, Slice
+from wsdsl.ir.fragment_ops import Iota, ReduceColumns, ScanColumns
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.pipeline_ops import FoldColumns, FoldRows
+from wsdsl.ir.pipeline_ops import FoldRows
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
@@ -56,9 +56,6 @@ def compute(
         case ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce_blocks(op, context, pieces(op.x), masked)
-        case FoldColumns():
-            masked = not _is_zero_outside(op.x, op.axis, context, made)
-            return _folded(op, context, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
             return _elementwise(op, context, pieces)
         case _:
@@ -268,40 +265,6 @@ def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) ->
         if before is None:
             return scanned
         return b.map("add", scanned, before, wish=op.result.name)
-
-    return RegisterTile(shape, piece)
-
-
-def _folded(
-    op: FoldColumns, context: PartitionContext, x: RegisterTile, masked: bool
-) -> RegisterTile:
-    """Chunks of one width are added elementwise, then groups of eight columns, which lie alike."""
-    b = context.builder
-    assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
-    shape = context.shapes.of(op.result.type.axes)
-    if masked:
-        x = with_inside(x, context, op.axis, F32, 0.0)
-
-    def groups(value: Value, width: int) -> list[Value]:
-        kind = shape.piece(F32, 0)
-        wide = [b.value("group", kind) for _ in range(0, width, LANE_COLUMNS)]
-        for n, made in enumerate(wide):
-            b.add(Slice(result=made, x=value, start=n * LANE_COLUMNS, loc=op.loc))
-        return wide
-
-    def piece(i: int, j: int) -> Value:
-        left, widths = list[Value](), x.shape.widths
-        for own in dict.fromkeys(widths):
-            alike = [x.get(i, c) for c, w in enumerate(widths) if w == own]
-            total = alike[0]
-            for other in alike[1:]:
-                total = b.map("add", total, other, wish="partial")
-            left += groups(total, own)
-        while len(left) > 1:
-            odd = left[len(left) & ~1 :]
-            pairs = zip(left[::2], left[1::2], strict=False)
-            left = [b.map("add", one, other, wish="partial") for one, other in pairs] + odd
-        return left[0]
 
     return RegisterTile(shape, piece)
 

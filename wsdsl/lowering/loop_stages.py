@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns
+from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
 from wsdsl.ir.tile_ops import (
     Bitcast,
@@ -34,7 +34,7 @@ from wsdsl.ir.walk import following, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 
-PURE = (Map, Cast, Bitcast, Full, Reduce, ReduceBlocks, Scan, FoldColumns, Constant, DimSize)
+PURE = (Map, Cast, Bitcast, Full, Reduce, ReduceBlocks, Scan, Constant, DimSize)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
 MOVABLE = (
     *PURE, *IN_SLOT, AxisAt, Block, ConsumerRelease, ConsumerWait, Contract, End, Index, Load,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materialize
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Yield
 from wsdsl.ir.types import Axis, Tile
@@ -178,7 +178,7 @@ class PipelinedLoop:
         """Whether something in the first stage minds where the dimension ends."""
         own = [op for op in self.stages.first if isinstance(op, AxisAt)]
         kinds = [(op.result.type, op.is_clipped) for op in own]
-        reduced = {op.axis for op in self.stages.first if isinstance(op, (*OVER_AXIS, FoldColumns))}
+        reduced = {op.axis for op in self.stages.first if isinstance(op, OVER_AXIS)}
         return any(
             isinstance(kind, Axis)
             and kind.name in reduced
