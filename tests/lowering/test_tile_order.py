@@ -39,31 +39,6 @@ def order(given: Schedule, **sizes: int) -> tuple[str | None, int | None]:
     return made.raster, made.swizzle
 
 
-def test_neighbours_share_the_large_operand() -> None:
-    """Of narrow tiles of several waves: 160 rows by 64 columns run along m, nine of n abreast."""
-    tall = Schedule(tile=dict(m=160, n=64), mma="n", mode="pingpong")
-    assert order(tall, M=4608, N=576, K=12288) == ("m", 16)
-    assert order(Schedule(tile=dict(m=64, n=160)), M=2560, N=2560, K=1536) == (None, 16)
-    # Left to who asks, to one wave, and to what is not loading.
-    asked = dataclasses.replace(tall, swizzle=8)
-    assert order(asked, M=4608, N=576, K=12288) == (None, 8)
-    assert order(tall, M=1280, N=576, K=12288)[0] is None
-    assert order(Schedule(tile=dict(m=256, n=128)), M=4608, N=4608, K=4096)[0] is None
-
-
-def test_tall_tiles_run_along_what_covers_less() -> None:
-    """All columns of tiles abreast, so that a wave has all of one operand."""
-    tall = Schedule(tile=dict(m=152, n=128), mma="n", mode="pingpong")
-    assert order(tall, M=10000, N=768, K=16384) == ("m", 8)
-    # By as much.
-    assert order(Schedule(tile=dict(m=128, n=128)), M=4096, N=4096, K=4096)[0] is None
-    # Larger tiles, wide ones, and clusters.
-    assert order(Schedule(tile=dict(m=256, n=192)), M=8192, N=1536, K=4096)[0] is None
-    assert order(Schedule(tile=dict(m=64, n=128)), M=10000, N=768, K=4096)[0] is None
-    pairs = dataclasses.replace(tall, cluster=dict(m=2))
-    assert order(pairs, M=10000, N=768, K=16384)[0] is None
-
-
 def test_results_are_written_along_their_rows() -> None:
     """Where they are most of what is moved, and the operand along them stays in L2."""
     assert order(Schedule(), M=8192, N=8192, K=512) == (None, 1)

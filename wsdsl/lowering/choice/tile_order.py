@@ -3,17 +3,12 @@
 Tiles run along the last loop variable, `swizzle` of the other's abreast, unless the schedule says
 otherwise. A wave, a tile an SM, runs at the same time, and takes from memory the rows and columns
 that it covers, which are fewest where it is nearly square; what that costs is power that the tensor
-cores could use. Tiles that run along the first variable cause no more traffic of DRAM, but up to a
-quarter more of L2, since then neighbours do not have the wide operand in common. So tiles of up to
-128 columns that are not wide run along it, where waves cover less so.
+cores could use.
 
 Where there is one wave of narrow tiles, what counts is what crosses from L2 to the GPCs, whose SMs
 share it. CTAs are dealt out GPC by GPC, so a run of 16 has one: it runs along the shorter side, so
 that it needs little of the longer one's operand. Clusters are dealt out to all GPCs in turn: those
 of one GPC follow at a distance, so they run across the side along which a cluster lies.
-
-Narrow tiles of several waves run along the side of which a tile has more, so that those next to
-each other share the large operand.
 
 Where the results are most of what memory moves, and the operand along their rows stays in L2, what
 counts is that neighbours write neighbouring memory: tiles run along the rows, none abreast.
@@ -39,10 +34,6 @@ from wsdsl.schedule import SWIZZLES, Schedule, changed
 
 MOST_WAVES = 64
 """So many tell enough."""
-COVERED_LESS = 0.95
-"""As much as along the last variable, at the most, for tiles to run along the first one, ..."""
-COVERED_COLUMNS = 128
-"""... which are of no more columns."""
 WRITTEN = 5
 """Times as many bytes as are read: then the results are most of it."""
 STAYS_BYTES = 13 << 20
@@ -71,10 +62,6 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     if raster == "auto":
         known = all(a.dim in work.sizes for a in places)
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
-    elif raster is None and swizzle is None and work.sized and not at_once:
-        narrow = is_narrow(asked)
-        crosses = not schedule.cuts_tiles and _across(work.target, across, along, narrow=narrow)
-        raster = loop_variable(first.name) if crosses else None
     if swizzle is None:
         if raster in (first.name, loop_variable(first.name)):
             across, along = along, across
@@ -83,7 +70,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
             if swizzle > 1 and (schedule.widths or 1) > 1:
                 swizzle = SWIZZLES[-1]  # Other launches have more of them.
         else:
-            _, swizzle = _least(work.target, across, along)
+            swizzle = _least(work.target, across, along)
             if (schedule.widths or 1) > 1 and swizzle >= across.num:
                 # All lie abreast, and other launches have more: a wave of these is square with its
                 # root abreast, and reads the long side's operand once for as many.
@@ -131,24 +118,15 @@ def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
     return max(1, tile[axis.name] * cluster_along(schedule, axis.name))
 
 
-def _across(target: Target, first: _Side, last: _Side, *, narrow: bool) -> bool:
-    """Whether several waves of tiles run along the first variable."""
-    if narrow:
-        return first.size > last.size
-    if not last.size <= min(first.size, COVERED_COLUMNS) or first.cluster * last.cluster > 1:
-        return False
-    return _least(target, last, first)[0] < COVERED_LESS * _least(target, first, last)[0]
-
-
-def _least(target: Target, across: _Side, along: _Side) -> tuple[int, int]:
-    """The fewest rows and columns that waves cover, and by how many tiles abreast."""
+def _least(target: Target, across: _Side, along: _Side) -> int:
+    """Choose the swizzle by which waves cover the fewest rows and columns."""
     workers = target.cluster_room(across.cluster * along.cluster)
     least, by = math.inf, 0
     for swizzle in SWIZZLES:
         found = covered(across.shape, along.shape, workers, swizzle, least)
         if found < least:
             least, by = found, swizzle
-    return int(least), by
+    return by
 
 
 def _in_one_wave(across: _Side, along: _Side) -> int:
