@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks soak corpus lint docs bench clean
+.PHONY: help demo test test-frameworks soak corpus lint size docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,8 @@ help:
 	@echo "make test-frameworks  the tests that use torch, JAX, matplotlib or zstandard, without a GPU"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
-	@echo "make lint   ruff, pyright, import-linter"
+	@echo "make lint   size, ruff, pyright, import-linter"
+	@echo "make size   lines by package and bytes of tests versus tools/budget.toml"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
 
@@ -49,8 +50,11 @@ corpus: $(VENV)/dev
 	$(BIN)/python -m tools.compare_ptx $(BASE) $(ARGS)
 
 lint: $(VENV)/dev
-	@status=0; for linter in "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
+	@status=0; for linter in "python tools/size.py" "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
 		echo "$$linter"; $(BIN)/$$linter || status=1; done; exit $$status
+
+size:
+	@$(PYTHON) tools/size.py
 
 docs: $(VENV)/run
 	$(BIN)/python tools/ir_docs.py
