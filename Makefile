@@ -1,9 +1,11 @@
 # `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak corpus lint docs bench clean
+.PHONY: help demo test test-frameworks soak corpus lint size docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+# A virtual environment with torch and JAX: `make test` runs without them.
+FRAMEWORKS := .venv-frameworks
 # The newest suitable interpreter; `make PYTHON=... demo` takes another one.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -12,9 +14,11 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
+	@echo "make test-frameworks  the tests that use torch, JAX, matplotlib or zstandard, without a GPU"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
-	@echo "make lint   ruff, pyright, import-linter"
+	@echo "make lint   size, ruff, pyright, import-linter"
+	@echo "make size   lines by package and bytes of tests versus tools/budget.toml"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
 
@@ -22,10 +26,13 @@ demo: $(VENV)/run
 	@$(BIN)/python tools/demo.py $(ARGS)
 
 # What is tested is compiled here and now, and the user's own cache is left alone.
-test soak: export WSDSL_CACHE_DIR = off
+test test-frameworks soak: export WSDSL_CACHE_DIR = off
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 $(ARGS)
+
+test-frameworks: $(FRAMEWORKS)/dev
+	$(FRAMEWORKS)/bin/python -m pytest --frameworks -n 2 --dist worksteal --timeout 300 $(ARGS)
 
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0
@@ -43,8 +50,11 @@ corpus: $(VENV)/dev
 	$(BIN)/python -m tools.compare_ptx $(BASE) $(ARGS)
 
 lint: $(VENV)/dev
-	@status=0; for linter in "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
+	@status=0; for linter in "python tools/size.py" "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
 		echo "$$linter"; $(BIN)/$$linter || status=1; done; exit $$status
+
+size:
+	@$(PYTHON) tools/size.py
 
 docs: $(VENV)/run
 	$(BIN)/python tools/ir_docs.py
@@ -54,21 +64,28 @@ bench: $(VENV)/run
 	$(BIN)/python -m benchmarks.device --bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-# The files $(VENV)/run and $(VENV)/dev say what is installed: the package, and the tools to work on it.
-$(VENV)/pip:
+# The files run and dev of an environment say what is installed: the package, and the tools to work on it.
+%/pip:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Debian 12+, Ubuntu 24.04+:" \
 		"apt install python3 python3-venv. Elsewhere: make PYTHON=/path/to/python3.11 demo"; exit 1; }
-	@$(PYTHON) tools/make_venv.py $(VENV)
+	@$(PYTHON) tools/make_venv.py $*
 	@touch $@
+
+INSTALL := -m pip install --quiet --disable-pip-version-check --editable
 
 $(VENV)/run: $(VENV)/pip pyproject.toml
 	@echo "Installing wsdsl into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python $(INSTALL) .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/run
 	@echo "Installing the test tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python $(INSTALL) '.[dev]'
+	@touch $@
+
+$(FRAMEWORKS)/dev: $(FRAMEWORKS)/pip pyproject.toml tools/frameworks.txt
+	@echo "Installing the test tools, torch and JAX into $(FRAMEWORKS)"
+	@$(FRAMEWORKS)/bin/python $(INSTALL) '.[test,frameworks,plot,zstd]' -c tools/frameworks.txt
 	@touch $@

@@ -11,6 +11,10 @@ A test marked `sampled(n)` has many parameters that cost much: one in n of them 
 same ones (3 if it does not say). All are run by `pytest --all`, which `make soak` does, where -k or
 a test's own name asks for them, and with `--update-golden`. The fixture `each` does the same for
 a test that goes through many things itself.
+
+A test imports torch, JAX, matplotlib or zstandard by the fixture `import_optional`, which skips the
+test where the package is not installed. `pytest --frameworks` (`make test-frameworks`) selects the
+tests that use the fixture, with all parameters, and reports each skipped one as failed.
 """
 
 import difflib
@@ -40,13 +44,17 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--all", action="store_true", help="all parameters of sampled tests, too")
+    parser.addoption("--frameworks", action="store_true", help="only tests of optional packages")
 
 
 def pytest_collection_modifyitems(config, items):
     skip_what_needs_a_gpu(items)
-    if all_asked(config):
+    if config.getoption("--frameworks"):
+        left_out = {item for item in items if "import_optional" not in item.fixturenames}
+    elif all_asked(config):
         return
-    left_out = set(not_sampled(items))
+    else:
+        left_out = set(not_sampled(items))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
@@ -54,6 +62,21 @@ def pytest_collection_modifyitems(config, items):
 def all_asked(config):
     named = config.option.keyword or any("::" in arg for arg in config.args)
     return named or config.getoption("--all") or config.getoption("--update-golden")
+
+
+@pytest.fixture(scope="session")
+def import_optional():
+    """Import a package, or skip the test if it is not installed."""
+    return pytest.importorskip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Under `--frameworks`, report a skipped test as failed."""
+    report = yield
+    if report.skipped and item.config.getoption("--frameworks"):
+        report.outcome, report.longrepr = "failed", f"--frameworks: {report.longrepr[2]}"
+    return report
 
 
 @pytest.fixture(scope="session")

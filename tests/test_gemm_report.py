@@ -131,16 +131,16 @@ def test_waves_begin_where_one_more_column_takes_another():
     assert plot_sweep.wave_starts((128, 128), 1024, 7872) == [2048, 4224, 6272]
 
 
-def test_the_plot_of_sweeps(tmp_path):
-    pytest.importorskip("matplotlib")
+def test_the_plot_of_sweeps(tmp_path, import_optional):
+    import_optional("matplotlib")
     plot_sweep.draw(SWEPT_RESULT, tmp_path / "sweep.svg")
     text = (tmp_path / "sweep.svg").read_text()
     assert "K = 1024 · interleaved" in text and "K = 16384 · sustained" in text
     assert "a new wave of 128 × 256 tiles begins" in text
 
 
-def test_the_plot_has_every_shape(tmp_path):
-    pytest.importorskip("matplotlib")
+def test_the_plot_has_every_shape(tmp_path, import_optional):
+    import_optional("matplotlib")
     path = tmp_path / "gemm.svg"
     plot.draw(result(), path)
     text = path.read_text()

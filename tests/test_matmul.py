@@ -331,8 +331,8 @@ def test_names_of_types() -> None:
     assert matmul(a, b, out_dtype=BF16).dtype == BF16
 
 
-def test_jax() -> None:
-    jax: Any = pytest.importorskip("jax")
+def test_jax(import_optional: Any) -> None:
+    jax: Any = import_optional("jax")
     a, b = filled(3, 8, 16), filled(24, 16)
     got = matmul(jax.numpy.asarray(a), jax.numpy.asarray(b), transpose_b=True)
     assert isinstance(got, jax.Array)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,6 @@ import pytest
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
 from wsdsl.kernels.lossless.container import DIGEST, START
-
-HAS_ZSTD = importlib.util.find_spec("zstandard") is not None
-NEEDED = pytest.mark.skipif(not HAS_ZSTD, reason="the package zstandard is not installed")
-CODERS = ["zlib", pytest.param("zstd", marks=NEEDED)]
 
 
 def weights(n: int, k: int, seed: int = 0) -> Any:
@@ -33,8 +28,10 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("coder", CODERS)
-def test_several_tensors_bit_for_bit(tmp_path: Path, coder: str) -> None:
+@pytest.mark.parametrize("coder", ["zlib", "zstd"])
+def test_several_tensors_bit_for_bit(tmp_path: Path, coder: str, import_optional: Any) -> None:
+    if coder == "zstd":
+        import_optional("zstandard")
     every = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256)
     given = {"up": weights(512, 512), "every": every.view(ml_dtypes.bfloat16), "é": weights(1, 3)}
     packed = given | {"up": lossless.pack(given["up"], "exponents")}

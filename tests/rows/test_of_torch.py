@@ -10,7 +10,10 @@ from tests.rows.of_torch import check
 from wsdsl.kernels import rmsnorm
 from wsdsl.kernels.rows.gradients import is_recorded
 
-torch: Any = pytest.importorskip("torch")
+
+@pytest.fixture
+def torch(import_optional: Any) -> Any:
+    return import_optional("torch")
 
 
 @pytest.mark.sampled(6)
@@ -18,11 +21,11 @@ torch: Any = pytest.importorskip("torch")
 @pytest.mark.parametrize(
     "name", ["rmsnorm", "layernorm", "softmax", "log_softmax", "cross_entropy"]
 )
-def test_gradients(name: str, dtype: str) -> None:
+def test_gradients(torch: Any, name: str, dtype: str) -> None:
     check(torch, name, dtype, (2, 5, 136), "cpu")
 
 
-def test_what_is_recorded() -> None:
+def test_what_is_recorded(torch: Any) -> None:
     x = torch.randn(4, 32, requires_grad=True)
     w = torch.randn(32)
     rmsnorm(x, w).sum().backward()

@@ -20,8 +20,8 @@ def widened(X: bf16[M, K], W: f8e4m3[N, K], Y: bf16[M, N]):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_types_that_numpy_has_not(packed: bool) -> None:
-    torch: Any = pytest.importorskip("torch")
+def test_types_that_numpy_has_not(packed: bool, import_optional: Any) -> None:
+    torch: Any = import_optional("torch")
     kernel = wsdsl.parse(TEXT).widened
     x = torch.randn(16, 72).to(torch.bfloat16)
     w = torch.randn(40, 72).to(torch.float8_e4m3fn)

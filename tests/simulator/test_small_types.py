@@ -205,8 +205,8 @@ def test_a_literal_is_not_rounded_unsaid() -> None:
     assert np.all(rounded.reference(a) == np.float32(ml_dtypes.float8_e4m3fn(0.1)))
 
 
-def test_tensors_of_torch() -> None:
-    torch: Any = pytest.importorskip("torch")
+def test_tensors_of_torch(import_optional: Any) -> None:
+    torch: Any = import_optional("torch")
     values = rows_of("f4e2m1", 6, 10)
     widen = wsdsl.parse(WIDEN.format("f4e2m1", "M, N", "M, N", "m, n", "m, n")).widen
     held = torch.from_numpy(packed_of(values, "f4e2m1"))

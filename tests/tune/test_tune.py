@@ -173,7 +173,7 @@ def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.Mo
         tune(make_gemm(), like(192), plot="x.png")
 
 
-def test_what_the_plot_shows(database: Database, tmp_path: Path) -> None:
+def test_what_the_plot_shows(database: Database, tmp_path: Path, import_optional: Any) -> None:
     """Times by ratio, which leave out the clock of a round: so 1 % is seen."""
     tuned = tune(make_gemm(), *[like(n, s) for n in (240, 224, 208, 192) for s in (3, 4)])
     shown = axes(tuned)
@@ -181,7 +181,7 @@ def test_what_the_plot_shows(database: Database, tmp_path: Path) -> None:
     best = {n: min(time for x, time in shown["tile.n"] if x == n) for n in (240, 224, 208, 192)}
     assert best[240] > best[224] > best[208] > best[192]
     assert tuned.winner is not None and tuned.winner.schedule == like(192)
-    pytest.importorskip("matplotlib")
+    import_optional("matplotlib")
     assert tuned.plot(tmp_path / "made" / "tune.svg").exists()
     text = (tmp_path / "made" / "tune.svg").read_text()
     assert "the record from now on" in text and "tile.n, elements" in text
