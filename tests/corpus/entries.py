@@ -64,9 +64,9 @@ def words(schedule: Schedule | None) -> dict[str, Any]:
 
 def outcome_families() -> tuple[Any, ...]:
     """Return the families whose entries compile, or have an expected rejection."""
-    from tests.corpus import library, memory_bound, variants
+    from tests.corpus import library, memory_bound, texts
 
-    return library, memory_bound, variants
+    return library, memory_bound, texts
 
 
 @cache
