@@ -177,7 +177,7 @@ def _first_line(found: Outcome) -> str:
 
 
 def read_allowed(path: Path | None, base: Path | None = None) -> list[str]:
-    """Return the patterns of a file, but for lines that the base's file has, too."""
+    """Return the patterns of a file, without the lines that the base's file has."""
     lines, known = (p.read_text().splitlines() if p and p.exists() else [] for p in (path, base))
     new = (line.partition("#")[0].strip() for line in lines if line not in known)
     return [pattern for pattern in new if pattern]
