@@ -16,7 +16,7 @@ help:
 	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
 	@echo "make test-frameworks  the tests that use torch, JAX, matplotlib or zstandard, without a GPU"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
-	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
+	@echo "make corpus compare the PTX of 1,000 kernels with BASE=main (previous: the commit before); ARGS=--all, ARGS=\"--sample 100\""
 	@echo "make lint   size, ruff, pyright, import-linter"
 	@echo "make size   lines by package and bytes of tests versus tools/budget.toml"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
@@ -43,7 +43,7 @@ soak: $(VENV)/dev
 			"prover.skeletons" "prover.test_skeleton" \
 			"prover.ptx_mutants 20000" "prover.hostile 1000"; do \
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; \
-		echo "tools.compare_ptx . ."; $(BIN)/python -m tools.compare_ptx . . || status=1; exit $$status
+		echo "tools.compare_ptx . . --all"; $(BIN)/python -m tools.compare_ptx . . --all || status=1; exit $$status
 
 BASE ?= main
 corpus: $(VENV)/dev

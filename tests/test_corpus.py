@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, fields
@@ -13,11 +14,16 @@ from typing import get_args
 import pytest
 
 from tests.corpus import Entry, corpus, forms
-from tests.corpus.worker import schedule_of
+from tests.corpus.compile_text import lowered, ptx_of
+from tests.corpus.entries import outcome_families
+from tests.corpus.named import NAMED
+from tests.corpus.worker import outcome, schedule_of
 from tests.kernels import CASES
+from tools import compare_ptx
 from tools.compare_ptx import ROOT, Outcome, compile_all, report, verdict
 from tools.ptx_diff import difference, summary
-from wsdsl import Schedule
+from wsdsl import CompileError, Schedule
+from wsdsl.lowering.pipeline import PASSES
 from wsdsl.schedule import Mode, Reduction, Scheduler
 
 PRODUCT_TYPES = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2", "i8", "u8")
@@ -74,6 +80,37 @@ def test_entries_are_many_and_have_every_feature() -> None:
     assert [name for name, has in FEATURES.items() if sum(map(has, entries)) < 3] == []
 
 
+def test_passes_change_their_named_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sorted(NAMED) == sorted(step.__name__ for step, _ in PASSES)
+    entries, unchanged = {entry.name: entry for entry in corpus()}, set(NAMED)
+    for name in dict.fromkeys(NAMED.values()):
+        e, folder = entries[name], tmp_path / name
+        monkeypatch.setenv("WSDSL_DUMP", str(folder))
+        given = e.text, schedule_of(e.schedule), e.sizes, e.threads, e.padded, e.packed
+        if e.rejected:
+            with pytest.raises(CompileError, match=re.escape(e.rejected)) as caught:
+                lowered(*given)
+            changed = {frame.name for frame in caught.traceback}
+        else:
+            plan = lowered(*given).plan
+            changed = {path.name.split(".")[-2] for path in folder.glob("*.ir")}
+            changed |= {"make_plan"} if plan else set()
+        unchanged -= {step for step in changed if NAMED.get(step) == name}
+    assert unchanged == set()
+
+
+def test_entries_have_expected_outcome(each: Callable[[int], int]) -> None:
+    entries = [entry for family in outcome_families() for entry in family.entries()]
+    wrong: list[tuple[str, str]] = []
+    for i, entry in enumerate(entries):
+        if entry.rejected or i % each(8) == 0:
+            found = outcome(asdict(entry), ptx_of)
+            is_expected = found["kind"] == ("refused" if entry.rejected else "ptx")
+            if not is_expected or entry.rejected not in found["text"]:
+                wrong.append((entry.name, found["text"][:200]))
+    assert wrong == []
+
+
 def test_a_seeded_difference_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the other checkout the barriers of empty slots are told otherwise."""
     shutil.copytree(ROOT / "wsdsl", tmp_path / "wsdsl", ignore=shutil.ignore_patterns("*.pyc"))
@@ -93,6 +130,41 @@ def test_a_seeded_difference_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not report(base, head)
     assert "mbarrier.changed" in capsys.readouterr().out
     assert report(base, head, ["cases/*"])
+
+
+def test_sample_contains_named_entries() -> None:
+    entries = [{"name": str(i), "named": i % 3 == 0} for i in range(9)]
+    for count, expected in ((1, 3), (5, 5), (None, 9)):
+        found = compare_ptx.sample(entries, count)
+        assert sum(entry["named"] for entry in found) == 3 and len(found) == expected
+
+
+def test_previous_is_commit_on_main_before_head(tmp_path: Path) -> None:
+    def git(folder: str, *arguments: str) -> str:
+        author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+        command = ("git", *author, "-C", str(tmp_path / folder), *arguments)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git(".", "init", "-q", "-b", "main", "whole")
+    commits: list[str] = []
+    for branch in ("main", "main", "topic"):
+        git("whole", "checkout", "-q", "-B", branch)
+        git("whole", "commit", "-q", "--allow-empty", "-m", branch)
+        commits.append(git("whole", "rev-parse", "HEAD"))
+        expected = commits[-2] if len(commits) > 1 else ""
+        assert compare_ptx.previous(tmp_path / "whole") == expected
+    git("whole", "checkout", "-q", "--detach", "main")
+    assert compare_ptx.previous(tmp_path / "whole") == commits[0]
+    git(".", "clone", "-q", "--depth", "1", f"file://{tmp_path}/whole", "shallow")
+    assert compare_ptx.previous(tmp_path / "shallow") == ""
+
+
+def test_allowed_lines_of_the_base_do_not_count(tmp_path: Path) -> None:
+    head, base = tmp_path / "head", tmp_path / "base"
+    base.write_text("# comment\ncases/* # an earlier change\n")
+    head.write_text(f"{base.read_text()}words/* # this change\n")
+    assert compare_ptx.read_allowed(head, base) == ["words/*"]
+    assert compare_ptx.read_allowed(head) == ["cases/*", "words/*"]
 
 
 PTX = """
@@ -129,6 +201,12 @@ def test_verdicts(base: Outcome, head: Outcome, expected: str) -> None:
 def test_a_crash_is_never_allowed() -> None:
     crashed = {"a": Outcome("crashed", "AssertionError: x")}
     assert not report(crashed, crashed, ["*"])
+
+
+def test_report_accepts_verdicts() -> None:
+    base, head = {"a": Outcome("refused", "no")}, {"a": Outcome("refused", "never")}
+    assert not report(base, head)
+    assert report(base, head, accepted=["refused otherwise"])
 
 
 def test_a_difference_is_told_by_opcodes() -> None:

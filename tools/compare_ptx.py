@@ -3,12 +3,16 @@
 python -m tools.compare_ptx BASE [HEAD]
 
 BASE and HEAD are folders of checkouts or git revisions; HEAD is this checkout, as it lies there, if
-it is left out. HEAD's corpus is compiled by both, in processes of their own. Kernels that differ
-are named and grouped by what differs; a kernel may be refused, and then its message is compared.
-"Identical up to names": registers and labels are numbered otherwise, all else is the same.
+it is left out. `previous` as BASE is the commit before HEAD on main; a clone may have none, which
+skips the comparison. HEAD's corpus is compiled by both, in processes of their own. Kernels that
+differ are named and grouped by what differs; a kernel may be refused, and then its message is
+compared. "Identical up to names": registers and labels are numbered otherwise, all else is the
+same.
 
 Exit status: 0 if all is identical (up to names), or allowed to differ by `--allow FILE`: patterns
 of names, one a line, and after `#` why; a kernel that crashes the compiler is never allowed.
+HEAD's tests/corpus/allowed.txt is such a file. Only the lines that BASE's file lacks count, so that
+a line allows the difference to the commits before it.
 """
 
 from __future__ import annotations
@@ -23,8 +27,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +40,9 @@ from tools.ptx_diff import difference, normalised, summary
 ROOT = Path(__file__).parents[1]
 WORKER = ROOT / "tests" / "corpus" / "worker.py"
 COMPILE_TEXT = Path("tests") / "corpus" / "compile_text.py"
+ALLOWED = Path("tests") / "corpus" / "allowed.txt"
+SAMPLE = 1000
+"""Entries of a run without `--all`."""
 ALIKE = ("identical", "identical up to names", "refused alike")
 
 
@@ -64,6 +72,20 @@ def checkout(side: str, folder: Path) -> Path:
     return folder
 
 
+def previous(root: Path = ROOT) -> str:
+    """Return the commit before HEAD on main; "" if the clone has none."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        return "" if found.returncode else found.stdout.strip()
+
+    head = git("rev-parse", "HEAD")
+    forks = [git("merge-base", "HEAD", branch) for branch in ("origin/main", "main")]
+    before = [fork for fork in forks if fork not in ("", head)]
+    return before[0] if before else git("rev-parse", "--verify", "HEAD~1")
+
+
 def _environment(root: Path) -> dict[str, str]:
     # None of these must change what is compiled.
     kept = {name: held for name, held in os.environ.items() if not name.startswith("WSDSL_")}
@@ -82,15 +104,24 @@ def entries_of(root: Path, pattern: str = "*", count: int | None = None) -> list
     entries = [e for e in entries if fnmatch.fnmatch(e["name"], pattern)]
     if not entries:
         raise SystemExit(f"no kernel is named {pattern}")
+    return sample(entries, count)
+
+
+def sample(entries: Iterable[dict[str, Any]], count: int | None) -> list[dict[str, Any]]:
+    """Take `count` entries, but at least the named ones of the passes; None takes all."""
     # By a hash: the same ones are taken again where some are added.
-    entries.sort(key=lambda e: hashlib.sha1(e["name"].encode()).digest())
-    return entries[:count]
+    ordered = sorted(entries, key=lambda e: hashlib.sha1(e["name"].encode()).digest())
+    named = [e for e in ordered if e.get("named")]
+    others = [e for e in ordered if not e.get("named")]
+    return named + (others if count is None else others[: max(0, count - len(named))])
 
 
 def compiled(root: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, Outcome]:
     """What one process makes of entries under a checkout."""
     own = root / COMPILE_TEXT
-    command = [sys.executable, str(WORKER), str(own if own.exists() else ROOT / COMPILE_TEXT)]
+    if not own.exists() or "packed" not in own.read_text():  # older than packed entries
+        own = ROOT / COMPILE_TEXT
+    command = [sys.executable, str(WORKER), str(own)]
     given = "".join(json.dumps(entry) + "\n" for entry in entries)
     done = subprocess.run(
         command, cwd=root, env=_environment(root), input=given,
@@ -108,9 +139,12 @@ def compile_all(
     roots: Iterable[Path], entries: Sequence[Mapping[str, Any]], jobs: int
 ) -> list[dict[str, Outcome]]:
     """By checkout, what all entries become; `jobs` processes at a time."""
-    parts = [part for i in range(jobs) if (part := entries[i::jobs])]
+    # A process parses a text once, for all entries that have it.
+    parts = defaultdict[int, list[Mapping[str, Any]]](list)
+    for entry in entries:
+        parts[zlib.crc32(entry["text"].encode()) % jobs].append(entry)
     with ThreadPoolExecutor(jobs) as pool:
-        running = [[pool.submit(compiled, root, part) for part in parts] for root in roots]
+        running = [[pool.submit(compiled, root, part) for part in parts.values()] for root in roots]
         return [{n: o for part in side for n, o in part.result().items()} for side in running]
 
 
@@ -142,13 +176,20 @@ def _first_line(found: Outcome) -> str:
     return found.text.partition("\n")[0]
 
 
-def read_allowed(path: Path | None) -> list[str]:
-    lines = path.read_text().splitlines() if path else []
-    return [held for line in lines if (held := line.partition("#")[0].strip())]
+def read_allowed(path: Path | None, base: Path | None = None) -> list[str]:
+    """Return the patterns of a file, without the lines that the base's file has."""
+    lines, known = (p.read_text().splitlines() if p and p.exists() else [] for p in (path, base))
+    new = (line.partition("#")[0].strip() for line in lines if line not in known)
+    return [pattern for pattern in new if pattern]
 
 
-def report(base: Outcomes, head: Outcomes, allowed: Sequence[str] = ()) -> bool:
-    """Prints how they compare. Whether all is alike, or allowed to differ."""
+def report(
+    base: Outcomes,
+    head: Outcomes,
+    allowed: Sequence[str] = (),
+    accepted: Collection[str] = ("crashed before",),
+) -> bool:
+    """Prints how they compare. Whether all is alike, allowed to differ, or an accepted verdict."""
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     counts: dict[str, int] = defaultdict(int)
     unexpected = 0
@@ -157,6 +198,7 @@ def report(base: Outcomes, head: Outcomes, allowed: Sequence[str] = ()) -> bool:
         counts[what] += 1
         if what not in ALIKE:
             is_allowed = what != "crashes" and any(fnmatch.fnmatch(name, p) for p in allowed)
+            is_allowed |= what in accepted
             unexpected += not is_allowed
             shown = f"{name} (allowed)" if is_allowed else name
             groups[what][told(what, base[name], head[name])].append(shown)
@@ -177,14 +219,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("base", help="folder or git revision")
+    parser.add_argument("base", help="folder, git revision, or previous")
     parser.add_argument("head", nargs="?", default=str(ROOT), help="the same (this checkout)")
     parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes at a time")
-    parser.add_argument("--sample", type=int, metavar="K", help="only K kernels, spread over all")
+    parser.add_argument(
+        "--sample", type=int, metavar="K", default=SAMPLE, help=f"only K kernels ({SAMPLE})"
+    )
+    parser.add_argument("--all", action="store_const", const=None, dest="sample", help="no sample")
     parser.add_argument("--only", metavar="PATTERN", help='only kernels named so, "cases/*"')
     parser.add_argument("--show", metavar="NAME", help="print the difference of one kernel")
     parser.add_argument("--allow", type=Path, metavar="FILE", help="names that may differ")
+    parser.add_argument(
+        "--allow-messages", action="store_true", help="rejections may have other messages"
+    )
     options = parser.parse_args()
+    if options.base == "previous":
+        options.base = previous()
+    if not options.base:
+        print("SKIPPED: this clone has no previous commit on main to compare with")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         roots = [
             checkout(side, Path(folder, name))
@@ -192,10 +245,13 @@ def main() -> int:
         ]
         entries = entries_of(roots[1], options.show or options.only or "*", options.sample)
         base, head = compile_all(roots, entries, options.j)
+        allowed = read_allowed(roots[1] / ALLOWED, roots[0] / ALLOWED)
+    accepted = ["crashed before"] + ["refused otherwise"] * options.allow_messages
     if options.show:
         for name in head:
             print(difference(name, base[name].text, head[name].text))
-    return 0 if report(base, head, read_allowed(options.allow)) else 1
+    allowed += read_allowed(options.allow)
+    return 0 if report(base, head, allowed, accepted) else 1
 
 
 if __name__ == "__main__":

@@ -25,12 +25,25 @@ def ptx_of(
     sizes: Mapping[str, int],
     threads: str | Sequence[str],
     padded: Sequence[str],
+    packed: Sequence[str] = (),
 ) -> str:
     """The PTX of the last kernel of a text, which nothing has assembled or proved; see `Entry`.
     Raises what the compiler raises.
     """
-    kernel = _kernel(text)
+    return lowered(text, schedule, sizes, threads, padded, packed).ptx
+
+
+def lowered(
+    text: str,
+    schedule: wsdsl.Schedule | None,
+    sizes: Mapping[str, int],
+    threads: str | Sequence[str],
+    padded: Sequence[str],
+    packed: Sequence[str] = (),
+) -> Any:
+    """Lower the last kernel of a text, without the PTX."""
+    kernel = _kernel(text).packed(*packed)
     if threads == "all":
         threads = [p.name for p in kernel.tile.params if isinstance(p.type, Tensor)]
     held = () if threads == "none" else tuple(threads)
-    return kernel._compile(schedule, sizes, held, tuple(padded)).ptx
+    return kernel._compile(schedule, sizes, held, tuple(padded))

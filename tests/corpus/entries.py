@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
-from wsdsl import Schedule
+from wsdsl import Schedule, parse
+from wsdsl.runtime.alignment import contiguous
 
 Threads = Literal["none", "all"] | tuple[str, ...]
 
@@ -20,6 +22,8 @@ class Entry:
     schedule: words of the Schedule by name; none for what the compiler chooses
     threads: tensors that TMA can not take, so that threads copy them
     padded: operands that are copied to longer rows in front of the launch
+    packed: tensors in fragment order (`Kernel.packed`)
+    rejected: a part of the message by which the compiler rejects the entry
     """
 
     name: str
@@ -28,14 +32,23 @@ class Entry:
     schedule: Mapping[str, Any] = field(default_factory=dict)
     threads: Threads = "none"
     padded: tuple[str, ...] = ()
+    packed: tuple[str, ...] = ()
+    rejected: str = ""
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What is compiled, without its name."""
         return (
             self.text, *(repr(sorted(held.items())) for held in (self.sizes, self.schedule)),
-            self.threads, self.padded,
+            self.threads, self.padded, self.packed,
         )  # fmt: skip
+
+
+def launched(name: str, text: str, sizes: Mapping[str, int], **fields: Any) -> Entry:
+    """Return the entry of contiguous arrays: threads copy the tensors that TMA cannot."""
+    kernel = [*vars(parse(text)).values()][-1]
+    blocked = contiguous(kernel.params, kernel.access, sizes).tma_blocked()
+    return Entry(name, text, sizes, threads=tuple(sorted(blocked)) or "none", **fields)
 
 
 def words(schedule: Schedule | None) -> dict[str, Any]:
@@ -49,12 +62,20 @@ def words(schedule: Schedule | None) -> dict[str, Any]:
     }
 
 
+def outcome_families() -> tuple[Any, ...]:
+    """Return the families whose entries compile, or have an expected rejection."""
+    from tests.corpus import library, memory_bound, texts
+
+    return library, memory_bound, texts
+
+
+@cache
 def corpus() -> list[Entry]:
     """Every entry once, always in the same order."""
     from tests.corpus import forms, generated, products, schedules
 
     found: dict[tuple[Any, ...], Entry] = {}
-    for family in (forms, schedules, products, generated):
+    for family in (forms, schedules, products, generated, *outcome_families()):
         for entry in family.entries():
             found.setdefault(entry.content, entry)
     return [*found.values()]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.corpus.entries import Entry, words
-from tests.corpus.texts import HISTOGRAM
+from tests.corpus.texts import TEXTS
 from tests.kernels import CASES
 from tests.prover.random_schedules import random_schedule
 from tests.scaled_kernels import SCALED
@@ -89,7 +89,7 @@ def entries() -> Iterator[Entry]:
         yield Entry(f"scaled/{name}", case.text, case.sizes, words(asked))
     for bins in (1, 64, 1000):
         held = Schedule(counters=dict(H=(bins,)))
-        yield Entry(f"counters/{bins}", HISTOGRAM, dict(N=1 << 20, B=1000), words(held))
+        yield Entry(f"counters/{bins}", TEXTS["histogram"][0], dict(N=1 << 20, B=1000), words(held))
     rng = Random(0)
     for i in range(RANDOM):
         name, schedule, threads = rng.choice([*CASES]), random_schedule(rng), rng.random() < 0.3

@@ -62,7 +62,8 @@ def outcome(entry: Mapping[str, Any], ptx_of: Callable[..., str]) -> dict[str, A
     started = time.process_time()
     try:
         schedule = schedule_of(entry["schedule"])
-        text = ptx_of(entry["text"], schedule, entry["sizes"], entry["threads"], entry["padded"])
+        given = entry["sizes"], entry["threads"], entry["padded"], entry.get("packed", ())
+        text = ptx_of(entry["text"], schedule, *given)
         kind = "ptx"
     except Exception as error:
         told = isinstance(error, WsdslError) and type(error).__name__ in REFUSALS
