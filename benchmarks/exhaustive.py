@@ -40,14 +40,13 @@ from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.artifact.versions import emitter
 from wsdsl.diagnostics import WsdslError
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.records.schedule_text import parse_schedule
+from wsdsl.records.row import parse_schedule
 from wsdsl.runtime.alignment import contiguous
 from wsdsl.tune.arena import Arena
 from wsdsl.tune.compiling import compiled
 from wsdsl.tune.race import LAST_ROUNDS, Race, name_of
 from wsdsl.tune.result import Trial
-from wsdsl.tune.spec_of import spec_of
-from wsdsl.tune.tuning import Means
+from wsdsl.tune.tuning import Means, spec_of
 
 AT_ONCE = 768
 """Schedules that are completed and compiled before the next are."""

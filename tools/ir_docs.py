@@ -9,7 +9,7 @@ from types import ModuleType
 
 from wsdsl.ir import types
 from wsdsl.ir.op import LEVELS, Op, fields_of, op_name
-from wsdsl.ir.registry import MODULES, OPS
+from wsdsl.ir.parser import MODULES, OPS
 
 PAGE = Path(__file__).parent.parent / "docs" / "ir.md"
 

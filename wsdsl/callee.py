@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
-    from wsdsl.artifact.access import Access
+    from wsdsl.artifact.artifact import Access
     from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.recent import Recent

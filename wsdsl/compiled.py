@@ -20,10 +20,7 @@ from wsdsl.schedule import Schedule
 from wsdsl.version import __version__
 
 if TYPE_CHECKING:
-    from wsdsl.artifact.access import Access
-    from wsdsl.artifact.artifact import Artifact
-    from wsdsl.artifact.certificate import Certificate
-    from wsdsl.artifact.resources import Assembled, Resources
+    from wsdsl.artifact.artifact import Access, Artifact, Assembled, Certificate, Resources
     from wsdsl.artifact.signature import Signature
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
@@ -305,7 +302,7 @@ class Compiled(Callee):
 
     @cached_property
     def access(self) -> Access:
-        from wsdsl.codegen.accesses import access_of
+        from wsdsl.codegen.signature import access_of
 
         whole = access_of(self.source).whole
         return dataclasses.replace(access_of(self.scheduled), whole=whole)

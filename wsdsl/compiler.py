@@ -158,7 +158,7 @@ class Kernel(Serving):
         Raises ScheduleError for a `schedule` that does not fit.
         """
         from wsdsl.report.choice import explain_choice
-        from wsdsl.report.scale_moves import scale_moves
+        from wsdsl.report.explain import scale_moves
 
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)

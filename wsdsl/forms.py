@@ -47,7 +47,7 @@ def _form(kernel: Kernel, name: str) -> Kernel:
     from wsdsl.compiler import Kernel
 
     def make() -> ir.Kernel:
-        from wsdsl.lowering.kernel_forms import FORMS
+        from wsdsl.lowering.words import FORMS
 
         made = FORMS[name](kernel.tile)
         assert made is not None

@@ -12,8 +12,10 @@ from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Kernel as Tile
 from wsdsl.ir.op import Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
+from wsdsl.ir.scale_atoms import BLOCKS, ROWS, SHAPE
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import replace_operands
+from wsdsl.runtime.packed import bytes_of, contiguous, transposed, with_zeros
 from wsdsl.scale_packing import scale_tensors, with_atoms
 
 if TYPE_CHECKING:
@@ -92,7 +94,6 @@ def packable(kernel: Kernel) -> list[str]:
 
 def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
     from wsdsl.runtime.packed import pack
-    from wsdsl.runtime.packed_scales import pack_scales
 
     given = dict(named)
     if arrays:
@@ -111,3 +112,20 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
         assert isinstance(kind, Tensor)
         made.append(pack_scales(array) if name in scales else pack(array, kind.dtype))
     return made[0] if len(made) == 1 else tuple(made)
+
+
+# Scale factors in atoms, by operations of the framework.
+def pack_scales(array: Any) -> Any:
+    """An array of scales [rows, blocks], of one byte each, in atoms that zeros fill up."""
+    if len(array.shape) < 2 or not all(array.shape) or array.itemsize != 1:
+        told = f"scales are arrays of rows and blocks, of one byte each, not {tuple(array.shape)}"
+        raise LaunchError(Finding(told))
+    *outer, rows, blocks = array.shape
+    raw = contiguous(array).view(bytes_of(array))
+    raw = with_zeros(raw, [(0, -rows % ROWS), (0, -blocks % BLOCKS)])
+    atoms = -(-rows // ROWS), -(-blocks // BLOCKS)
+    cut = [*outer, atoms[0], BLOCKS, ROWS // BLOCKS, atoms[1], BLOCKS]
+    first = len(outer)
+    order = [*range(first), *(first + i for i in (0, 3, 2, 1, 4))]
+    made = contiguous(transposed(raw.reshape(cut), order))
+    return made.reshape([*outer, *atoms, *SHAPE]).view(array.dtype)

@@ -17,11 +17,10 @@ from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
     from wsdsl.ahead.misses import Misses
-    from wsdsl.artifact.access import Access
-    from wsdsl.artifact.artifact import Declaration, StandIns
+    from wsdsl.artifact.artifact import Access, Declaration, StandIns
     from wsdsl.artifact.size_class import SizeClass
     from wsdsl.ir import op as ir
-    from wsdsl.records.asked import Asked
+    from wsdsl.records.row import Asked
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.variants import Variants

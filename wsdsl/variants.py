@@ -20,8 +20,8 @@ from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
 from wsdsl.lazy import cached_property
 from wsdsl.records import find
-from wsdsl.records.asked import Asked, Sizes
-from wsdsl.records.card import card_of
+from wsdsl.records.find import card_of
+from wsdsl.records.row import Asked, Sizes
 from wsdsl.schedule import Schedule
 
 MAX_CHOICES = 1024
@@ -60,12 +60,12 @@ class Variants:
         return kept(self._kept_at("declaration"), Declaration, self._declare)
 
     def _declare(self) -> Declaration:
-        from wsdsl.codegen.accesses import access_of
+        from wsdsl.codegen.signature import access_of
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
         from wsdsl.lowering.held_rows import held_dims, moved_dims
-        from wsdsl.lowering.kernel_forms import forms_of
+        from wsdsl.lowering.words import forms_of
 
         tile = self._tile()
         found = [o.result for o in tile.of(Whole)] + [o.index for o in tile.of(ForTiles) if o.whole]

@@ -14,7 +14,7 @@ from wsdsl.codegen.convert_op import ARMS, HANDLED_BY_REGION
 from wsdsl.codegen.float_functions import UNARY
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.registry import OPS
+from wsdsl.ir.parser import OPS
 from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
 from wsdsl.prover.skeleton import check_skeleton

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.codegen.support import SAMPLES, assembled, needs_ptxas
-from wsdsl.codegen.accesses import access_of
+from wsdsl.codegen.signature import access_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.printer import print_kernel

@@ -11,7 +11,7 @@ import pytest
 from tests.codegen.ptx_interpreter import Memory
 from tests.codegen.run_warp import run_warps
 from tests.codegen.support import kernel_of
-from wsdsl.ir.lines import BANKS, WORD
+from wsdsl.ir.swizzle import BANKS, WORD
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import numpy_dtype
 

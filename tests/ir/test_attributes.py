@@ -17,9 +17,8 @@ from wsdsl.codegen.module import emit_llvm
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.attribute_rules import RANGES, typed_attributes
 from wsdsl.ir.op import Kernel, Op, op_name
-from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.registry import OPS
 from wsdsl.ir.spec import verify
 from wsdsl.ir.threads import THREADS, misplaced, threads_of
 from wsdsl.ir.walk import walk

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from wsdsl.ir import types as t
 from wsdsl.ir.op import LEVELS, Kernel, Op, Value, fields_of
-from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.ir.printer import print_kernel
-from wsdsl.ir.registry import OPS
 from wsdsl.ir.walk import definitions, uses
 from wsdsl.schedule import Schedule
 

@@ -7,9 +7,8 @@ import pytest
 from tests.ir.samples import SAMPLES
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import LEVELS, op_name
-from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.ir.printer import print_kernel, print_op
-from wsdsl.ir.registry import OPS
 from wsdsl.ir.walk import walk
 
 

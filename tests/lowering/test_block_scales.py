@@ -15,11 +15,11 @@ from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.lowering.pipeline import lower, scheduled_tile
-from wsdsl.report.scale_moves import scale_moves
+from wsdsl.packing import pack_scales
+from wsdsl.report.explain import scale_moves
 from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.effects import EFFECTS
 from wsdsl.report.timeline import timeline
-from wsdsl.runtime.packed_scales import pack_scales
 from wsdsl.schedule import Arch, ScalePath
 from wsdsl.simulator import block_scales, tensor_memory_ops
 from wsdsl.simulator.tensor_memory import TensorMemory

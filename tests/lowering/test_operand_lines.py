@@ -8,8 +8,8 @@ from wsdsl.ir.target import H200
 from wsdsl.ir.types import BF16, F16, F32
 from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.rates import rates_of
 
 MN_MAJOR = CASES["mn_major"].kernel

@@ -15,7 +15,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.lowering.choice.register_room import narrower
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
-from wsdsl.records.asked import Asked
+from wsdsl.records.row import Asked
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = """

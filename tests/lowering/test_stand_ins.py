@@ -13,7 +13,7 @@ import wsdsl
 from wsdsl import Schedule, ScheduleError
 from wsdsl.artifact.size_class import is_round, row_range
 from wsdsl.lowering.stand_ins import predicted_cycles
-from wsdsl.records.asked import Asked
+from wsdsl.records.row import Asked
 
 SOURCE = """
 @kernel

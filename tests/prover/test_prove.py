@@ -12,8 +12,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule, knobs
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
-from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.registry import OPS
+from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.prover.explore import explore
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.prove import digest, prove

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rows.of_torch import check
 from wsdsl.kernels import rmsnorm
-from wsdsl.kernels.rows.gradients import is_recorded
+from wsdsl.kernels.rows.arrays import is_recorded
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl.codegen.accesses import access_of
+from wsdsl.codegen.signature import access_of
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import wsdsl
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, FakeDriver
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
@@ -27,8 +27,7 @@ from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import layout
 from wsdsl.runtime.padding import Padded, padded
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.tma_limits import tma_faults
-from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime.views import ArrayView, tma_faults
 
 BF16 = ml_dtypes.bfloat16
 GEMM = CASES["gemm"].kernel

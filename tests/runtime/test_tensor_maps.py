@@ -8,7 +8,7 @@ from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.tensor_map import tiled_map
-from wsdsl.runtime.tma_limits import tma_faults
+from wsdsl.runtime.views import tma_faults
 
 BF16 = ml_dtypes.bfloat16
 BOX = MapArgument("A", (128, 64), "128B")

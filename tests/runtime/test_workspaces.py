@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.artifact.signature import (
     PointerArgument,
     ScalarArgument,

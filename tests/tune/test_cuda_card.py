@@ -19,7 +19,7 @@ from wsdsl.runtime.interop import describe, numpy_dtype
 from wsdsl.runtime.views import ArrayView
 from wsdsl.tune import cuda_card, memory
 from wsdsl.tune.spec import Argument
-from wsdsl.tune.spec_of import _held, spec_of
+from wsdsl.tune.tuning import _held, spec_of
 
 SIZES = dict(M=64, N=64, K=128)
 L2_BYTES = 50_000

@@ -18,7 +18,7 @@ from wsdsl.artifact.size_class import size_class
 from wsdsl.background import Background
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
-from wsdsl.records.asked import Asked
+from wsdsl.records.row import Asked
 from wsdsl.runtime.alignment import Alignment
 from wsdsl.runtime.arguments import Call
 from wsdsl.schedule import Schedule

@@ -11,7 +11,7 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.diagnostics import CompileError, Finding, WsdslError
-from wsdsl.records.asked import Asked
+from wsdsl.records.row import Asked
 from wsdsl.variants import Variants
 
 

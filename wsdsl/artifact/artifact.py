@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from wsdsl.artifact.access import Access
-from wsdsl.artifact.certificate import Certificate
-from wsdsl.artifact.resources import Assembled, Resources
 from wsdsl.artifact.signature import Signature
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
@@ -141,3 +139,80 @@ class Names:
     """Of the kernels in a text, of which nothing is wrong; or of a kernel's tensors."""
 
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the machine code takes: a thread's registers, stack and spills, a CTA's SMEM. ptxas
+    knows of its static part alone; the dynamic one stands in the signature."""
+
+    registers: int
+    smem_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    ptxas_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    cubin: bytes
+    resources: Resources
+    log: str
+    """ptxas' own output."""
+    ptx: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was proved of a kernel (`digest` of its text), and how far one had to look."""
+
+    kernel: str
+    digest: str
+    proved: tuple[str, ...]
+    how: str
+    ctas: int
+    warpgroups: int
+    barriers: int
+    states: int
+    steps: int
+
+    def __str__(self) -> str:
+        together = f"{self.ctas} CTAs together" if self.ctas > 1 else "one CTA stands for all"
+        lines = [
+            f"{self.kernel}: proved, for all sizes",
+            *(f"  {line}" for line in self.proved),
+            f"  how: {self.how}",
+            f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers a CTA ({together}); "
+            f"{self.states} states, {self.steps} steps",
+        ]
+        return "\n".join(lines)
+
+
+NO_ALIGNMENT: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Names of tensor parameters. `alignment`: bytes of which address and row strides must be
+    multiples, where several elements are accessed together.
+    """
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    mapped: frozenset[str] = frozenset()
+    """Accessed by TMA, through a tensor map."""
+    alignment: Mapping[str, int] = field(default_factory=lambda: dict(NO_ALIGNMENT))
+    whole: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What is written whole, unless one of these dimensions is empty. A SCHEDULED kernel does not
+    tell: of it nothing is known to be.
+    """
+
+    @property
+    def only_written(self) -> frozenset[str]:
+        """What a call may leave out, since nothing of it is read."""
+        return self.writes - self.reads
+
+    def writes_whole(self, name: str, dims: Mapping[str, int]) -> bool:
+        """Whether, at these sizes, no element of a tensor stays as it was."""
+        return name in self.whole and all(dims[d] for d in self.whole[name])

@@ -16,10 +16,17 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, cast
 
-from wsdsl.artifact.access import Access
-from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns, Versions
-from wsdsl.artifact.certificate import Certificate
-from wsdsl.artifact.resources import Resources
+from wsdsl.artifact.artifact import (
+    Access,
+    Artifact,
+    Certificate,
+    Choice,
+    Declaration,
+    Names,
+    Resources,
+    StandIns,
+    Versions,
+)
 from wsdsl.artifact.signature import (
     MapArgument,
     NarrowingArgument,

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
-from wsdsl.records.schedule_text import parse_schedule
+from wsdsl.records.row import parse_schedule
 from wsdsl.schedule import Schedule
 
 BOOLEANS = {"true": True, "false": False}

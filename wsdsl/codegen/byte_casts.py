@@ -9,8 +9,8 @@ have room in both. Where the last bit is a sign it is turned over, and its worth
 
 from __future__ import annotations
 
+from wsdsl.codegen.bits import AND_OR, AND_XOR, arithmetic, lop3, spread, twice
 from wsdsl.codegen.convert_type import is_packed
-from wsdsl.codegen.halves import AND_OR, AND_XOR, arithmetic, lop3, spread, twice
 from wsdsl.codegen.held import Raised, Registers
 from wsdsl.codegen.small_floats import SMALL_FORMATS, small_to_half
 from wsdsl.codegen.writer import Writer

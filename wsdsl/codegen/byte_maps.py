@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wsdsl.codegen.bits import AND_OR, gathered, lop3, twice
 from wsdsl.codegen.byte_casts import halves_of
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
@@ -21,7 +22,6 @@ from wsdsl.codegen.fragments import (
     resized,
     source_element,
 )
-from wsdsl.codegen.halves import AND_OR, gathered, lop3, twice
 from wsdsl.codegen.held import Held, Nibbles, Registers, Scalar, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Map

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.codegen import claims, counters, inline_ptx, nvvm, tensor_memory, transposes
+from wsdsl.codegen import barriers, counters, inline_ptx, nvvm, tensor_memory, transposes
 from wsdsl.codegen.barriers import (
     convert_advance,
     convert_allocate_barriers,
@@ -31,6 +31,7 @@ from wsdsl.codegen.barriers import (
     convert_wait_predecessor,
     placed,
 )
+from wsdsl.codegen.block_reductions import convert_scan_columns
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
 from wsdsl.codegen.clear_panels import convert_clear_panels
 from wsdsl.codegen.cluster_access import convert_receive_fragment, convert_send_fragment
@@ -48,8 +49,7 @@ from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Registers, Scalar, SharedAt
 from wsdsl.codegen.line_stores import copy_lines
-from wsdsl.codegen.panel_loads import convert_load_panels
-from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
+from wsdsl.codegen.panel_loads import convert_load_panels, convert_load_shared
 from wsdsl.codegen.products import (
     convert_as_accumulator,
     convert_empty_accumulator,
@@ -66,12 +66,10 @@ from wsdsl.codegen.reductions import (
     convert_store_partials,
 )
 from wsdsl.codegen.register_operands import convert_layout
-from wsdsl.codegen.scans import convert_scan_columns
-from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.codegen.thread_store import convert_thread_store
-from wsdsl.codegen.tma_loads import convert_prefetch_box, convert_tma_load
+from wsdsl.codegen.tma_loads import convert_prefetch_box, convert_prefetch_tile, convert_tma_load
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -273,7 +271,7 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
-    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS | claims.ARMS),
+    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS | barriers.ARMS),
     f.ReduceColumns: convert_reduce_columns,
     f.ScanColumns: convert_scan_columns,
     m.StorePartials: convert_store_partials,

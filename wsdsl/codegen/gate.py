@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from wsdsl.artifact.artifact import Assembled
 from wsdsl.artifact.machine_code import FIXED_IN, overwritten
-from wsdsl.artifact.resources import Assembled
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.barrier_ops import SetMaxRegisters
 from wsdsl.ir.fragment_ops import Wgmma

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from wsdsl.artifact.signature import (
     MapArgument,
     NarrowingArgument,
@@ -12,7 +15,6 @@ from wsdsl.artifact.signature import (
     StrideArgument,
 )
 from wsdsl.codegen import nvvm
-from wsdsl.codegen.accumulators import named_accumulators
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
 from wsdsl.codegen.fragments import from_floats
@@ -22,13 +24,15 @@ from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
 from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.barrier_ops import ForRange, LaunchGrid
+from wsdsl.ir.fragment_ops import AsAccumulator, EmptyAccumulator, Wgmma, WgmmaWait, ZeroUnless
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.narrowing import narrowings
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, operands, regions, results_of
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.types import I32, Tensor
+from wsdsl.ir.types import I32, Accumulator, Fragment, Tensor
+from wsdsl.ir.walk import yielded
 
 HEADER = """\
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -179,3 +183,54 @@ def _threads(w: Writer) -> Threads:
         first_lane=w.compare("eq", lane, 0),
         first_thread=w.compare("eq", thread, 0),
     )
+
+
+# Accumulator registers that the PTX declares; LLVM does not see them.
+Firsts = Mapping[Value, Value]
+HELD = (Accumulator, Fragment)
+NONE: tuple[Firsts, Firsts] = ({}, {})
+
+
+def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
+    """By an accumulator the empty one that it began as, whose registers it has; and the same by
+    sums that nobody but a `zero_unless` reads. None if they are left to LLVM.
+    """
+    uses = Counter([v for op in kernel.ops for v in operands(op) if isinstance(v.type, HELD)])
+    first: dict[Value, Value] = {}
+    read: dict[Value, Value] = {}
+    zeroed: dict[Value, Value] = {}
+    for op in kernel.ops:
+        match op:
+            case EmptyAccumulator(result=result):
+                first[result] = result
+            case Wgmma(result=result, acc=acc):
+                first[result] = first[acc]
+                read.clear()
+            case WgmmaWait(result=result, accumulators=accumulators):
+                read |= {v: first[acc] for v, acc in zip(result, accumulators, strict=True)}
+            case ForRange(init=init, args=args, result=result):
+                for before, *inside in zip(init, args, result, strict=True):
+                    if _is_accumulator(before):
+                        first |= dict.fromkeys(inside, first[before])
+            case ZeroUnless(x=x):
+                # Else zeros would get into what others read, or the registers are others' by now.
+                if x not in read or uses[x] > 1:
+                    return NONE
+                zeroed[x] = read[x]
+            case _ if isinstance(op, AsAccumulator) or any(map(_is_accumulator, results_of(op))):
+                return NONE
+            case _:
+                pass
+        if regions(op):
+            read.clear()
+            if any(isinstance(v.type, Fragment) for v in results_of(op)):
+                return NONE
+    for loop in kernel.of(ForRange):
+        handed = zip(loop.args, yielded(loop.body), strict=True)
+        if any(first.get(a) != first.get(b) for a, b in handed):
+            return NONE
+    return NONE if any(uses[value] > 1 for value in first) else (first, zeroed)
+
+
+def _is_accumulator(value: Value) -> bool:
+    return isinstance(value.type, Accumulator)

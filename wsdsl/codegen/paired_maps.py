@@ -5,10 +5,10 @@ to spare, so what is rounded to it first is rounded as if it were not.
 
 from __future__ import annotations
 
+from wsdsl.codegen.bits import arithmetic
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_registers, scalar_type
 from wsdsl.codegen.fragments import source_element
-from wsdsl.codegen.halves import arithmetic
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import Map

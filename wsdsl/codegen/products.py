@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.codegen import nvvm, wgmma_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
-from wsdsl.codegen.descriptors import START_MASK, layout
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Descriptor, Registers
 from wsdsl.codegen.register_operands import pin_operands
@@ -15,8 +15,9 @@ from wsdsl.codegen.wgmma_group import Group, Product
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.narrowing import narrowings
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
-from wsdsl.ir.wgmma import k_step, sum_of
+from wsdsl.ir.wgmma import K_BYTES, k_step, sum_of
 
 UNDEFINED = "undef"
 
@@ -138,3 +139,52 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, *x.shape, texts)
+
+
+# SMEM descriptors of wgmma operands.
+MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
+START_MASK = 0x3FFF
+"""Above these bits a shared address carries the CTA's rank in its cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandLayout:
+    """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to step i of K;
+    `per_start`: bytes by which one element along M or N moves the start; `start_unit`: the start
+    must be a multiple of so many elements.
+    """
+
+    leading: int
+    stride: int
+    steps: tuple[int, ...]
+    per_start: int
+    start_unit: int
+    high: int
+
+
+def layout(
+    rows: int, columns: int, swizzle: str, k_major: bool, element_bytes: int = 2
+) -> OperandLayout:
+    """An operand of `rows` x `columns` elements; k-major: columns are the contraction."""
+    span = SWIZZLE_SPAN[swizzle]
+    panel = rows * span
+    eight_lines = 8 * span
+    if k_major:
+        # 8-row groups follow each other in a panel. Without swizzle a k step reads two panels.
+        leading = panel if swizzle == "none" else 16
+        stride = eight_lines
+        count = columns * element_bytes // K_BYTES
+        steps = tuple(i * K_BYTES // span * panel + i * K_BYTES % span for i in range(count))
+        per_start, start_unit = span, 8
+    else:
+        # Without swizzle the two offsets swap their meaning.
+        leading, stride = (eight_lines, panel) if swizzle == "none" else (panel, eight_lines)
+        steps = tuple(i * 2 * eight_lines for i in range(rows // 16))
+        per_start, start_unit = rows * element_bytes, span // element_bytes
+    high = stride >> 4 | MODE_BITS[swizzle] << 30
+    return OperandLayout(leading, stride, steps, per_start, start_unit, high)
+
+
+def low_half(layout: OperandLayout, address: int) -> int:
+    """What codegen computes at run time, for an address that is known."""
+    return address >> 4 & START_MASK | layout.leading >> 4 << 16

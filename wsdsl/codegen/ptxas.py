@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 
-from wsdsl.artifact.resources import Assembled, Resources
+from wsdsl.artifact.artifact import Assembled, Resources
 from wsdsl.artifact.tools import find_nvdisasm, find_ptxas, ptxas_version
 from wsdsl.codegen.gate import check, remarks
-from wsdsl.codegen.resources import read_resources
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import H200, Target
@@ -85,3 +85,18 @@ def disassemble(cubin: bytes) -> str:
     if done.returncode:
         raise CompileError(Finding(f"nvdisasm fails: {done.stderr.strip()}"))
     return done.stdout
+
+
+def read_resources(log: str, version: str) -> Resources:
+    def number(pattern: str) -> int:
+        found = re.search(pattern, log)
+        return int(found[1]) if found else 0
+
+    return Resources(
+        registers=number(r"Used (\d+) registers"),
+        smem_bytes=number(r"(\d+) bytes smem"),
+        spill_store_bytes=number(r"(\d+) bytes spill stores"),
+        spill_load_bytes=number(r"(\d+) bytes spill loads"),
+        stack_bytes=number(r"(\d+) bytes stack frame"),
+        ptxas_version=version,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from wsdsl.artifact.artifact import Access
 from wsdsl.artifact.signature import (
     Argument,
     MapArgument,
@@ -15,6 +16,7 @@ from wsdsl.artifact.signature import (
     StrideArgument,
     WorkspaceTensor,
 )
+from wsdsl.codegen.byte_vectors import MOST, may_be_words
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     ArriveFlag,
@@ -22,6 +24,7 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
     WaitPredecessor,
 )
+from wsdsl.ir.complete_writes import written_whole
 from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.memory_ops import (
     AllocateGlobal,
@@ -36,6 +39,7 @@ from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, once, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTile
+from wsdsl.ir.tensor_accesses import mapped_tensors, touches
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
@@ -109,3 +113,23 @@ def _known(tensor: Tensor, dim: int) -> int | None:
     """The stride of rows that lie one behind the other, if all that is in one has a fixed size."""
     inner = [d for d in tensor.dims[dim + 1 :] if isinstance(d, int)]
     return math.prod(inner) if len(inner) == len(tensor.dims) - dim - 1 else None
+
+
+def access_of(kernel: Kernel) -> Access:
+    """Read the accesses off a kernel, TILE or SCHEDULED."""
+    found = list(touches(kernel))
+    alignment: dict[str, int] = {}
+    for op, touch in found:
+        if isinstance(op, LoadGlobal | StoreGlobal):
+            assert isinstance(op.tensor.type, Tensor)
+            needed = op.tensor.type.dtype.size(op.vector)
+            if isinstance(op, LoadGlobal) and may_be_words(op):
+                needed = 1 if touch.tensor in kernel.unaligned else MOST
+            alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
+    return Access(
+        reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
+        writes=frozenset(touch.tensor for _, touch in found if touch.writes),
+        mapped=frozenset(mapped_tensors(kernel).values()),
+        alignment=alignment,
+        whole=written_whole(kernel) if kernel.level == "tile" else {},
+    )

@@ -8,7 +8,7 @@ makes up for it, exactly. A scale is an exponent of bf16 and nothing else.
 
 from __future__ import annotations
 
-from wsdsl.codegen.halves import AND_OR, arithmetic, lop3, twice
+from wsdsl.codegen.bits import AND_OR, arithmetic, lop3, twice
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType
 

@@ -6,8 +6,11 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.barriers import barrier_at
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.tensor_box import TensorBox
+from wsdsl.codegen.thread_load import THREADS
+from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.prefetch_ops import PrefetchBox
+from wsdsl.ir.prefetch_ops import PrefetchBox, PrefetchTile
 from wsdsl.ir.swizzle import PACKED_LINES
 
 
@@ -46,3 +49,22 @@ def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:
     elif map.nibbles:
         coordinates[0] = c.w.binary("ashr", "i32", coordinates[0], 1)
     return map.text, coordinates
+
+
+def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
+    w, coordinates = c.w, tuple(c.scalar(v).text for v in op.coordinates)
+    box = TensorBox(c, op.tensor, coordinates, op.row_dim)
+    per_row = -(-op.columns * box.dtype.bytes // L2_LINE)
+    own = w.binary("and", "i32", c.threads.tid, THREADS - 1)
+    for first in range(0, op.rows * per_row, THREADS):
+        place = w.add(own, first)
+        row = w.binary("udiv", "i32", place, per_row)
+        along = w.multiply(w.binary("urem", "i32", place, per_row), L2_LINE // box.dtype.bytes)
+        pointer, left, rows = box.at(row, along)
+        there = w.compare("sgt", left, 0)
+        if rows is not None:
+            there = w.binary("and", "i1", there, w.compare("sgt", rows, 0))
+        if first + THREADS > op.rows * per_row:
+            last = w.compare("slt", place, op.rows * per_row)
+            there = w.binary("and", "i1", there, last)
+        inline_ptx.prefetch_global(w, pointer, there)

@@ -34,8 +34,8 @@ from wsdsl.codegen.nvvm import pick_bytes
 from wsdsl.codegen.shared_stores import item_place, packed_pairs
 from wsdsl.codegen.vector_access import from_words, pairs_in_word
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.lines import GROUPS, VECTOR, WORD, exchanged, unit_of
 from wsdsl.ir.op import Op
+from wsdsl.ir.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 
 PAIRS = "21520", "30258"

@@ -10,7 +10,7 @@ from lark.tree import Meta, Tree
 
 from wsdsl.diagnostics import Finding, Loc, counted
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend.literals import NUMBERS_HINT, constant, number
+from wsdsl.frontend.operators import NUMBERS_HINT, constant, number
 from wsdsl.frontend.source import Source
 
 Item = Tree[Token] | Token | None

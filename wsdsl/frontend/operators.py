@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
+from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import (
     as_dtype,
@@ -18,7 +20,6 @@ from wsdsl.frontend.dtypes import (
     wider,
 )
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
-from wsdsl.frontend.literals import NUMBERS_HINT
 from wsdsl.frontend.ranges import range_of
 from wsdsl.frontend.report import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
@@ -232,3 +233,28 @@ class Operators:
         if isinstance(x, typed.Map):
             return typed.Map(x.fn, x.args, type=kind, loc=x.loc)
         return typed.Map("or" if kind.dtype == BOOL else "max", (x, x), type=kind, loc=x.loc)
+
+
+# More than any element type holds; Python itself refuses to read very long ones.
+MAX_DIGITS = 80
+NUMBERS_HINT = "as in 10, 0x1F, 1e-3; the widest float is f32, up to 3.4e38, and `inf` is infinity"
+
+
+def number(text: str) -> int | float | None:
+    """None if it is too long, is `0x` without digits, or more than a float can be."""
+    text = text.replace("_", "").lower()
+    if len(text) > MAX_DIGITS or text in ("0x", "0b", "0o"):
+        return None
+    if text[:2] in ("0x", "0b", "0o"):
+        return int(text, 0)
+    value = float(text) if re.search(r"[.e]", text) else int(text)
+    return None if value == math.inf else value
+
+
+def constant(expr: s.Expr) -> Number | None:
+    """What a line of a file gives a name to."""
+    if isinstance(expr, s.Number):
+        return expr.value
+    if isinstance(expr, s.Unary) and expr.op == "-" and isinstance(expr.operand, s.Number):
+        return -expr.operand.value
+    return None

@@ -19,7 +19,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tensor_box import box_fault
+from wsdsl.ir.tma import box_fault
 from wsdsl.ir.types import DType, Fragment, Shared, Tensor
 
 

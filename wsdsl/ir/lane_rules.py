@@ -10,8 +10,8 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.counter_ops import AddCounters
-from wsdsl.ir.lines import VECTOR
 from wsdsl.ir.op import Kernel, Op, operands, results_of
+from wsdsl.ir.swizzle import VECTOR
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
 
 Problem = tuple[Op | None, str]

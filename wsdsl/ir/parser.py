@@ -5,15 +5,27 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedEOF, UnexpectedToken
 
 from wsdsl.diagnostics import Finding, Loc, ParseError, WsdslError
+from wsdsl.ir import (
+    barrier_ops,
+    counter_ops,
+    fragment_ops,
+    memory_ops,
+    pipeline_ops,
+    prefetch_ops,
+    slot_ops,
+    tensor_ops,
+    tile_ops,
+    transpose_ops,
+)
 from wsdsl.ir import types as t
-from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of
-from wsdsl.ir.registry import OPS
+from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name
 from wsdsl.schedule import Schedule
 
 
@@ -222,3 +234,16 @@ def _required(cls: type[Op], name: str) -> bool:
 
     field = cls.__dataclass_fields__[name]
     return field.default is dataclasses.MISSING
+
+
+MODULES: tuple[ModuleType, ...] = (
+    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, prefetch_ops, counter_ops,
+    fragment_ops, tensor_ops, transpose_ops,
+)  # fmt: skip
+
+OPS: dict[str, type[Op]] = {
+    op_name(cls): cls
+    for module in MODULES
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Op) and cls.__module__ == module.__name__
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 TMA_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by the swizzle mode of TMA and wgmma."""
 OF_NIBBLES = "packed32"
@@ -87,3 +89,26 @@ def lines_reached(apart: int) -> int:
     16 rows begin `apart` behind those of the warp before.
     """
     return 3 * apart + 16
+
+
+WORD, BANKS = 4, 32
+VECTOR = 16
+GROUPS = BANKS * WORD // VECTOR
+"""Of banks: as many vectors as one turn takes."""
+
+
+def unit_of(step: int) -> int:
+    """Bytes that stay together."""
+    return VECTOR if step else WORD
+
+
+def exchanged(line_bytes: int, step: int) -> int:
+    """How many units of a line change places with each other: a power of two."""
+    return math.gcd(GROUPS if step else BANKS, line_bytes // unit_of(step))
+
+
+def line_place(line: int, byte: int, line_bytes: int, step: int) -> int:
+    """Where a byte of a line lies: the last unit's bits are exclusive-or'd with the line's."""
+    unit = unit_of(step)
+    turned = line // max(1, step) % exchanged(line_bytes, step)
+    return line * line_bytes + (byte // unit ^ turned) * unit + byte % unit

@@ -12,9 +12,8 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
-from wsdsl.lowering.check_claims import claim_faults
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
-from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
+from wsdsl.lowering.check_tensor_memory import claim_faults, tensor_memory_faults
 from wsdsl.lowering.check_widths import width_faults
 from wsdsl.lowering.cooperation import (
     cluster_along,

@@ -14,8 +14,7 @@ from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, PAIR_ROWS, PAIR_STEP, 
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_splits, num_cooperating, num_shares
-from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
-from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters
+from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters, why_not_in_pairs
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands, wanted_rings
@@ -134,3 +133,16 @@ def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if is_asked:
             told = f"Schedule: {name} is not lowered for {kernel.target} yet"
             yield Finding(told, hint="leave it out")
+
+
+def claim_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    if chosen.scheduler != "dynamic":
+        return
+    told = 'scheduler="dynamic"'
+    if not kernel.target.claims_clusters:
+        what = f"{told}: a CTA asks the card for its next tile, which {kernel.target} does not know"
+        hint = 'use scheduler="grid", whose CTAs the card deals out, or compile for arch="sm_100a"'
+        yield Finding(what, hint=hint)
+    elif not kernel.of(Contract):
+        what = f"{told}, and no product: several CTAs are on an SM, which the card deals out"
+        yield Finding(what, hint='use scheduler="grid"')

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from wsdsl.ir.memory_ops import ClearPanels, ThreadLoad
 from wsdsl.ir.op import Kernel, Value, once_each
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Role
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule
 
@@ -68,3 +71,11 @@ def cluster_splits_beside(schedule: Schedule, output: Iterable[Value]) -> int:
 def cluster_along(schedule: Schedule, axis: str) -> int:
     """CTAs that a cluster has along the axis."""
     return (schedule.cluster or {}).get(loop_variable(axis), 1)
+
+
+def by_one_thread(op: Partition) -> bool:
+    """Whether all that it does is to start copies, or products."""
+    if op.role == "load":
+        return not any(isinstance(inner, ThreadLoad) for inner in walk(op.body))
+    # A warpgroup that clears what is not to be multiplied has one thread multiply for itself.
+    return op.role == "mma" and not any(isinstance(inner, ClearPanels) for inner in walk(op.body))

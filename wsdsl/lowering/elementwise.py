@@ -24,7 +24,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
-from wsdsl.lowering import column_sums
+from wsdsl.lowering import sums_of_lines
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
@@ -42,10 +42,10 @@ def compute(
             return context.indices(name)
         case Reduce() if context.axes[op.axis].role == "rows":
             x = _inside_rows(op, context, pieces(op.x), made)
-            return column_sums.reduced(op, context, x)
+            return sums_of_lines.reduced(op, context, x)
         case FoldRows():
             x = _inside_rows(op, context, pieces(op.x), made)
-            return column_sums.folded(op, context, x)
+            return sums_of_lines.folded(op, context, x)
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             found = op.x if masked and not context.is_full(op.axis) else _compared(op, made)

@@ -26,12 +26,12 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_widths,
 )
 from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
-from wsdsl.lowering.held_sums import held_by_threads
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
-from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
+from wsdsl.lowering.tensor_chains import held_by_threads
 from wsdsl.lowering.tensor_operands import in_tensor_memory
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule

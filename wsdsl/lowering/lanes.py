@@ -23,9 +23,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from wsdsl.ir.lines import GROUPS, WORD
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.swizzle import GROUPS, SMEM_ALIGN, WORD
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import ACCUMULATOR, I32, THREADS, Axis, Lanes, Role, Tile

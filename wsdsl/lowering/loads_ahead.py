@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import (
+    Bitcast,
     Block,
     Cast,
     Constant,
@@ -161,3 +164,14 @@ def behind_reads(body: Region | list[Op]) -> int:
             break
         found = i + 1 if isinstance(op, ConsumerRelease) else found
     return found
+
+
+ADDRESS_OPS = (Bitcast, Cast, Constant, Iota, Map)
+
+
+def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:
+    """The load, and what of the region makes its place and others; nothing if that takes more than
+    arithmetic on numbers that are known there, as another load.
+    """
+    needed = makers(region, (load.result, *others))
+    return needed if all(op is load or isinstance(op, ADDRESS_OPS) for op in needed) else ()

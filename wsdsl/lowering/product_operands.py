@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.packing import packed_swizzle
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
+from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.types import DType, Role
 from wsdsl.ir.walk import made_of
 
 
@@ -55,3 +59,23 @@ def of_product(value: Value, made: Mapping[Value, Op]) -> bool:
 def is_elementwise(op: Op) -> bool:
     """Whether an element of the result is made of the same element of each operand."""
     return isinstance(op, (Bitcast, Cast, Lookup, Map))
+
+
+def operand_lines(
+    size: int, dtype: DType, role: Role, shares: int = 1, packed: bool = False
+) -> tuple[str, int]:
+    """(swizzle mode, elements of all panels' lines) of a tile with `size` elements along its
+    contiguous axis. Each of `shares` consumers begins with a panel.
+    """
+    if packed:
+        return packed_swizzle(dtype), size
+    if not role:
+        over = dtype.size(size) % TMA_ALIGN
+        return ("none", size) if over else (widest_swizzle(dtype.size(size)), size)
+    own = dtype.size(size // shares)
+    fitting = ("32B", "64B", "128B")
+    if shares > 1:
+        fitting = [mode for mode in fitting if own % SWIZZLE_SPAN[mode] == 0] or fitting[:1]
+    mode = min(fitting, key=lambda mode: -(-own // SWIZZLE_SPAN[mode]))
+    span = dtype.count(SWIZZLE_SPAN[mode])
+    return mode, -(-size // span) * span

@@ -25,8 +25,8 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shape, Shapes
 
 

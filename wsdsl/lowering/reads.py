@@ -14,8 +14,8 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 
 Find = Callable[[Value], RegisterTile]

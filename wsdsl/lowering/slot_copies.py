@@ -20,8 +20,8 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group, Share
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
+from wsdsl.lowering.product_operands import operand_lines
 
 
 def coordinates(

@@ -37,8 +37,8 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.elementwise import with_zeros_outside
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import RegisterTile, joined
 
 

@@ -28,9 +28,9 @@ from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.handed_back import handed_back
-from wsdsl.lowering.product_links import links_of
 from wsdsl.lowering.product_operands import is_elementwise, multiplied
 from wsdsl.lowering.scale_loads import ScaleBlocks, ScaleLoad, kept_out, scale_load
 from wsdsl.lowering.tensor_scales import block_scales

@@ -28,9 +28,8 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.block_stores import even_blocks
 from wsdsl.lowering.counters import Counters
-from wsdsl.lowering.direct_stores import store_directly
+from wsdsl.lowering.direct_stores import even_blocks, store_directly
 from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps

@@ -16,10 +16,12 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Value
-from wsdsl.ir.pipeline_ops import AxisAt, RenameAxes
-from wsdsl.ir.tile_ops import Full, Index, Load, Reduce, Yield
-from wsdsl.ir.types import BOOL, I32, Axis, Tile
+from wsdsl.ir.pipeline_ops import AxisAt, FoldRows, RenameAxes
+from wsdsl.ir.tile_ops import Cast, Full, Index, Load, Reduce, Yield
+from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.lowering.partials import Partials, Place
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile
 from wsdsl.lowering.zeros import neutral
 
 MOST_AT_ONCE = 8
@@ -84,3 +86,45 @@ class SumsOfLines:
         held = b.value("partial", Tile(kind.dtype, (name, *kind.axes)))
         b.add(Load(result=held, tensor=own.tensor, index=(line, own.index[1])))
         return b.add(Reduce(result=b.value("sum", kind), fn=fn, x=held, axis=name)).result
+
+
+def folded(op: FoldRows, context: PartitionContext, x: RegisterTile) -> RegisterTile:
+    """Pieces are reduced element by element, to one. All of `x` takes part."""
+    dtype = op.result.as_tile.dtype
+    shape = context.shapes.of(op.result.as_tile.axes)
+    return RegisterTile(shape, lambda i, j: _joined(op, context, x, dtype, j))
+
+
+def reduced(op: Reduce, context: PartitionContext, x: RegisterTile) -> RegisterTile:
+    """The same, and then what warps, and consumers that share rows, have of it."""
+    b, dtype = context.builder, op.result.as_tile.dtype
+    shape = context.shapes.of(op.result.as_tile.axes)
+    work = F32 if op.fn == "add" and dtype.is_float else dtype
+
+    def piece(i: int, j: int) -> Value:
+        total = _joined(op, context, x, work, j)
+        made = b.value(op.result.name, shape.piece(work, j))
+        context.shared_rows.reduce_rows(op.fn, total, made, op.loc)
+        if work == dtype:
+            return made
+        return b.add(Cast(result=b.value("sum", shape.piece(dtype, j)), x=made, loc=op.loc)).result
+
+    return RegisterTile(shape, piece)
+
+
+def _joined(
+    op: Reduce | FoldRows, context: PartitionContext, x: RegisterTile, work: DType, j: int
+) -> Value:
+    """The rows of all pieces, as one piece: neighbours first, so that none waits for all."""
+    b, left = context.builder, list[Value]()
+    for i in range(x.shape.blocks):
+        value = x.get(i, j)
+        if value.as_fragment.dtype != work:
+            kind = dataclasses.replace(value.as_fragment, dtype=work)
+            value = b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
+        left.append(value)
+    while len(left) > 1:
+        odd = left[len(left) & ~1 :]
+        pairs = zip(left[::2], left[1::2], strict=False)
+        left = [b.map(op.fn, one, other, wish="partial") for one, other in pairs] + odd
+    return left[0]

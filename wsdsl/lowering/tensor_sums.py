@@ -22,8 +22,8 @@ from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
+from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import Edge
-from wsdsl.lowering.product_links import links_of
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.tensor_chains import Chains, chains, hands_on_inside, is_read

@@ -7,16 +7,17 @@ by the loop's variable.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.tile_ops import ForEach, Load, Map, Store, Yield
+from wsdsl.ir.walk import replace_operands, walk, with_regions
 from wsdsl.lowering.axes import output_nest, tile_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import holds_vectors, turned
-from wsdsl.lowering.loaded_once import loaded_once
 
 
 @once
@@ -59,3 +60,22 @@ def one_by_one(b: Builder, op: ForWork, index: Value, first: Value, size: Value)
     body = own, *(o for o in rest if not isinstance(o, Yield)), Yield()
     bounds = dict[str, Any](start=b.integer(0), stop=stop, step=b.integer(1))
     return *same, ForRange(index=turn, body=body, loc=op.loc, **bounds)
+
+
+def loaded_once(region: Region, swap: dict[Value, Value]) -> Region:
+    """Equal loads of a block are one, as far as nothing is stored to the tensor between them."""
+    known: dict[tuple[object, ...], Value] = {}
+    kept: list[Op] = []
+    for op in region:
+        op = replace_operands(op, swap, inside=False)
+        inner = list(walk((op,))) if regions(op) else [op]
+        stored = {o.tensor for o in inner if isinstance(o, Store)}
+        known = {key: value for key, value in known.items() if key[0] not in stored}
+        if isinstance(op, Load):
+            key = (op.tensor, op.index, op.result.type)
+            if key in known:
+                swap[op.result] = known[key]
+                continue
+            known[key] = op.result
+        kept.append(with_regions(op, partial(loaded_once, swap=swap)))
+    return tuple(kept)

@@ -18,13 +18,15 @@ of them was.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from wsdsl.artifact.artifact import IN_WORDS, ON_ONE_AXIS
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, with_fields
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Load, Map, Store
 from wsdsl.ir.types import DTYPES, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.one_axis import with_one_axis
 from wsdsl.lowering.passes.drop_unused import without_unused
 
 WORDS = {16: DTYPES["u16"], 32: DTYPES["u32"]}
@@ -179,3 +181,15 @@ class _Words:
             if value.as_tile.dtype != kind:
                 value = b.add(op(result=b.value("part", Tile(kind, axes)), x=value)).result
         return value
+
+
+# The vectorized variants of a kernel, by name.
+FORMS: Mapping[str, Callable[[Kernel], Kernel | None]] = {
+    IN_WORDS: with_words,
+    ON_ONE_AXIS: with_one_axis,
+}
+
+
+def forms_of(kernel: Kernel) -> tuple[str, ...]:
+    """Those that a text has."""
+    return tuple(name for name, form in FORMS.items() if form(kernel) is not None)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.blocks import HELD_BYTES
+from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.access import item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.scalars import fresh
 from wsdsl.prover.shared_loads import read_by_threads
 from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_rank, settle, shown
 
@@ -66,3 +69,40 @@ def _number(m: Machine, a: Agent, i: Instruction, value: Value | None, array: Ar
     if not isinstance(held, int):
         raise m.fail("unknown", a, i.op, f"where in `{array.label}` this is")
     return held
+
+
+# Cluster launch control (CLC).
+def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
+    """A copy to the same item of each CTA."""
+    op = i.op
+    assert isinstance(op, b.ClaimCluster)
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    item_of(m, a, op, array, state.stage, 0, ANSWER_BYTES)
+    know = a.know[0]
+    ctas = [a.cta]
+    if op.ctas > 1:
+        ctas = [m.model.reach(a.cta, rank) for rank in range(op.ctas)]
+    for cta in ctas:
+        held, barriers, stage = barrier_of(m, a, i, (0,), cta)
+        event = m.event()
+        made = event, 0
+        write(m, a, op, array, state.stage, 0, ANSWER_BYTES, know, made, True, cta)
+        name = shown(barriers, stage, m, cta)
+        count_in_phase(m, a, i, held, name, know, "the bytes of this answer on")
+        # It comes after it was asked for: what phases were over then are over.
+        held.gathered |= event | know & (m.waits | m.phases)
+        held.tx -= ANSWER_BYTES
+        settle(m, a, op, held, name)
+    return SEEN
+
+
+def claimed_cluster(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.ClaimedCluster)
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    for c in (0,) if i.elected else ALL:
+        read_by_threads(m, a, op, array, state.stage, [(0, ANSWER_BYTES)], c)
+    fresh(m, a, i)
+    return LOCAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from wsdsl.artifact.certificate import Certificate
+from wsdsl.artifact.artifact import Certificate
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.barrier_ops import AllocateBarriers, ClaimCluster
 from wsdsl.ir.memory_ops import AllocateGlobal

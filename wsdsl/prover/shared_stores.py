@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import transpose_ops as tr
+from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, share_of
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.shared_loads import partials_item
+from wsdsl.prover.shared_loads import partials_item, read_by_threads
 from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
-
-WORD = 4
-"""Bytes of what is left of a row's columns."""
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
@@ -208,3 +209,29 @@ def _send_partial(
     held.gathered |= event | know | m.everything(a) & (m.waits | m.phases)
     held.tx -= end - start
     settle(m, a, op, held, name)
+
+
+# Privatized SMEM bins.
+def add_counters(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, AddCounters)
+    array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
+    for c in ALL:
+        read_by_threads(m, a, op, array, 0, [(0, size)], c)
+    return LOCAL
+
+
+def own_counters(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, ClearCounters | StoreCounters)
+    array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
+    if isinstance(op, ClearCounters):
+        each = share_of(size, op.by, VECTOR)
+    else:
+        each = share_of(math.prod(op.extents), op.by, WARP) * WORD * op.copies
+    start, end = min(a.rank * each, size), min((a.rank + 1) * each, size)
+    if start < end:
+        item_of(m, a, op, array, 0, start, end)
+        events = warp_wrote(m, a, ALL)
+        write(m, a, op, array, 0, start, end, known_to_each(a, ALL), events, False, a.cta)
+    return LOCAL

@@ -15,13 +15,13 @@ from wsdsl.ir.narrowing import narrowed, narrowing_of, narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
-from wsdsl.prover.skeleton_held import ApartError
 from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_loops import bounds_of_loops
 from wsdsl.prover.skeleton_of_ptx import Program
 from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
+from wsdsl.prover.skeleton_values import ApartError
 
 HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"
 END = "the end of the kernel"

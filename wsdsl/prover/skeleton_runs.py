@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from wsdsl.lazy import cached_property
-from wsdsl.prover.skeleton_held import Held, Operand, Value, joined, scalar
 from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways
 from wsdsl.prover.skeleton_letters import threads_told
 from wsdsl.prover.skeleton_of_ptx import Ask, Event, Jump, Program
 from wsdsl.prover.skeleton_registers import Slice, Statics, read, result, split_address
 from wsdsl.prover.skeleton_states import Member, each
-from wsdsl.prover.skeleton_values import Definition, computed
+from wsdsl.prover.skeleton_values import Definition, Held, Operand, Value, computed, joined, scalar
 
 MANY = 32
 """More members that differ are looked at warp by warp."""

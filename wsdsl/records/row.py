@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, get_type_hints
 
 from wsdsl.lazy import cached_property
-from wsdsl.records.schedule_text import parse_schedule
 from wsdsl.schedule import Schedule
 
 
@@ -114,3 +114,60 @@ def agrees(given: Schedule | None, whole: Schedule) -> bool:
         elif asked != held:
             return False
     return True
+
+
+# Keys of tuning-cache entries.
+Sizes = tuple[tuple[str, int], ...]
+
+
+class Asked(NamedTuple):
+    """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
+    access the `unaligned`. `num_sms`: of the device, where that has fewer than the card that
+    kernels are chosen for, and too few for what was chosen. A `record` fills in what `schedule`
+    leaves open, and so does a `shared` one, of a kernel that serves several classes of sizes.
+    """
+
+    schedule: Schedule | None
+    sizes: Sizes
+    unaligned: tuple[str, ...]
+    padded: tuple[str, ...]
+    num_sms: int | None = None
+    record: Row | None = None
+    shared: Schedule | None = None
+
+    @property
+    def whole(self) -> Schedule | None:
+        return self.record.whole if self.record else self.shared
+
+    @property
+    def by_itself(self) -> Asked:
+        """Where the schedule that was filled in is refused: of another version, or it spills."""
+        return self._replace(record=None, shared=None)
+
+
+def parse_schedule(text: str) -> Schedule:
+    """A Schedule from its repr, which is read and not run. ValueError for what is none,
+    ScheduleError for one that is wrong.
+    """
+    held: dict[str, Any] = {}
+    try:
+        for name, tree in _arguments(ast.parse(text.strip(), mode="eval").body, "Schedule"):
+            if isinstance(tree, ast.Call):
+                held[name] = {k: ast.literal_eval(v) for k, v in _arguments(tree, "dict")}
+            else:
+                held[name] = ast.literal_eval(tree)
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(text) from error
+    return Schedule(**held)
+
+
+def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:
+    """Of a call of `name` by keywords. ValueError for anything else."""
+    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args):
+        raise ValueError(name)
+    given: set[str] = set()
+    for keyword in tree.keywords:
+        if tree.func.id != name or keyword.arg is None or keyword.arg in given:
+            raise ValueError(name)
+        given.add(keyword.arg)
+        yield keyword.arg, keyword.value

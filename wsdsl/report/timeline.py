@@ -33,8 +33,7 @@ from wsdsl.lowering.model.predict import (
 from wsdsl.lowering.model.workload import Work
 from wsdsl.report.timed.lanes import draw_lanes, text_lanes
 from wsdsl.report.timed.timed import timed
-from wsdsl.report.timed.trace import trace
-from wsdsl.report.timed.worker import Worker
+from wsdsl.report.timed.worker import Worker, trace
 from wsdsl.schedule import Schedule
 
 Kind = Literal["products", "wait", "sums", "results"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
 from wsdsl.runtime.arguments import Call

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, describe, host_array, is_array
-from wsdsl.runtime.tma_limits import tma_faults
-from wsdsl.runtime.views import ArrayView, adapt
+from wsdsl.runtime.views import ArrayView, adapt, tma_faults
 
 Scalar = int | float
 OPTIONS = ("schedule", "stream")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.padding import padded
-from wsdsl.runtime.tma_limits import row_strides, tma_faults
 from wsdsl.runtime.views import (
     FRAMEWORK_NAMES,
     OF_ML_DTYPES,
@@ -21,6 +20,8 @@ from wsdsl.runtime.views import (
     normalise,
     overlap,
     overlaps_itself,
+    row_strides,
+    tma_faults,
 )
 
 

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from wsdsl.artifact.access import Access
-from wsdsl.artifact.artifact import Artifact
+from wsdsl.artifact.artifact import Access, Artifact
 from wsdsl.artifact.signature import MapArgument, Signature
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler

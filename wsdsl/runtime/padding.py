@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Access
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE, whole_lines
 from wsdsl.runtime import driver
-from wsdsl.runtime.tma_limits import tma_faults
-from wsdsl.runtime.views import ArrayView, normalise
+from wsdsl.runtime.views import ArrayView, normalise, tma_faults
 
 MAX_PITCH = 2**31 - 1
 """Bytes from a row to the next that the driver takes."""

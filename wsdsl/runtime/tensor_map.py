@@ -10,11 +10,9 @@ from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.packing import UNIT, block_bytes, num_blocks
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
-from wsdsl.ir.tensor_box import box_fault
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.tma import TMA_ALIGN, box_fault
 from wsdsl.runtime import driver
-from wsdsl.runtime.tma_limits import tma_faults
-from wsdsl.runtime.views import ArrayView, contiguous_strides, normalise
+from wsdsl.runtime.views import ArrayView, contiguous_strides, normalise, tma_faults
 
 MAP_BYTES = 128
 MAX_CACHED = 1024

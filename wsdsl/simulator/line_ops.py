@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.lines import line_place
 from wsdsl.ir.op import Op
+from wsdsl.ir.swizzle import line_place
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.context import SharedItems, Warpgroup

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
-from wsdsl.ir.tensor_box import box_fault
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.tma import TMA_ALIGN, box_fault
 from wsdsl.lazy import cached_property
 from wsdsl.simulator.arithmetic import SMALL_MASK, Array, added
 from wsdsl.simulator.arrays import GlobalTensor, bytes_of, elements_of

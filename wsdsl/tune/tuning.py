@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import time
@@ -12,21 +13,25 @@ from typing import TYPE_CHECKING
 from wsdsl.ahead.jobs import Failed, Job, Made
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
-from wsdsl.artifact.artifact import Choice
+from wsdsl.artifact.artifact import Access, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.records.row import agrees
+from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.device import context_for, current
+from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.schedule import Schedule
 from wsdsl.tune import arena as arenas
 from wsdsl.tune.arena import Arena
 from wsdsl.tune.candidates import USUAL, candidates
 from wsdsl.tune.compiling import compiled
 from wsdsl.tune.keeping import Keeping
+from wsdsl.tune.memory import ALIGN
 from wsdsl.tune.plot import require_matplotlib
 from wsdsl.tune.race import Race, name_of
 from wsdsl.tune.result import Trial, Tuned
-from wsdsl.tune.spec_of import spec_of
+from wsdsl.tune.spec import Argument, Spec
 
 if TYPE_CHECKING:
     from wsdsl.compiled import Compiled
@@ -182,3 +187,45 @@ def _fault(trial: Trial, text: str, made: Made | Failed) -> str:
     if choice.schedule != trial.schedule:
         return choice.notes[0] if choice.notes else "refused for another"
     return ""
+
+
+MAX_DATA_BYTES = 256 << 20
+
+
+def spec_of(text: str, call: Call, access: Access) -> Spec:
+    """Integers of 16 bits and more that are only read may be indices and bounds, which say how much
+    work there is: they are copied, if they are there. Nothing else of the arrays is looked at.
+    """
+    arguments: list[Argument] = []
+    for name, view in call.views.items():
+        is_read, is_written = name not in access.only_written, name in access.writes
+        is_index = view.dtype.kind in ("int", "uint") and view.dtype.bits >= 16
+        data = _held(view) if is_index and is_read and not is_written else None
+        arguments.append(
+            Argument(
+                name,
+                view.dtype.name,
+                view.shape,
+                view.strides,
+                view.pointer % ALIGN,
+                is_read,
+                is_written,
+                data,
+                view.packed,
+            )
+        )
+    index = next((v.device_index for v in call.views.values() if v.on_gpu), 0)
+    return Spec(text, tuple(arguments), dict(call.scalars), dict(call.dims), index)
+
+
+def _held(view: ArrayView) -> bytes | None:
+    low, high = byte_range(view)
+    if not view.pointer or high - low > MAX_DATA_BYTES:
+        return None
+    if not view.on_gpu:
+        return ctypes.string_at(low, high - low)
+    data = bytearray(high - low)
+    with current(context_for(view.device_index)):
+        driver.call("cuCtxSynchronize")
+        driver.call("cuMemcpyDtoH", data, low, len(data))
+    return bytes(data)

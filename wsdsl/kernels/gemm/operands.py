@@ -20,13 +20,17 @@ from wsdsl.kernels.gemm.dtypes import (
 from wsdsl.kernels.gemm.form import Form, Param, is_float_result
 from wsdsl.kernels.gemm.scales import (
     Reading,
+    as_matrix,
+    batch_of,
     blocks,
     broadcasts,
+    contiguous,
+    inner_sizes,
     likely,
     no_scales,
     readings,
+    viewed,
 )
-from wsdsl.kernels.gemm.shapes import as_matrix, batch_of, contiguous, inner_sizes, viewed
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
 from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
 

@@ -18,7 +18,7 @@ from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
-    from wsdsl.artifact.certificate import Certificate
+    from wsdsl.artifact.artifact import Certificate
     from wsdsl.compiled import Compiled
     from wsdsl.compiler import Kernel
     from wsdsl.runtime.prepared import Prepared

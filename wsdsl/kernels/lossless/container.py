@@ -10,10 +10,13 @@ and its size bounds what is allocated. `load` transcodes to the palette's form.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import struct
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -22,9 +25,8 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from wsdsl.diagnostics import Finding, WsdslError
+from wsdsl.diagnostics import Finding, LaunchError, WsdslError
 from wsdsl.kernels.lossless.arrays import Bits, bits_of
-from wsdsl.kernels.lossless.coders import CODERS, Coder, coder_named
 from wsdsl.kernels.lossless.palette import KINDS, Kind
 from wsdsl.kernels.lossless.weights import Weights, pack
 
@@ -185,3 +187,54 @@ def _is_sane(tensor: _Tensor) -> bool:
 
 def _damaged(path: Any, why: str) -> FileError:
     return FileError(Finding(f"{path} is damaged: {why}", hint="get the file again"))
+
+
+# Entropy coders of exponents.
+HARDLY_SEARCHED = dict(min_match=7, window_log=17, hash_log=6, strategy=1, target_length=0)
+
+
+@dataclass(frozen=True)
+class Coder:
+    name: str
+
+    def encode(self, raw: bytes) -> bytes:
+        if self.name == "zstd":
+            module = _zstandard()
+            how = module.ZstdCompressionParameters.from_level(1, **HARDLY_SEARCHED)
+            return module.ZstdCompressor(compression_params=how).compress(raw)
+        made = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_HUFFMAN_ONLY)
+        return made.compress(raw) + made.flush()
+
+    def decode(self, coded: bytes, size: int) -> bytes | None:
+        """None where that is not what was coded, or is of another size."""
+        if self.name == "zstd":
+            module = _zstandard()
+            try:
+                if module.frame_content_size(coded) != size:
+                    return None
+                return module.ZstdDecompressor().decompress(coded, max_output_size=size)
+            except module.ZstdError:
+                return None
+        made = zlib.decompressobj(-15)
+        try:
+            raw = made.decompress(coded, size + 1)
+        except zlib.error:
+            return None
+        return raw if made.eof and not made.unused_data else None
+
+
+CODERS = {name: Coder(name) for name in ("zlib", "zstd")}
+
+
+def coder_named(name: str) -> Coder:
+    """LaunchError for one that is not known, or not installed."""
+    if name not in CODERS:
+        message = f"coder is {name!r}, expected one of {', '.join(CODERS)}"
+        raise LaunchError(Finding(message))
+    if name == "zstd" and importlib.util.find_spec("zstandard") is None:
+        raise LaunchError(Finding("zstandard is not installed", hint="pip install 'wsdsl[zstd]'"))
+    return CODERS[name]
+
+
+def _zstandard() -> Any:
+    return importlib.import_module("zstandard")

@@ -8,8 +8,15 @@ from typing import Any, Literal, Unpack, get_args
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.lossless.arrays import framework
 from wsdsl.kernels.quantized.arrays import contiguous, type_name
-from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
-from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
+from wsdsl.kernels.rows.arrays import (
+    Options,
+    Rows,
+    Tensors,
+    is_recorded,
+    kernel_of,
+    recorded,
+    rows_of,
+)
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
 

@@ -21,8 +21,7 @@ from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cooperation import cluster_splits
-from wsdsl.lowering.cta_pair_rules import why_not_in_pairs
-from wsdsl.lowering.cta_pairs import PAIR
+from wsdsl.lowering.cta_pairs import PAIR, why_not_in_pairs
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction
 from wsdsl.lowering.model.speeds import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles

@@ -7,13 +7,17 @@ that, their tiles are smaller. Consumers that share rows have 64 of them each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.tile_ops import ForTiles, Load
 from wsdsl.ir.types import THREADS, Role
-from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.cooperation import num_shares
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
+from wsdsl.lowering.cooperation import cluster_size, num_shares
+from wsdsl.lowering.counters import countable, counter_faults
+from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import USUAL, USUAL_HELD
 from wsdsl.lowering.lanes import (
     HELD_BYTES,
@@ -29,7 +33,7 @@ from wsdsl.lowering.lanes import (
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.turns import taken_in_turns
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 PLAIN_WIDTH = 64
 """Columns of what is not held in vectors, which gains nothing by more."""
@@ -150,3 +154,76 @@ def _elements(kernel: Kernel, most: int, bytes: int) -> int:
 
 def _are_enough(work: Work, tile: Mapping[str, int]) -> bool:
     return not work.sized or work.num_tiles(tile) >= CTAS * work.target.num_sms
+
+
+# Schedules of kernels that privatize bins in SMEM.
+CONSUMERS, COUNTED_CTAS = (4, 2, 1), 2
+"""Of a CTA, the best first; and on an SM, if their counters have room."""
+
+
+def counted_options(
+    kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
+) -> Iterator[Schedule]:
+    """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
+    none if there are to be no counters.
+    """
+    if (given.counters is None and not work.sized) or given.counters == {}:
+        return
+    if given.mode == "pingpong" or given.cuts_tiles or cluster_size(given) > 1:
+        return
+    dims = {name: op.tensor.as_tensor.dims for name, op in countable(kernel).items()}
+    known = {name: tuple(map(work.size, own)) for name, own in dims.items()}
+    smallest = min(known, key=lambda name: math.prod(known[name]), default="")
+    counters = given.counters or {name: known[name] for name in known if name == smallest}
+    scheduler = "persistent" if given.scheduler in (None, "auto") else given.scheduler
+    # Tiles that are given may be too small for all.
+    teams = [given.consumers] if given.consumers else CONSUMERS if given.tile else CONSUMERS[:1]
+    on_sm = [given.ctas_per_sm] if given.ctas_per_sm else range(COUNTED_CTAS, 0, -1)
+    for consumers, ctas in itertools.product(teams, on_sm):
+        option = changed(
+            given,
+            mode="cooperative",
+            consumers=consumers,
+            scheduler=scheduler,
+            ctas_per_sm=ctas,
+            counters=dict(counters),
+        )
+        height, width = counted_tile(kernel, option, work)
+        tile = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+        option = changed(option, tile=tile | dict(given.tile or {}))
+        if counters and not any(counter_faults(kernel, option)):
+            yield option
+            if not given.tile:
+                return
+
+
+# Schedules of kernels that traverse rows without keeping them in registers.
+WARPS = 4
+
+
+def walked_row_option(
+    kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
+) -> Schedule | None:
+    """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
+    None if no rows are walked, or in another way.
+    """
+    apart = {loop.index for loop in output_nest(kernel)[0] if isinstance(loop, ForTiles)}
+    walked = {op.index.as_axis for op in kernel.of(ForTiles) if op.index not in apart}
+    dims = {a.dim for a in walked if loop_variable(a.name) in columns}
+    if not dims or not rows or not work.sized or not holds_vectors(kernel):
+        return None
+    if reduces_rows(kernel) or flat_axis(kernel) is not None or turned(kernel):
+        return None
+    if given.mode == "pingpong" or cluster_size(given) > 1 or (given.consumers or 1) > 1:
+        return None
+    longest = max(work.size(dim) for dim in dims)
+    height = max(WARPS, THREADS * USUAL // (1 << max(0, longest - 1).bit_length()))
+    sizes, axes = axis_sizes(kernel, given), axes_of(kernel)
+    for name in whole_axes(kernel):
+        if axes[name].role == "columns" and sizes[name]:
+            # All who share a row have a pair of its columns.
+            height = max(height, 2 * THREADS // sizes[name])
+    height = min(ROWS, height)
+    tile = {**dict.fromkeys(rows, height), **dict.fromkeys(columns, THREADS * USUAL // height)}
+    tile = {**tile, **(given.tile or {})}
+    return changed(given, mode="cooperative", consumers=1, tile=tile)

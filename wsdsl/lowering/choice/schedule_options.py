@@ -16,11 +16,9 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.check_widths import has_narrow_chunks, most_widths
-from wsdsl.lowering.choice.counted_option import counted_options
 from wsdsl.lowering.choice.held_row_options import held_row_option
-from wsdsl.lowering.choice.plain_tiles import plain_tile, turns
+from wsdsl.lowering.choice.plain_tiles import counted_options, plain_tile, turns, walked_row_option
 from wsdsl.lowering.choice.tile_sizes import FEWEST_TILES, LINES, contracted, with_lines
-from wsdsl.lowering.choice.walked_row_options import walked_row_option
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded

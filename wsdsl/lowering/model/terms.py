@@ -22,9 +22,8 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.model import numbers
 from wsdsl.lowering.multicast_groups import comes_out_even
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
-from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.product_operands import computed_operands, multiplied, operand_lines
 from wsdsl.rates import Rates
 
 if TYPE_CHECKING:

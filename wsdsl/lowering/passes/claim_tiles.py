@@ -65,10 +65,10 @@ from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.types import Barriers, Shared, State
 from wsdsl.ir.walk import Namer, yielded
 from wsdsl.lowering.builder import FLAG, INT, Builder
+from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import in_pairs
-from wsdsl.lowering.launch_widths import declared_in
-from wsdsl.lowering.lone_threads import by_one_thread
 from wsdsl.lowering.placed_ring import drain
+from wsdsl.lowering.raster import declared_in
 
 WARPS = 4
 FIRST = 0

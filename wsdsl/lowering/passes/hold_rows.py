@@ -35,7 +35,7 @@ from wsdsl.ir.walk import definitions, replace_operands, retype, with_regions, y
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.held_rows import are_held, held_axes
-from wsdsl.lowering.loaded_once import loaded_once
+from wsdsl.lowering.turns import loaded_once
 
 
 def hold_rows(kernel: Kernel) -> Kernel:

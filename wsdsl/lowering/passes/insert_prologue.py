@@ -104,9 +104,9 @@ from wsdsl.ir.tensor_ops import (
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import Namer, walk
 from wsdsl.lowering.builder import FLAG, INT, Builder
+from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
 from wsdsl.lowering.early_boxes import first_boxes
-from wsdsl.lowering.lone_threads import by_one_thread
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:

@@ -32,7 +32,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.ir.walk import with_regions
-from wsdsl.lowering.load_places import with_place
+from wsdsl.lowering.loads_ahead import with_place
 
 WORD, MOST, BESIDE = 4, 255, 24
 """Bytes; registers of a thread, at the most; and those that it has for other things meanwhile, when

@@ -39,13 +39,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.seldom_rows import choices_of_rows
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Map, Yield
+from wsdsl.ir.types import BOOL, Fragment
 from wsdsl.ir.walk import (
     Namer,
     copy_region,
@@ -56,7 +57,7 @@ from wsdsl.ir.walk import (
     yielded,
 )
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.load_places import with_place
+from wsdsl.lowering.loads_ahead import with_place
 
 
 def load_rows_ahead(kernel: Kernel) -> Kernel:
@@ -171,3 +172,32 @@ def _add(
     result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)
     in_order = in_order or made.in_order
     return b.add(dataclasses.replace(made, result=result, only=only, in_order=in_order))
+
+
+# Outlier rows.
+def choices_of_rows(
+    region: Region, used: Mapping[Value, int], stored: Container[str]
+) -> Iterator[tuple[Map, LoadGlobal]]:
+    """Each such choice, with the load, in the same region and of what nobody writes; `used`: how
+    often a value is.
+    """
+    loads = {op.result: op for op in region if isinstance(op, LoadGlobal)}
+    for op in region:
+        if isinstance(op, Map) and op.fn == "where" and is_by_rows(op):
+            load = loads.get(op.args[1])
+            if load and load.tensor.name not in stored and not load.in_order:
+                yield from ((op, load),) if used[load.result] == 1 else ()
+
+
+def is_by_rows(op: Map) -> bool:
+    """Whether a choice is between fragments of such elements, by a condition for each row."""
+    cond, chosen, other = op.args
+    kind = op.result.type
+    return (
+        isinstance(kind, Fragment)
+        and kind.rows > 1
+        and kind.columns > 1
+        and (kind.dtype.bits == 8 or (kind.dtype.bits == 16 and kind.dtype.is_float))
+        and chosen.type == other.type == kind
+        and cond.type == Fragment(BOOL, kind.rows, 1)
+    )

@@ -36,7 +36,7 @@ from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.load_places import with_place
+from wsdsl.lowering.loads_ahead import with_place
 
 
 def load_tiles_ahead(kernel: Kernel) -> Kernel:

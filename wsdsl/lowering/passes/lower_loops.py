@@ -52,9 +52,8 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder, Scalars
 from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.launch_widths import Widths, launch_narrowing
 from wsdsl.lowering.order_barriers import PingPong
-from wsdsl.lowering.raster import place_in_plane
+from wsdsl.lowering.raster import Widths, launch_narrowing, place_in_plane
 from wsdsl.lowering.turns import one_by_one
 
 

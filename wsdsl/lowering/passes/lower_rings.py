@@ -60,7 +60,6 @@ from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
-from wsdsl.lowering.launch_widths import declared_in
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.placed_ring import (
     THREADS,
@@ -71,6 +70,7 @@ from wsdsl.lowering.placed_ring import (
     take_subtiles,
 )
 from wsdsl.lowering.placed_slots import Located, located
+from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.ring_uses import RingUses
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets

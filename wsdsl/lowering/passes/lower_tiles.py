@@ -70,9 +70,9 @@ from wsdsl.lowering.carried import (
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
-from wsdsl.lowering.launch_widths import declared_in
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
+from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
