@@ -20,7 +20,7 @@ from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
 from wsdsl.lazy import cached_property
 from wsdsl.records import find
-from wsdsl.records.find import card_of
+from wsdsl.records.card import card_of
 from wsdsl.records.row import Asked, Sizes
 from wsdsl.schedule import Schedule
 

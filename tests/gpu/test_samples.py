@@ -11,7 +11,7 @@ import wsdsl
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 SAMPLES = Path(__file__).parents[1] / "samples"
-NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "split", "stream_k")
+NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
 GUARD = 8
 
 

@@ -25,7 +25,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "split", "stream_k")
+NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
 SCHEDULED = {cls for cls in OPS.values() if "scheduled" in cls.levels}
 WRONG: dict[type, tuple[Any, ...]] = {
     int: (-(2**40), -1, 2**40, True, 1.0, None),

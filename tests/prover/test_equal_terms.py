@@ -108,16 +108,6 @@ def test_constants_wrap_as_their_dtype_does() -> None:
     assert two_bounds(more, "%other", "%zero") == ""
 
 
-def test_a_flag_may_change_between_two_loads() -> None:
-    limit = "  %limit: i32 = load_global(tensor=%n, index=(%zero,))\n"
-    own = limit.replace("%limit", "%own") + "  arrive_flag(tensor=%n, index=(%zero,), amount=64)\n"
-    head, tail = str(ring()).replace(limit, "").split('  partition(role="compute") {\n')
-    head = head.replace('partition(role="load") {\n', 'partition(role="load") {\n' + own)
-    tail = limit + tail.replace("stop=%size", "stop=%limit")
-    text = head.replace("stop=%size", "stop=%own") + '  partition(role="compute") {\n' + tail
-    assert verdict(parse_kernel(text)) == "deadlock"
-
-
 @pytest.mark.parametrize(("step", "found"), [("num_ctas()", ""), ("constant(value=0)", "misuse")])
 def test_steps_are_positive(step: str, found: str) -> None:
     """What is read from memory as a step the spec refuses."""

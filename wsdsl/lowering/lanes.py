@@ -14,7 +14,7 @@ the four of them have is left to be added in the end.
 
 Where tensors have neighbours along both axes (transposes), tiles are held as those want them that
 are most of the bytes, and go through SMEM to the others (`turned_tiles.py`): eight lanes have a
-line of 128 bytes then, and a thread as many neighbouring rows as make a word (`ir/lines.py` says
+line of 128 bytes then, and a thread as many neighbouring rows as make a word (`ir/swizzle.py` says
 why).
 """
 

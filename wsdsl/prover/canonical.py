@@ -115,7 +115,6 @@ class Canonical:
             if i in m.iterations
         ]
         facts = sorted((repr(shown_term(k, names)), v) for k, v in m.facts.items())
-        flags = sorted((repr(shown_term(k, names)), f.value) for k, f in m.flags.items())
         return (
             agents,
             tuple(
@@ -131,8 +130,6 @@ class Canonical:
             tuple(following),
             tuple(runs),
             tuple(facts),
-            tuple(flags),
-            tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
 

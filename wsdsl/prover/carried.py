@@ -29,7 +29,7 @@ class Formulas:
 
     def __init__(self, model: Model) -> None:
         self.made = model.kernel.definers
-        self.changes = model.written | model.effects.shared | model.effects.lent
+        self.changes = model.written | model.effects.lent
         self.numbers: dict[Any, int] = {}
         self.around: list[b.ForRange] = []
         """The loops around, with the one whose values are looked at."""

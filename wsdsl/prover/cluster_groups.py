@@ -15,9 +15,9 @@ from wsdsl.prover.model import Model
 
 
 def groups_of(model: Model) -> list[tuple[int | None, ...]]:
-    """By rank, as far as was seen who reaches whom. All are one group where that does not say who
-    must run at the same time: by flags, or where the cluster meets on some ways only."""
-    if len(model.ranks) == 1 or _waits_elsewhere(model):
+    """By rank, as far as was seen who reaches whom. All are one group where the cluster meets on
+    some ways only."""
+    if len(model.ranks) == 1 or _meets_inside(model):
         return [model.ranks]
     of = {rank: {rank} for rank in range(model.cluster)}
     for own, other in model.reached:
@@ -26,11 +26,8 @@ def groups_of(model: Model) -> list[tuple[int | None, ...]]:
     return [*sorted({tuple(sorted(group)) for group in of.values()})]
 
 
-def _waits_elsewhere(model: Model) -> bool:
+def _meets_inside(model: Model) -> bool:
     body = model.kernel.body
     straight = [*body, *(op for p in body if isinstance(p, Partition) for op in p.body)]
     inside = [r for op in straight if not isinstance(op, Partition) for r in regions(op)]
-    if any(isinstance(op, b.SyncCluster) for region in inside for op in walk(region)):
-        return True
-    flags = (b.ArriveFlag, b.WaitFlag)
-    return any(isinstance(op, flags) and model.effects.has(op) for op in model.kernel.ops)
+    return any(isinstance(op, b.SyncCluster) for region in inside for op in walk(region))

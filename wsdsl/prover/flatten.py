@@ -14,7 +14,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
-from wsdsl.prover import control, global_memory
+from wsdsl.prover import control
 from wsdsl.prover.carried import Formulas
 from wsdsl.prover.loop_places import loop_places
 from wsdsl.prover.machine import ALL, ELECTED
@@ -138,8 +138,6 @@ class Flattener:
         run = HANDLERS.get(type(op))
         if run is None:
             run = control.unknown
-        elif self.effects.copies_shared(op):
-            run = global_memory.copied
         if results_of(op) and type(op) not in SYNCHRONISES:
             self.shapes[results_of(op)[0].name] = self._shape_of(op)
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
@@ -310,7 +308,7 @@ def acting_classes(code: Code) -> list[tuple[int, ...]]:
     made: list[tuple[int, ...]] = []
     widest = ELECTED
     for i in reversed(code.instructions):
-        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, (m.LoadGlobal, m.StoreGlobal))
+        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, m.LoadGlobal)
         if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
             widest = ALL
         made.append(widest)

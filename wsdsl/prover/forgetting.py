@@ -66,7 +66,7 @@ class Forgetting:
             if self.meets[a.index]:
                 own |= self.named[a.cta]
             made += [(private | named) & ~own] * count
-        return [*made, *([private] * len(m.flags))]
+        return made
 
 
 def _named(place: Any) -> bool:

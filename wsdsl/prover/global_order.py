@@ -65,7 +65,7 @@ Done = dict[Access, Known]
 def check_global_order(kernel: Kernel) -> None:
     """Raises Failure where two accesses of a CTA may come in another order."""
     effects, found = effects_of(kernel), dict(touches(kernel))
-    out = effects.shared | effects.lent | {x.tensor for x in found.values() if x.flag}
+    out = effects.lent | {x.tensor for x in found.values() if x.flag}
     written = frozenset(x.tensor for x in found.values() if x.writes)
     read = frozenset(x.tensor for x in found.values() if x.reads)
     found = {op: x for op, x in found.items() if x.tensor in written - out}

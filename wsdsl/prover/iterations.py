@@ -50,8 +50,6 @@ def name_iterations(m: Machine, hurry: bool) -> dict[int, int]:
         for k, v in m.facts.items()
         if _alive(k, names) and (not hurry or _may_ask(m, k, reach))
     }
-    m.flags = {k: v for k, v in m.flags.items() if _alive(k, names)}
-    m.global_memory = {k: v for k, v in m.global_memory.items() if _alive(k, names)}
     for a in m.agents:
         if any(not _alive(k[1:], names) or (k[0] and k[0] not in names) for k in a.counts):
             a.counts = {

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Any
 
-from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.machine import ALL, CLASSES, WARPS, Agent, Barrier, Machine
 
 Barriers = list[tuple[Any, int, Barrier]]
@@ -29,8 +28,6 @@ def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]
             masks += [g.events, g.passed]
         for stored in (*a.stores, a.open_stores):
             masks += stored
-    for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
-        masks.append(flag.gathered)
     return masks
 
 
@@ -65,8 +62,6 @@ def put_masks(
         a.stores = [tuple([next(held_by) for _ in WARPS]) for _ in a.stores]
         a.open_stores = tuple([next(held_by) for _ in WARPS])
     m.unshown = unshown
-    for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
-        flag.gathered = next(held_by)
 
 
 def union(masks: Iterable[int]) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wsdsl.ir.op import Op
@@ -194,18 +194,6 @@ class Span:
         return Span(start, end, self.write, self.shown, self.writer, self.reads, self.written)
 
 
-@dataclass(slots=True)
-class Flag:
-    """A counter in global memory, since it was last 0."""
-
-    value: int = 0
-    gathered: int = 0
-    arrivals: int = 0
-    passed: int = 0
-    lowered: int = 0
-    reset: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Iterations:
     """One run of a loop: which, its bounds, and whether this is its first iteration (None:
@@ -243,8 +231,6 @@ class Machine:
         self.barriers: list[Barrier] = []
         self.named: dict[tuple[int, int], Barrier] = {}
         self.memory: dict[tuple[int, int, int], tuple[Span, ...]] = {}
-        self.global_memory: dict[Any, tuple[Span, ...]] = {}
-        self.flags: dict[Any, Flag] = {}
         self.pool: list[int] = []
         self.iterations: dict[int, Iterations] = {}
         self.following: dict[int, int] = {}
@@ -268,8 +254,7 @@ class Machine:
         made.agents = [a.copy() for a in self.agents]
         made.barriers = [b.copy() for b in self.barriers]
         made.named = {k: b.copy() for k, b in self.named.items()}
-        made.memory, made.global_memory = self.memory.copy(), self.global_memory.copy()
-        made.flags = {k: replace(f) for k, f in self.flags.items()}
+        made.memory = self.memory.copy()
         made.pool = self.pool.copy()
         made.iterations, made.following = self.iterations.copy(), self.following.copy()
         made.loops, made.entered = self.loops.copy(), self.entered.copy()

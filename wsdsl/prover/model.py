@@ -20,7 +20,7 @@ from wsdsl.ir.types import Barriers, Columns, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
-from wsdsl.prover.program import Code, Effects, effects_of, needed_values
+from wsdsl.prover.program import Code, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply, of_any_iteration
 
 FEW, MANY = 4, 512
@@ -58,7 +58,7 @@ class Model:
 
     CTAs that share nothing but their code behave alike, so one stands for all, in a cluster too.
     Where those of a cluster reach each other, it is looked at whole, or one group of them after the
-    other (`of`); flags are understood within a cluster, since its CTAs are known to run together.
+    other (`of`).
 
     `ranks`: of the CTAs that are looked at; None is any.
     """
@@ -76,7 +76,7 @@ class Model:
         self.effects = effects_of(kernel)
         self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
         """Operands in registers that loops carry: each name, and the one for all of them."""
-        self.joined = any(_reaches_others(op, self.effects) for op in flat)
+        self.joined = any(_reaches_others(op) for op in flat)
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()
         self.reached: set[tuple[int, int]] = set()
@@ -227,15 +227,9 @@ class Model:
         return (what,)
 
 
-def _reaches_others(op: Op, effects: Effects) -> bool:
-    """SMEM and barriers of other CTAs, their arrival, or flags that they raise."""
-    match op:
-        case b.SyncCluster():
-            return True
-        case b.ArriveFlag() | b.WaitFlag():
-            return effects.has(op)
-        case _:
-            return reaches_others(op)
+def _reaches_others(op: Op) -> bool:
+    """Return whether an op accesses SMEM or barriers of other CTAs, or waits for them."""
+    return isinstance(op, b.SyncCluster) or reaches_others(op)
 
 
 def _by_halves(op: Op) -> tuple[Value, ...]:

@@ -10,7 +10,6 @@ from typing import Any
 from wsdsl.prover.errors import Party
 from wsdsl.prover.event_liveness import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
 from wsdsl.prover.forgetting import NAMED, Forgetting
-from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.knowledge import Barriers, masks_of, moved, put_masks
 from wsdsl.prover.machine import Machine, Span
 from wsdsl.prover.model import Model
@@ -145,7 +144,6 @@ class Places:
                 memory[key] = self._item(where, spans, open_, copies)
             else:
                 kept |= writes | shown | reads
-        self._number_global(m, names, over, copies)
         every = kept
         for made in copies.values():
             every |= made
@@ -229,25 +227,6 @@ class Places:
         if shown:
             shown = put(where, stage, "shown", shown, copies)
         return Span(s.start, s.end, write, shown, s.writer, tuple(reads), s.written)
-
-    def _number_global(
-        self, m: Machine, names: dict[int, int], over: Settled, copies: dict[int, int]
-    ) -> None:
-        put, open_ = self._put, ~over.by_all
-        for key, spans in m.global_memory.items():
-            shown = repr(shown_term(key, names))
-            m.global_memory[key] = tuple(
-                [
-                    self._span((shown, s.start, s.end), None, s, (open_, open_, open_), copies)
-                    for s in spans
-                ]
-            )
-        for key, flag in m.flags.items():
-            shown = repr(shown_term(key, names))
-            flag.arrivals = put(shown, None, "arrivals", flag.arrivals & open_, copies)
-            flag.lowered = put(shown, None, "lowered", flag.lowered & open_, copies)
-            flag.passed = put(shown, None, "passed", flag.passed & open_, copies)
-            flag.reset = put(shown, None, "reset", flag.reset & open_, copies)
 
     # Joins ------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tensor_accesses import mapped_tensors, touches
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
 
@@ -93,8 +92,6 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.ClaimCluster,
     b.ClaimedCluster,
     b.FenceAsyncProxy,
-    b.ArriveFlag,
-    b.WaitFlag,
     m.TmaLoad,
     m.ThreadLoad,
     m.ClearPanels,
@@ -156,35 +153,19 @@ def is_alone(op: Op) -> bool:
 
 @dataclass(frozen=True)
 class Effects:
-    """Which ops others can notice. Of direct accesses those to `shared` tensors are looked at. What
-    is done with `lent` ones is judged apart; nobody else comes to the barriers `alone`.
+    """Which ops others can notice. Accesses to the workspaces `lent` are checked by
+    split_k_protocol.py; only one warpgroup uses the barriers `alone`.
     """
 
-    shared: frozenset[str] = frozenset()
-    maps: frozenset[str] = frozenset()
-    """Of shared tensors."""
     lent: frozenset[str] = frozenset()
     alone: frozenset[int] = frozenset()
 
     def has(self, op: Op) -> bool:
         match op:
-            case b.ArriveFlag() | b.WaitFlag():
-                return op.tensor.name not in self.lent
             case b.NamedBarrierSync():
                 return self.alone.isdisjoint(op.numbers)
-            case m.LoadGlobal() | m.StoreGlobal():
-                return op.tensor.name in self.shared
             case _:
                 return type(op) in SYNCHRONISES
-
-    def copies_shared(self, op: Op) -> bool:
-        match op:
-            case m.TmaLoad() | m.TmaStore():
-                return op.map.name in self.maps
-            case m.ThreadLoad() | m.ThreadStore():
-                return op.tensor.name in self.shared
-            case _:
-                return False
 
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))
@@ -200,14 +181,7 @@ class Effects:
 
 def effects_of(kernel: Kernel) -> Effects:
     lent = frozenset(op.result.name for op in kernel.of(m.AllocateGlobal))
-    flags = [op.tensor.name for op in kernel.of(b.ArriveFlag, b.WaitFlag)]
-    found = [touch for _, touch in touches(kernel) if not touch.flag]
-    written = {touch.tensor for touch in found if touch.writes}
-    read = {touch.tensor for touch in found if touch.reads}
-    shared = (written & read) - lent if set(flags) - lent else set[str]()
-    maps = mapped_tensors(kernel)
-    of_shared = frozenset(map.name for map, tensor in maps.items() if tensor in shared)
-    return Effects(frozenset(shared), of_shared, lent, _alone(kernel, lent))
+    return Effects(lent, _alone(kernel, lent))
 
 
 def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
@@ -274,7 +248,7 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             case f.WgmmaWait() | f.Wgmma():
                 work += _wanted(op)
             case _:
-                work += [v for v in operands(op) if _scalar_like(v, effects.shared)]
+                work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
     return needed
 
 
@@ -320,7 +294,3 @@ def _wanted(op: Op) -> list[Value]:
             return [v for v in operands(op) if not isinstance(v.type, Fragment)]
         case _:
             return list(operands(op))
-
-
-def _scalar_like(value: Value, shared_tensors: frozenset[str]) -> bool:
-    return not isinstance(value.type, Fragment) or bool(shared_tensors)

@@ -6,6 +6,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Value, attributes_of, operands, results_of
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine import Agent, Machine, StageParity
@@ -87,6 +88,17 @@ def fresh(m: Machine, a: Agent, i: Instruction) -> int:
     """A value about which nothing is known."""
     a.slots[i.defines[0]] = ("index", m.next_iteration)
     m.next_iteration += 1
+    return LOCAL
+
+
+def load_global(m: Machine, a: Agent, i: Instruction) -> int:
+    """Name the element of a tensor that the kernel does not write by its index."""
+    op = i.op
+    assert isinstance(op, LoadGlobal)
+    name = op.tensor.name
+    if name in m.model.written or any(v.name not in i.extra for v in op.index):
+        return fresh(m, a, i)
+    a.slots[i.defines[0]] = ("load", name, *(a.slots[i.extra[v.name]] for v in op.index))
     return LOCAL
 
 

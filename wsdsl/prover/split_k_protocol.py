@@ -26,6 +26,9 @@ def check_split_k_protocol(kernel: Kernel) -> None:
     """Raises Failure where sums are handed on in another way than is understood."""
     grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
     lent = {op.result.name for op in kernel.of(m.AllocateGlobal)}
+    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
+        if op.tensor.name not in lent:
+            raise _fail(0, op, "a flag of a tensor that is not a workspace is not understood")
     if not lent or grid is None:
         return
     arrivals = kernel.of(b.ArriveFlag)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from wsdsl import knobs
 from wsdsl.artifact.artifact import Declaration
 from wsdsl.artifact.size_class import size_class
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.target import Target, target_of, target_of_device
 from wsdsl.records import text
+from wsdsl.records.card import card_of
 from wsdsl.records.database import Database, RecordsError, signature, tell_once, user_file
 from wsdsl.records.row import Key, Row, agrees, promises
 from wsdsl.schedule import Schedule
@@ -97,41 +95,3 @@ def _shipped() -> dict[str, list[Row]]:
         except RecordsError as error:
             tell_once(error)
     return found
-
-
-PROC = Path("/proc/driver/nvidia/gpus")
-SMI = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-
-
-def card_of(arch: str, num_sms: int | None = None) -> Target:
-    """The one that the driver tells of, where a call has asked it; else that of this machine; else
-    the one that kernels are chosen for where there is none. `num_sms`, where it has fewer.
-    """
-    target = target_of(arch, num_sms)
-    if num_sms is not None and num_sms != target_of(arch).num_sms:
-        return target
-    names = set(_asked() or _installed(PROC))
-    if len(names) != 1:
-        return target
-    found = target_of_device(names.pop(), arch, target.num_sms)
-    return found if found.arch == arch else target
-
-
-def _asked() -> list[str]:
-    from wsdsl.runtime.device import known_devices
-
-    return [device.name for device in known_devices()]
-
-
-@cache
-def _installed(folder: Path) -> tuple[str, ...]:
-    found: list[str] = []
-    try:
-        for path in sorted(folder.glob("*/information")):
-            model = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(), re.MULTILINE)
-            found += [model[1]] if model else []
-        # Where containers do not show that folder.
-        told = found or subprocess.check_output(SMI, timeout=5, text=True).splitlines()
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(name.strip() for name in told)
