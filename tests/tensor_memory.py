@@ -27,7 +27,6 @@ DELETED = (
     m.StoreShared,
     t.TensorStore,
     t.StoreScales,
-    t.StoreScaleBytes,
     t.TensorCopy,
     t.TensorStoreWait,
     b.FenceAsyncProxy,
@@ -98,10 +97,6 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield "words", dataclasses.replace(op, words=op.words + 1)
             yield "offset", dataclasses.replace(op, offset=op.offset + 128)
             yield "state", dataclasses.replace(op, shared_state=op.state)
-        case t.StoreScaleBytes():
-            yield "block", dataclasses.replace(op, block=48 - op.block)
-            yield "rows", dataclasses.replace(op, rows=op.rows - 64)
-            yield "offset", dataclasses.replace(op, offset=op.offset + 16)
         case t.StoreScales():
             yield "column", dataclasses.replace(op, column=op.column + 1)
             yield "columns", dataclasses.replace(op, column=4 - op.column)

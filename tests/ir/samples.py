@@ -346,14 +346,6 @@ SAMPLES: dict[str, tuple[str, str]] = WORD_SAMPLES | {
         "%x: bf16[m, k], %k: axis<k of K by 64>, %c: columns<32 x 2>, %s: state",
         "store_in_tensor(value=%x, summed=%k, columns=%c, column=0, state=%s)",
     ),
-    "blocks_to_slot": (
-        "%s: slot, %x: f8e8m0[m, k]",
-        "blocks_to_slot(slot=%s, field=0, value=%x, block=32, box=(128, 4))",
-    ),
-    "blocks_in_shared": (
-        "%x: f8e8m0[m, k], %c: shared<1024 x 4>, %s: state",
-        "blocks_in_shared(value=%x, shared=%c, offset=0, state=%s, block=32)",
-    ),
     "copy_scales": (
         "%x: smem<f8e8m0[m, k]>",
         "%y: smem<f8e8m0[m, k]> = copy_scales(value=%x, block=32)",

@@ -26,10 +26,6 @@ TENSOR_SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "tensor_wait": ("%x: acc<f32[64x32]>", "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))"),
     "tensor_fence": ("", "tensor_fence(after=True)"),
-    "store_scale_bytes": (
-        "%x: frag<f8e8m0[64x128]>, %c: shared<1024 x 4>, %s: state, %i: i32",
-        "store_scale_bytes(value=%x, shared=%c, state=%s, start=%i, rows=128, block=32)",
-    ),
     "store_scales": (
         "%c: columns<8 x 2>, %s: state, %x: shared<4096 x 4>, %r: state, %i: i32, %v: i32",
         "store_scales(scales=%c, state=%s, column=4, shared=%x, shared_state=%r, offset=2048, "

@@ -1,10 +1,7 @@
-"""Operands that are quantised in the kernel: their scales are computed beside them, and never touch
-global memory.
-"""
+"""Operands that are quantized in the kernel, with the scale factors of their blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +9,10 @@ import pytest
 
 from tests.case_data import expected, inputs
 from tests.case_table import Case
-from tests.prover.test_tensor_memory import name_of, objection
-from tests.scaled_kernels import SCALED
-from tests.tensor_memory import lowered, mutants
+from tests.tensor_memory import lowered
 from wsdsl import CompileError, Schedule, parse
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.fragment_ops import Wgmma
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk
 from wsdsl.schedule import Arch
 
 TEXT = """
@@ -92,46 +85,9 @@ def test_as_the_reference_has_it(name: str, arch: Arch, asked: dict[str, Any]) -
     assert compiled.certificate is not None
 
 
-def test_scales_go_through_shared_memory_to_two_slots() -> None:
-    kernel = lowered(CASES["quantised"], tile=dict(n=64))
-    by = {p.role: p for p in kernel.of(Partition) if p.role in ("decode", "scale")}
-    made = [op for op in walk(by["decode"].body) if isinstance(op, t.StoreScaleBytes)]
-    stored = [op for op in walk(by["scale"].body) if isinstance(op, t.StoreScales)]
-    assert {(op.block, op.line, op.rows) for op in made} == {(32, 4, 128)} and len(made) == 2
-    assert sorted(op.line for op in stored) == [4, 16]
-    (columns,) = (op.result.type for op in kernel.of(t.TensorColumns) if "scale" in op.label)
-    assert columns.num == 2  # pyright: ignore[reportAttributeAccessIssue]
-
-
-WATCHED = ("store_scale_bytes", "store_scales", "tensor_store_wait", "arrive_barrier")
-
-
-@pytest.mark.parametrize(
-    ("case", "asked"),
-    [
-        (CASES["quantised"], dict(tile=dict(n=64), stages=3)),
-        (SCALED["mx_atoms"], dict(tile=dict(m=128, n=48), stages=3)),
-    ],
-    ids=["computed", "atoms"],
-)
-def test_every_mutant_is_caught(
-    case: Case, asked: dict[str, Any], each: Callable[[int], int]
-) -> None:
-    """Of who writes scales, and who stores them."""
-    kernel = lowered(case, **asked)
-    made = [(name_of(what), made) for what, made in mutants(kernel)]
-    own = [
-        (change, made)
-        for change, made in made
-        if change.rpartition(" ")[2] in WATCHED and not change.startswith("twice ")
-    ]
-    assert len(own) > 20
-    assert [change for change, made in own[:: each(3)] if not objection(made)] == []
-
-
 def test_what_fits_no_instruction_is_multiplied_in_bf16() -> None:
     """Which has all bits of operands with such scales; not of those with scales of f32."""
-    asked: list[tuple[str, Arch]] = [("finer", "sm_100a"), ("quantised", "sm_90a")]
+    asked: list[tuple[str, Arch]] = [("quantised", "sm_100a"), ("quantised", "sm_90a")]
     for name, arch in asked:
         kernel = lowered(CASES[name], arch)
         assert {v.dtype for v in (*kernel.of(t.TensorProduct), *kernel.of(Wgmma))} == {"bf16"}

@@ -15,7 +15,6 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.barriers import barrier_at, placed
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import register_type
-from wsdsl.codegen.fragments import column_offset, elements, row_offset
 from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Operand
@@ -282,35 +281,6 @@ def _in_atoms(c: Context, op: t.StoreScales, item: str, first: str, row: int) ->
     return w.add(w.add(item, atom), w.add(line, w.multiply(quarter, WORD)))
 
 
-def convert_store_scale_bytes(c: Context, op: t.StoreScaleBytes) -> None:
-    """The first of the four lanes of a row has the first element of each block."""
-    w, value, shared = c.w, c.registers(op.value), c.shared(op.shared)
-    found: dict[tuple[int, int], str] = {}
-    for e, text in enumerate(elements(w, value)):
-        row, column = row_offset(e, value.shape), column_offset(e, value.shape)
-        if column % op.block == 0:
-            found[row, column // op.block] = w.value(f"zext i8 {text} to i32")
-    line = w.add(c.scalar(op.start).text, w.multiply(c.threads.warp, 16))
-    line = w.add(line, w.binary("lshr", "i32", c.threads.lane, 2))
-    base = w.add(c.item(shared, c.state(op.state).stage), w.multiply(line, op.line))
-    own, end = w.name("first_of_row"), w.name("rows_end")
-    w.branch(w.compare("eq", w.binary("and", "i32", c.threads.lane, 3), 0), own, end)
-    w.begin(own)
-    for row in sorted({row for row, _ in found}):
-        words = list[str]()
-        for first in range(0, op.line, WORD):
-            word = found[row, first]
-            for byte in range(1, WORD):
-                upper = w.binary("shl", "i32", found[row, first + byte], 8 * byte)
-                word = w.binary("or", "i32", word, upper)
-            words.append(word)
-        for n, word in enumerate(words):
-            at = At(base, shared.offset + op.offset + row * op.line + WORD * n)
-            inline_ptx.store_shared(w, at, 32, [word])
-    w.jump(end)
-    w.begin(end)
-
-
 def _kept(c: Context, valid: str, word: int) -> str:
     """The bytes of a word that are among the first `valid` of its row. PTX shifts by no more than
     32 places, and those leave nothing.
@@ -340,7 +310,6 @@ ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
     t.TensorLoad: convert_load,
     t.TensorStore: convert_store,
     t.StoreScales: convert_store_scales,
-    t.StoreScaleBytes: convert_store_scale_bytes,
     t.TensorCopy: convert_copy,
     t.TensorStoreWait: convert_store_wait,
     t.TensorWait: convert_wait,

@@ -244,9 +244,6 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return _of_store(op, kind)
         case tr.StoreTransposed() | tr.LoadTransposed():
             return reach_of_lines(op)
-        case tm.StoreScaleBytes(value=Value(type=Fragment() as kind)):
-            fits = kind.rows == 64 and kind.dtype.bits == 8 and not kind.columns % (4 * op.block)
-            return op.rows * op.line, "" if fits else f"{kind} has no words of scales"
         case tm.StoreScales():
             return op.bytes, ""
         case tm.TensorCopy():

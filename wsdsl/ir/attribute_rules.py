@@ -158,7 +158,6 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         block=one_of(0, 16, 32),
         scale_dtype=one_of("", *DTYPES),
     ),
-    tm.StoreScaleBytes: dict(offset=BYTES, rows=SIZE, block=one_of(16, 32)),
     tm.StoreScales: dict(
         column=between(0, 511),
         offset=BYTES,

@@ -108,9 +108,7 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
 
 
 def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
-    """Lines of what TMA copies there, or threads write, are those that threads read, of one byte an
-    element.
-    """
+    """Check that threads read the rows of one-byte elements that TMA copies there."""
     maps = {op.result: op for op in kernel.of(MakeTensorMap)}
     boxes = dict[tuple[Value, int], tuple[MakeTensorMap, Tensor]]()
     for copy in kernel.of(TmaLoad):
@@ -118,9 +116,6 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
         if made is not None and isinstance(made.tensor.type, Tensor):
             boxes[copy.shared, copy.offset] = made, made.tensor.type
     scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
-    by_threads = dict[tuple[Value, int], list[tm.StoreScaleBytes]]()
-    for own in kernel.of(tm.StoreScaleBytes):
-        by_threads.setdefault((own.shared, own.offset), []).append(own)
     for op in _writers(kernel):
         if isinstance(op, tm.StoreScales):
             told = f"{op.words} words of lines of {op.line} bytes"
@@ -129,14 +124,6 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             elif WORD * op.words > op.line:
                 yield op, told
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
-        written = by_threads.get((op.shared, op.offset), [])
-        if isinstance(op, tm.StoreScales) and written and product is not None:
-            for own in written:
-                dtype, lines = own.value.as_fragment.dtype.name, (own.line, own.rows)
-                alike = (*lines, own.block, dtype)
-                if alike != (op.line, op.rows, product.block, product.scale_dtype):
-                    yield own, f"{own.rows} lines of {own.line} bytes of {dtype} are no such scales"
-            continue
         if found is None or product is None:
             yield op, "nothing copies these scales, or no product takes them"
             continue

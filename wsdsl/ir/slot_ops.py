@@ -89,34 +89,6 @@ class StoreInTensor(Op):
 
 
 @op_class
-class BlocksToSlot(Op):
-    """Threads write the scales in the tile `value` to `field` of a slot: of each `block` elements
-    of its last axis, which are alike, one, rows one behind the other: a `box` of so many.
-    """
-
-    levels: ClassVar = PARTITIONED
-    slot: Value
-    field: int
-    value: Value
-    block: int
-    box: tuple[int, ...]
-
-
-@op_class
-class BlocksInShared(Op):
-    """The same to item `state.stage` of `shared`, `offset` bytes in; what `blocks_to_slot` becomes
-    when its ring is placed.
-    """
-
-    levels: ClassVar = PARTITIONED
-    value: Value
-    shared: Value
-    offset: int
-    state: Value
-    block: int
-
-
-@op_class
 class ProducerCommit(Op):
     """Hand the slot over; its consumers see it once all of its copies are complete, and all who
     fill it have done so.

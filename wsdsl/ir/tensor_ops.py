@@ -203,28 +203,6 @@ class StoreScales(Op):
 
 
 @op_class
-class StoreScaleBytes(Op):
-    """Each warp of the warpgroup writes scales of its 16 rows of the fragment `value` (64 x w, of 8
-    bits) to SMEM, for `store_scales` to read: of each `block` columns, which are alike, one byte.
-    Rows are lines `start` (i32) to `start` + 64 of the `rows` lines of w / `block` bytes that lie
-    in item `state.stage` of `shared`, `offset` bytes in.
-    """
-
-    levels: ClassVar = SCHEDULED
-    value: Value
-    shared: Value
-    state: Value
-    offset: int = 0
-    start: Value
-    rows: int
-    block: int
-
-    @property
-    def line(self) -> int:
-        return self.value.as_fragment.columns // self.block
-
-
-@op_class
 class TensorCopy(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are

@@ -125,7 +125,6 @@ THREADS: dict[type[Op], Threads] = {
     tm.TensorLoad: "warpgroup",
     tm.TensorStore: "warpgroup",
     tm.StoreScales: "warpgroup",
-    tm.StoreScaleBytes: "warpgroup",
     tm.TensorStoreWait: "warpgroup",
     tm.TensorWait: "warpgroup",
     b.SyncCta: "cta",

@@ -39,7 +39,7 @@ from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.product_operands import computed_operands, operand_scales
+from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (
@@ -177,20 +177,14 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
     for op in kernel.ops:
         for value in operands(op):
             users.setdefault(value, []).append(op)
-    scales = {v for v in operand_scales(kernel) if not isinstance(kernel.definers[v], Load)}
-    found = {*tiles, *(scales if tiles else ())}
+    found = {*tiles}
     ahead = [v for value in found for v in operands(kernel.definers[value])]
-
-    def serves(user: Op, value: Value) -> bool:
-        scaled = isinstance(user, Contract) and value in user.scales
-        return scaled or getattr(user, "result", None) in found
-
     while ahead:
         value = ahead.pop()
         op = kernel.definers.get(value)
         if value in found or not isinstance(op, ELEMENTWISE):
             continue
-        if all(serves(user, value) for user in users[value]):
+        if all(getattr(user, "result", None) in found for user in users[value]):
             found.add(value)
             ahead += operands(op)
     return frozenset(found)

@@ -14,7 +14,7 @@ from typing import Literal
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Tile
-from wsdsl.lowering.scale_loads import ScaleBlocks, ScaleLoad
+from wsdsl.lowering.scale_loads import ScaleLoad
 
 Role = Literal["load", "decode", "mma", "compute", "scale", "store"]
 """A partition: who loads by TMA, who makes operands in SMEM, who multiplies, who computes with sums
@@ -45,7 +45,7 @@ class Edge:
     space: Space = "SMEM"
     ring: int | None = None
     depth: Depth | None = None
-    box: ScaleLoad | ScaleBlocks | None = None
+    box: ScaleLoad | None = None
     block: int = 0
     """Of scales: of how many elements each is."""
     wants_tensor: bool = False

@@ -32,7 +32,6 @@ from typing import Any, ClassVar
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.slot_ops import (
-    BlocksToSlot,
     ConsumerRelease,
     ConsumerWait,
     ProducerAcquire,
@@ -112,9 +111,6 @@ class DecodeSlice(ProducerSlice):
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         """What fills a field of a slot."""
-        if edge.box is not None:
-            box = edge.box.box(self.sizes)
-            return [BlocksToSlot(value=edge.value, block=edge.block, box=box, **where)]
         axis = self._axis(decoded(self.kernel).summed[edge.value], block)
         return [StoreToSlot(value=edge.value, summed=axis, **where)]
 

@@ -12,7 +12,6 @@ from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.slot_ops import (
-    BlocksToSlot,
     ConsumerRelease,
     ConsumerWait,
     LoadToSlot,
@@ -147,8 +146,6 @@ def _unmet(region: Region) -> set[Value]:
 
 
 THREADS = 128
-WRITTEN = (BlocksToSlot, StoreToSlot)
-"""What threads write to slots that they have computed."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ class Producers:
                 elif isinstance(inner, LoadToSlot):
                     held = found.setdefault(rings[inner.slot], {})
                     held.setdefault(place, []).append(inner.tensor.name)
-                elif isinstance(inner, WRITTEN) and isinstance(op, Partition):
+                elif isinstance(inner, StoreToSlot) and isinstance(op, Partition):
                     stores[rings[inner.slot]] = op.num_warpgroups
         return Producers(found, frozenset(kernel.unaligned), stores)
 

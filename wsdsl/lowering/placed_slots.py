@@ -8,8 +8,6 @@ from typing import Any
 
 from wsdsl.ir.op import Op
 from wsdsl.ir.slot_ops import (
-    BlocksInShared,
-    BlocksToSlot,
     ConsumerWait,
     ElementsInShared,
     ProducerAcquire,
@@ -30,7 +28,7 @@ from wsdsl.ir.slot_ops import (
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.placed_ring import PlacedRing
 
-Located = SlotTile | SlotElements | SlotValues | StoreToSlot | BlocksToSlot | SlotSum | SumToSlot
+Located = SlotTile | SlotElements | SlotValues | StoreToSlot | SlotSum | SumToSlot
 
 
 def located(
@@ -60,8 +58,6 @@ def located(
             return StoreInTensor(value=value, summed=summed, **place)
         case StoreToSlot(value=value, summed=summed):
             return StoreInShared(value=value, summed=summed, swizzle=swizzle(), **where)
-        case BlocksToSlot():
-            return BlocksInShared(value=op.value, block=op.block, **where)
         case SumToSlot():
             return SumToTensor(value=op.value, sums=ring.shared, column=offset, **place)
         case SlotSum(result=result, started=started):

@@ -6,7 +6,6 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import (
-    BlocksToSlot,
     ConsumerWait,
     CopyScales,
     LoadToSlot,
@@ -44,7 +43,7 @@ class RingUses:
             self.fills.setdefault(op.slot, []).append(op)
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field."""
-        for op in kernel.of(BlocksToSlot, LoadToSlot):
+        for op in kernel.of(LoadToSlot):
             held = self.slots[op.slot]
             if op.box:
                 self.boxes[held.ring, held.layout, op.field] = op.box

@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,6 @@ class ScaleLoad:
     @property
     def element(self) -> int:
         return self.load.dtype.bytes
-
-
-@dataclass(frozen=True)
-class ScaleBlocks:
-    """Scales that threads compute, as they lie in SMEM: of each `block` elements of the last axis
-    of a tile one, rows one behind the other.
-    """
-
-    tile: Tile
-    block: int
-
-    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        rows, summed = self.tile.axes
-        return sizes[rows], sizes[summed] // self.block
-
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        size = math.prod(self.box(sizes)) * self.tile.dtype.bytes
-        return -(-size // LINE_ALIGN) * LINE_ALIGN
 
 
 def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:

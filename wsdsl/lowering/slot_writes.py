@@ -24,7 +24,6 @@ from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
 from wsdsl.ir.slot_ops import (
-    BlocksInShared,
     StoreInShared,
     StoreInTensor,
     SumToTensor,
@@ -32,7 +31,7 @@ from wsdsl.ir.slot_ops import (
 )
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import cell_columns
-from wsdsl.ir.tensor_ops import StoreScaleBytes, TensorFence, TensorStore
+from wsdsl.ir.tensor_ops import TensorFence, TensorStore
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.ir.walk import walk
@@ -131,39 +130,18 @@ def _panels(
 
 
 def write_to_slot(
-    op: StoreInShared | StoreInTensor | BlocksInShared,
+    op: StoreInShared | StoreInTensor,
     pieces: RegisterTile,
     made: Mapping[Value, Op],
     context: PartitionContext,
 ) -> None:
-    """With zeros where it is summed over elements that there are not; scales as they are."""
-    if isinstance(op, BlocksInShared):
-        _write_blocks(op, pieces, context)
-        return
+    """Write a tile with zeros where the contraction has no elements."""
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
     if isinstance(op, StoreInTensor):
         _write_columns(op.columns, op, pieces, kind.dtype, context)
     else:
         _write_panels(op, pieces, kind.dtype, context)
-
-
-def _write_blocks(op: BlocksInShared, pieces: RegisterTile, context: PartitionContext) -> None:
-    """Whole rows at a time."""
-    shape = pieces.shape
-    assert shape.rows is not None
-    for i, whole in enumerate(pieces.whole_rows(context.builder)):
-        made = StoreScaleBytes(
-            value=whole,
-            shared=op.shared,
-            state=op.state,
-            offset=op.offset,
-            start=context.row_in_tile(shape.rows, i),
-            rows=context.axes[shape.rows].size,
-            block=op.block,
-            loc=op.loc,
-        )
-        context.builder.add(made)
 
 
 def write_back(op: SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:

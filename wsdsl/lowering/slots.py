@@ -32,7 +32,7 @@ from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.product_operands import is_elementwise, multiplied
-from wsdsl.lowering.scale_loads import ScaleBlocks, ScaleLoad, kept_out, scale_load
+from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 from wsdsl.lowering.tensor_scales import block_scales
 from wsdsl.schedule import Schedule
 
@@ -262,13 +262,10 @@ class _Finder:
                 where = dict[str, Any](made=op, layout=value.as_tile, block=self.scales[value])
                 where |= dict(values=self.alike(block, op), produced_in=self.around[op])
                 where |= dict(consumed_in=self.around[block[at[0]]])
-                if isinstance(op, Load):
-                    by, box = "load", block_scales(op)
-                    first = "mma" if self.copies_scales and in_atoms(op) else "scale"
-                else:
-                    by, box = "decode", ScaleBlocks(value.as_tile, self.scales[value])
-                    first = "scale"
-                own = [Edge(producer=by, consumers=(first,), box=box, **where)]
+                assert isinstance(op, Load)
+                first = "mma" if self.copies_scales and in_atoms(op) else "scale"
+                box = block_scales(op)
+                own = [Edge(producer="load", consumers=(first,), box=box, **where)]
                 if first == "scale":
                     own.append(Edge(producer="scale", consumers=("mma",), space="TMEM", **where))
                 for edge in own:

@@ -93,7 +93,6 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             | mem.ThreadLoad()
             | mem.ClearPanels()
             | tr.StoreTransposed()
-            | tm.StoreScaleBytes()
             | k.ClearCounters()
             | k.StoreCounters()
         ):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.op import Kernel, Op, Region, Value
@@ -68,10 +67,6 @@ class _Intervals:
                 end = start.high + (lines_reached(op.apart) if kind.rows > 1 else 1)
                 if start.low < 0 or end > op.rows:
                     return f"lines {start.low} to {end} of a tile of {op.rows}"
-            case tm.StoreScaleBytes():
-                start = self.of(op.start)
-                if start is None or start.low < 0 or start.high + 64 > op.rows:
-                    return f"that lines lie in the {op.rows} is not known"
             case _:
                 pass
         return ""

@@ -77,7 +77,6 @@ HANDLERS: dict[type[Op], Run] = {
     m.SendFragment: cluster_exchange.send_fragment,
     m.ReceiveFragment: cluster_exchange.receive_fragment,
     m.StoreShared: shared_stores.store_shared,
-    tm.StoreScaleBytes: shared_stores.store_scale_bytes,
     m.LoadShared: shared_loads.load_shared,
     m.ThreadStore: shared_loads.thread_store,
     m.TmaStore: access.tma_store,

@@ -122,7 +122,6 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     tm.TensorLoad,
     tm.TensorStore,
     tm.StoreScales,
-    tm.StoreScaleBytes,
     tm.TensorCopy,
     tm.TensorStoreWait,
     tm.TensorWait,
@@ -269,8 +268,6 @@ def _wanted(op: Op) -> list[Value]:
             return [v for v in (op.part, op.state) if v is not None]
         case m.ReducePartials():
             return [op.state] if op.state is not None else []
-        case tm.StoreScaleBytes():
-            return [op.state, op.start]
         case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
         case m.StoreShared():

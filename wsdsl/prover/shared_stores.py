@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir import memory_ops as mem
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
@@ -121,24 +120,6 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
             item_of(m, a, op, array, state.stage, begin, end)
             known = known_to_each(a, warp)
             write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
-    return LOCAL
-
-
-def store_scale_bytes(m: Machine, a: Agent, i: Instruction) -> int:
-    """Each warp to the lines of its rows; to all of them where it is not known which."""
-    op = i.op
-    assert isinstance(op, tm.StoreScaleBytes)
-    array, state = m.model.arrays[op.shared.name], a.slots[i.extra[op.state.name]]
-    first = a.slots[i.extra[op.start.name]]
-    for number, warp in enumerate(WARPS):
-        low, high = 0, op.rows
-        if isinstance(first, int):
-            low = first + 16 * number
-            high = low + 16
-        begin, end = op.offset + low * op.line, op.offset + high * op.line
-        item_of(m, a, op, array, state.stage, begin, end)
-        events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
-        write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
     return LOCAL
 
 

@@ -97,10 +97,6 @@ def scale_moves(kernel: Kernel) -> Iterator[str]:
     maps = {op.result: op for op in kernel.of(MakeTensorMap)}
     names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(TmaLoad)}
     for op in kernel.of(StoreScales):
-        if (op.shared, op.offset) not in names:
-            columns = op.words * -(-op.rows // WARP_ROWS)
-            yield f"scales that are computed: threads store them to {columns} columns"
-            continue
         useful, atoms = WORD * op.words * op.rows, BYTES * -(-op.rows // ROWS) * op.words
         columns = op.words * -(-op.rows // WARP_ROWS)
         copied = f"copied to {scale_columns(op.rows, op.words)} columns"

@@ -22,7 +22,6 @@ from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write_words
 from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.shared_ops import write_shared
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
@@ -285,20 +284,6 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
         write_words(memory, start, words[:, word])
 
 
-def store_scale_bytes(wg: Warpgroup, op: t.StoreScaleBytes) -> None:
-    shared, state = wg.values[op.shared.name], wg.values[op.state.name]
-    first = int(wg.get(op.start, op))
-    if first < 0 or first + 64 > op.rows:
-        wg.fail(op, f"lines {first} to {first + 64} of {op.rows}")
-    start = wg.item(op, shared, state.stage, op.offset, op.rows * op.line)
-    lines = np.ascontiguousarray(wg.get(op.value, op)[:, :: op.block]).view(np.uint8)
-    for i in range(4):
-        place, size = start + (first + 16 * i) * op.line, 16 * op.line
-        what = f"it overwrites item {state.stage} of `{shared.label}` (warp {i})"
-        write_shared(wg, op, place, size, wg.warp(i), what)
-        wg.cta.memory.bytes[place : place + size] = lines[16 * i : 16 * i + 16].ravel()
-
-
 def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
     clocks = wg.cta.clocks
     if op.after:
@@ -323,7 +308,6 @@ TENSOR_MEMORY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     t.TensorLoad: tensor_load,
     t.TensorStore: tensor_store,
     t.StoreScales: store_scales,
-    t.StoreScaleBytes: store_scale_bytes,
     t.TensorCopy: tensor_copy,
     t.TensorStoreWait: tensor_store_wait,
     t.TensorWait: tensor_wait,

@@ -85,7 +85,7 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 # What `_Lowering.op` has an arm for.
 NAMED = frozenset((
-    AddInCluster, ArriveBarrier, AxisAt, Block, s.BlocksInShared, CommitProducts, Contract, Elect,
+    AddInCluster, ArriveBarrier, AxisAt, Block, CommitProducts, Contract, Elect,
     s.ElementsInShared, End, ExchangeRows, ForRange, If, Load, Lookup, Map, Materialize, RenameAxes,
     Store, s.StoreInShared, s.StoreInTensor, s.SubtilesInShared, s.SumInTensor, s.SumToTensor,
     s.TileInShared, s.ValuesInShared, Whole,
@@ -218,7 +218,7 @@ class _Lowering:
                 self.env[op.result] = reads.begin(op, self.scalar)
             case ArriveBarrier() if self.is_read(op.state):
                 self.sums_read[op.state].finish()
-            case s.StoreInShared() | s.StoreInTensor() | s.BlocksInShared():
+            case s.StoreInShared() | s.StoreInTensor():
                 write_to_slot(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished |= isinstance(op, s.StoreInShared)
             case s.SumToTensor():

@@ -16,12 +16,7 @@ operands have one scale each, of types and blocks that an instruction takes, TMA
 loaded from, the kernel does not write that, and sums over all of a dimension; other products stay
 as they are. Of operands of fewer
 than 8 bits, the tensor cores take f4e2m1 beside f4e2m1 as it lies in a tensor; others are cast to
-f8e4m3, which has all of their values. An operand of fp8 that is computed may have a scale that is
-computed, too, and alike in each block:
-
-    %s: f8e8m0[m, k] = cast(x=%largest)
-    %q: f8e4m3[m, k] = cast(x=%divided)
-    %p: f32[m, n] = contract(a=%q, b=%b, a_scale=%s, b_scale=%t, block=32)
+f8e4m3, which has all of their values.
 
 Why here: in front of `move_factors`, which makes factors of a sum of what is left.
 """
@@ -39,13 +34,9 @@ from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
 from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.axes import is_tile
-from wsdsl.lowering.axis_blocks import is_even
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.scale_loads import blocks_of, kept_out
 from wsdsl.lowering.tensor_sums import summed_parts
-
-OF_FP8 = 32
-"""Elements of a block."""
 
 
 def scale_products(kernel: Kernel) -> Kernel:
@@ -60,26 +51,21 @@ def scale_products(kernel: Kernel) -> Kernel:
         if not isinstance(op, Contract) or sides is None:
             return (op,)
         k, (a, b) = op.summed[0], (tile for tile, _ in sides)
-        found = [_scale(side, k, axes, made) for side in sides]
+        found = (_scale(side, k, axes, made) for side in sides)
         loads = [load for load in found if load is not None]
-        # A scale that is computed has the blocks of the other's; two of them those of fp8.
         alike = {(load.dtype.name, load.block, in_atoms(load)) for load in loads}
-        dtype, block, atoms = next(iter(alike), (sides[0][1][0].as_tile.dtype.name, OF_FP8, False))
+        if len(loads) < 2 or len(alike) > 1:
+            return (op,)
+        ((dtype, block, _),) = alike
         types = _types(a, b, lambda a, b: kind_of(a.name, b.name, dtype, block))
         read = (load for load in (*loads, made.get(a), made.get(b)) if isinstance(load, Load))
-        if len(alike) > 1 or types is None or k in in_parts:
+        if types is None or k in in_parts:
             return (op,)
         if out & {load.tensor.name for load in read}:
             return (op,)
-        own, scales, tiles = list[Op](), list[Value](), list[Value]()
-        for side, load in zip(sides, found, strict=True):
-            scale = None if load or atoms else _computed(side, k, block, dtype, made)
-            if load is not None:
-                scale = Value(namer.again(load.result.name), load.result.type)
-                own.append(with_fields(load, result=scale))
-            if scale is None:
-                return (op,)
-            scales.append(scale)
+        scales = [Value(namer.again(load.result.name), load.result.type) for load in loads]
+        own: list[Op] = [with_fields(load, result=v) for load, v in zip(loads, scales, strict=True)]
+        tiles = list[Value]()
         for tile, taken in zip((a, b), types, strict=True):
             tiles.append(tile)
             if taken != tile.as_tile.dtype:
@@ -121,17 +107,6 @@ def _made(value: Value, k: str, made: Mapping[Value, Op]) -> Factored | None:
         if whole and k in factor.as_tile.axes and not isinstance(made.get(tile), Load):
             return tile, [factor]
     return None
-
-
-def _computed(
-    side: Factored, k: str, block: int, dtype: str, made: Mapping[Value, Op]
-) -> Value | None:
-    """The scale of a computed operand, computed, too, and alike in each block."""
-    tile, factors = side
-    scale = factors[0].as_tile
-    fits = len(factors) == 1 and scale.dtype.name == dtype and scale.axes == tile.as_tile.axes
-    fits = fits and scale.axes[-1] == k and not isinstance(made.get(factors[0]), Load)
-    return factors[0] if fits and is_even(factors[0], k, block, made) else None
 
 
 def _scale(

@@ -7,7 +7,6 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
@@ -60,7 +59,7 @@ def move_shared(agent: Agent, op: Any) -> None:
 
 def _stored(op: Op) -> tuple[Value, ...]:
     match op:
-        case m.StoreShared() | tm.StoreScaleBytes():
+        case m.StoreShared():
             return (op.value,)
         case tr.StoreTransposed():
             return op.parts
@@ -347,7 +346,6 @@ EFFECTS: dict[type[Op], Effect] = {
     m.StorePartials: store_partials,
     m.ReducePartials: move_shared,
     m.StoreShared: move_shared,
-    tm.StoreScaleBytes: move_shared,
     tr.StoreTransposed: move_shared,
     tr.LoadTransposed: move_shared,
     m.LoadShared: move_shared,
