@@ -17,6 +17,7 @@ from wsdsl.artifact.signature import (
     WorkspaceTensor,
 )
 from wsdsl.codegen.byte_vectors import MOST, may_be_words
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     ArriveFlag,
@@ -26,15 +27,6 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.complete_writes import written_whole
 from wsdsl.ir.counter_ops import AddCounters, StoreCounters
-from wsdsl.ir.memory_ops import (
-    AllocateGlobal,
-    AllocateShared,
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    ThreadStore,
-)
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, once, operands
 from wsdsl.ir.pipeline_ops import Partition
@@ -45,8 +37,8 @@ from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 DIRECT = (
-    LoadGlobal, StoreGlobal, AddCounters, StoreCounters, ThreadLoad, ThreadStore, PrefetchTile,
-    ArriveFlag, WaitFlag,
+    m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
+    PrefetchTile, ArriveFlag, WaitFlag,
 )  # fmt: skip
 """What has the address of a tensor."""
 
@@ -55,7 +47,7 @@ DIRECT = (
 def signature(kernel: Kernel) -> Signature:
     """Read the launch signature off a SCHEDULED kernel."""
     maps: list[Argument] = []
-    for op in kernel.of(MakeTensorMap):
+    for op in kernel.of(m.MakeTensorMap):
         narrowed = op.narrowed if op.narrower is not None else -1
         maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
     direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
@@ -63,15 +55,15 @@ def signature(kernel: Kernel) -> Signature:
     for op in kernel.of(DimSize, *DIRECT):
         told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
         sizes |= {d: None for d in told if isinstance(d, str)}
-    ends = [_end_of_shared(op) for op in kernel.of(AllocateShared, AllocateBarriers)]
+    ends = [_end_of_shared(op) for op in kernel.of(m.AllocateShared, AllocateBarriers)]
     ends += [op.offset + 8 for op in kernel.of(AllocateTensorMemory)]
     lent = [
         WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
-        for op in kernel.of(AllocateGlobal)
+        for op in kernel.of(m.AllocateGlobal)
     ]
     grid = kernel.of(LaunchGrid)[-1] if kernel.of(LaunchGrid) else LaunchGrid(tiles=())
     # A product of 64 bits for each row, under way with others, costs more than the row is worth.
-    seldom = {op.tensor.name for op in kernel.of(LoadGlobal) if op.only is not None}
+    seldom = {op.tensor.name for op in kernel.of(m.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
     for name, tensor in direct.items():
         pointers.append(PointerArgument(name))
@@ -103,7 +95,7 @@ def signature(kernel: Kernel) -> Signature:
     )
 
 
-def _end_of_shared(op: AllocateShared | AllocateBarriers) -> int:
+def _end_of_shared(op: m.AllocateShared | AllocateBarriers) -> int:
     kind = op.result.type
     assert isinstance(kind, Shared | Barriers)
     return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num
@@ -120,10 +112,10 @@ def access_of(kernel: Kernel) -> Access:
     found = list(touches(kernel))
     alignment: dict[str, int] = {}
     for op, touch in found:
-        if isinstance(op, LoadGlobal | StoreGlobal):
+        if isinstance(op, m.LoadGlobal | m.StoreGlobal):
             assert isinstance(op.tensor.type, Tensor)
             needed = op.tensor.type.dtype.size(op.vector)
-            if isinstance(op, LoadGlobal) and may_be_words(op):
+            if isinstance(op, m.LoadGlobal) and may_be_words(op):
                 needed = 1 if touch.tensor in kernel.unaligned else MOST
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
     return Access(

@@ -10,17 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from wsdsl.ir.barrier_ops import (
-    Advance,
-    ClaimCluster,
-    ClaimedCluster,
-    ClusterIndex,
-    CtaIndex,
-    CtaRank,
-    ForRange,
-    InitialState,
-    LaunchGrid,
-)
+from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.protocol_rules import Problem, cluster_of
@@ -33,9 +23,9 @@ DYNAMIC = "dynamic"
 
 def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
     """Who claims clusters has a grid of as many as there are items, on a card that can."""
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
-    claims = kernel.of(ClaimCluster)
-    loops = [op for op in kernel.of(ForRange) if op.claimed]
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    claims = kernel.of(b.ClaimCluster)
+    loops = [op for op in kernel.of(b.ForRange) if op.claimed]
     if grid is not None and grid.scheduler == DYNAMIC:
         if not kernel.target.claims_clusters:
             yield grid, f"{kernel.target} has no cluster launch control"
@@ -48,48 +38,48 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
 
 def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    claims = kernel.of(ClaimCluster)
+    claims = kernel.of(b.ClaimCluster)
     answers = {op.shared for op in claims}
     for op in claims:
         kind = op.shared.type
         if not isinstance(kind, Shared) or kind.bytes != ANSWER_BYTES:
             yield op, f"an answer is an item of {ANSWER_BYTES} bytes"
-    if not kernel.of(ClaimCluster, ClaimedCluster) and not any(
-        loop.claimed for loop in kernel.of(ForRange)
+    if not kernel.of(b.ClaimCluster, b.ClaimedCluster) and not any(
+        loop.claimed for loop in kernel.of(b.ForRange)
     ):
         return
     for op in kernel.ops:
-        if isinstance(op, (ClaimCluster, ClaimedCluster)) and op.ctas != cluster_of(kernel):
+        if isinstance(op, (b.ClaimCluster, b.ClaimedCluster)) and op.ctas != cluster_of(kernel):
             yield op, f"an answer is of clusters, and goes to all CTAs: {cluster_of(kernel)}"
-        known = isinstance(op, (ClaimCluster, ClaimedCluster))
+        known = isinstance(op, (b.ClaimCluster, b.ClaimedCluster))
         if not known and answers & {*operands(op)}:
             yield op, "answers are read by claimed_cluster alone"
-        if isinstance(op, ClaimedCluster) and op.shared not in answers:
+        if isinstance(op, b.ClaimedCluster) and op.shared not in answers:
             yield op, f"nobody asks for an answer in {op.shared}"
 
-    def visit(region: Region, loops: tuple[ForRange, ...], first: int) -> Iterator[Problem]:
+    def visit(region: Region, loops: tuple[b.ForRange, ...], first: int) -> Iterator[Problem]:
         """`first`: of how many tests around only the cluster's first CTA is; -1 with others."""
         for op in region:
             match op:
-                case ForRange(claimed=True):
+                case b.ForRange(claimed=True):
                     yield from _loop(op, made)
                     if loops:
                         yield op, "a loop over claimed items stands in no other"
-                case ClaimCluster():
+                case b.ClaimCluster():
                     if len(loops) != 1 or not loops[0].claimed:
                         yield op, "each iteration of a loop over claimed items asks once"
                     elif not _in_turn(op.state, op.shared, loops[0], made):
                         yield op, _TURNS
                     if first < 0 or (op.ctas > 1) != (first > 0):
                         yield op, "the cluster's first CTA asks, by its rank alone"
-                case ClaimedCluster():
+                case b.ClaimedCluster():
                     if not loops or op not in loops[-1].body or not loops[-1].claimed:
                         yield op, "an answer is read in the loop over claimed items, on every path"
                     elif not _in_turn(op.state, op.shared, loops[-1], made):
                         yield op, _TURNS
                 case _:
                     pass
-            inner = (*loops, op) if isinstance(op, ForRange) else loops
+            inner = (*loops, op) if isinstance(op, b.ForRange) else loops
             for number, body in enumerate(regions(op)):
                 own = first
                 if isinstance(op, If):
@@ -102,26 +92,26 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
 _TURNS = "answers are taken one by one: a state that begins at stage 0 and advances once"
 
 
-def _loop(op: ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
+def _loop(op: b.ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
     """It begins with the cluster's own index, and goes on with the iteration's answer."""
-    if not isinstance(made.get(op.start), (ClusterIndex, CtaIndex)):
+    if not isinstance(made.get(op.start), (b.ClusterIndex, b.CtaIndex)):
         yield op, "a loop over claimed items begins with the index of the CTA, or its cluster"
     last = yielded(op.body)[-1:]
-    reads = [o for o in walk(op.body) if isinstance(o, ClaimedCluster)]
+    reads = [o for o in walk(op.body) if isinstance(o, b.ClaimedCluster)]
     if len(reads) != 1 or [o.result for o in reads] != [*last]:
         yield op, "it carries last what its claimed_cluster gives, one in each iteration"
     if last and last[0].type != Tile(I32):
         yield op, "an index is an i32"
 
 
-def _in_turn(state: Value, shared: Value, loop: ForRange, made: Mapping[Value, Op]) -> bool:
+def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Mapping[Value, Op]) -> bool:
     if state not in loop.args or not isinstance(shared.type, Shared):
         return False
     at = loop.args.index(state)
     following = made.get(yielded(loop.body)[at])
     return (
-        isinstance(made.get(loop.init[at]), InitialState)
-        and isinstance(following, Advance)
+        isinstance(made.get(loop.init[at]), b.InitialState)
+        and isinstance(following, b.Advance)
         and following in loop.body
         and following.state == state
         and following.num == shared.type.num
@@ -133,7 +123,7 @@ def _is_first(op: If, made: Mapping[Value, Op]) -> bool:
         case Map(fn="eq", args=(x, y)):
             number = made.get(y)
             return (
-                isinstance(made.get(x), CtaRank)
+                isinstance(made.get(x), b.CtaRank)
                 and isinstance(number, Constant)
                 and number.value == 0
             )

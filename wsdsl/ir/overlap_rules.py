@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import ceil
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
@@ -18,18 +19,6 @@ from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.tile_ops import (
-    Contract,
-    ForEach,
-    ForTiles,
-    Load,
-    Lookup,
-    Reduce,
-    ReduceBlocks,
-    Scan,
-    Store,
-    TopK,
-)
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
@@ -42,7 +31,7 @@ and of two that is the same either way."""
 ORDER = "tiles of several sums may not overlap: the order of their sums differs"
 
 
-def why_apart(kernel: Kernel, loop: ForTiles) -> str:
+def why_apart(kernel: Kernel, loop: t.ForTiles) -> str:
     """Why the tiles of a loop of a TILE kernel may not overlap; "" if they may."""
     axis = loop.index.type
     assert isinstance(axis, Axis)
@@ -52,16 +41,16 @@ def why_apart(kernel: Kernel, loop: ForTiles) -> str:
         return f"{op_name(type(used))} depends on where a tile begins"
     if any(_sums_along(op, axis.name) for op in walk(loop.body)):
         return "elements along it are summed or reduced"
-    stores = kernel.of(Store)
-    read = {op.tensor for op in kernel.of(Load)}
-    read |= {op.table for op in kernel.of(Lookup)}
+    stores = kernel.of(t.Store)
+    read = {op.tensor for op in kernel.of(t.Load)}
+    read |= {op.table for op in kernel.of(t.Lookup)}
     if any(op.accumulate for op in stores):
         return "a store adds to what is there"
     if any(op.tensor in read for op in stores):
         return "what is stored is read as well"
     if len({op.tensor for op in stores}) < len(stores):
         return "a tensor is stored in two places"
-    own = {id(op) for op in walk(loop.body) if isinstance(op, Store)}
+    own = {id(op) for op in walk(loop.body) if isinstance(op, t.Store)}
     for store, around in _stores(kernel.body, ()):
         if id(store) in own and not {*around} <= {*store.index}:
             return "an element is stored in several iterations"
@@ -72,11 +61,11 @@ def unit_of(kernel: Kernel, index: Value) -> int:
     """Of how many elements the start of a tile must be a multiple."""
     units = [1]
     for op in kernel.ops:
-        if isinstance(op, Load) and op.packed and index in op.index[-2:]:
+        if isinstance(op, t.Load) and op.packed and index in op.index[-2:]:
             units.append(PACKED_LINES)
-        elif isinstance(op, Load) and op.block > 1 and in_atoms(op) and index in op.index:
+        elif isinstance(op, t.Load) and op.block > 1 and in_atoms(op) and index in op.index:
             units.append(ATOM_ROWS)
-        elif isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
+        elif isinstance(op, (t.Load, t.Store)) and op.index and op.index[-1] == index:
             assert isinstance(op.tensor.type, Tensor)
             units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.type.dtype.bits)))
     return max(units)
@@ -84,31 +73,33 @@ def unit_of(kernel: Kernel, index: Value) -> int:
 
 def _takes_place(op: Op, index: Value) -> bool:
     """Whether it does anything with the place of a tile but read and write there."""
-    return index in operands(op) and not isinstance(op, (Load, Store))
+    return index in operands(op) and not isinstance(op, (t.Load, t.Store))
 
 
 def _sums_along(op: Op, axis: str) -> bool:
     match op:
-        case Reduce() | ReduceBlocks() | Scan() | TopK():
+        case t.Reduce() | t.ReduceBlocks() | t.Scan() | t.TopK():
             return op.axis == axis
-        case Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
+        case t.Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
             return axis in a and axis in b
         case _:
             return False
 
 
-def _stores(region: Region, around: tuple[Value, ...]) -> Iterator[tuple[Store, tuple[Value, ...]]]:
+def _stores(
+    region: Region, around: tuple[Value, ...]
+) -> Iterator[tuple[t.Store, tuple[Value, ...]]]:
     """Stores, and the indices of the loops around them."""
     for op in region:
-        if isinstance(op, Store):
+        if isinstance(op, t.Store):
             yield op, around
-        inner = (*around, op.index) if isinstance(op, (ForTiles, ForEach)) else around
+        inner = (*around, op.index) if isinstance(op, (t.ForTiles, t.ForEach)) else around
         for body in regions(op):
             yield from _stores(body, inner)
 
 
 def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(ForTiles):
+    for op in kernel.of(t.ForTiles):
         if not op.within:
             continue
         if told := why_apart(kernel, op):
@@ -121,7 +112,7 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
 
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
     first: dict[str, int] = {}
-    for op in kernel.of(ForTiles, ForWork):
+    for op in kernel.of(t.ForTiles, ForWork):
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions walk different tiles"
@@ -130,7 +121,7 @@ def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
             yield op, ORDER
 
 
-def _walked(op: ForTiles | ForWork) -> list[tuple[str, int]]:
+def _walked(op: t.ForTiles | ForWork) -> list[tuple[str, int]]:
     """The axes along which a loop walks tiles, each with its `within`."""
     found: list[tuple[Value, int]] = []
     if isinstance(op, ForWork):

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 
+from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import (
-    ConvertLayout,
-    Join,
-    Slice,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
-    is_same_registers,
-    registers_of,
-)
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import If, Yield
@@ -26,7 +16,7 @@ from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.of(Wgmma):
+    for op in kernel.of(f.Wgmma):
         a, b = (DTYPES.get(name) for name in op.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
@@ -65,10 +55,10 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
     """One op makes the layout of an operand, and two take it; loops carry what products in flight
     read."""
-    if not kernel.of(ConvertLayout) and not any(map(is_operand, kernel.defined)):
+    if not kernel.of(f.ConvertLayout) and not any(map(is_operand, kernel.defined)):
         return
     for op in kernel.ops:
-        if isinstance(op, ConvertLayout):
+        if isinstance(op, f.ConvertLayout):
             kind = op.x.type
             if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
                 yield op, f"of {kind} it makes no {op.result.type}"
@@ -79,8 +69,8 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
         elif not isinstance(op, ForRange):
             made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
             yield from ((op, f"{v} is {v.type}: `convert_layout` makes it") for v in made)
-        taken = op.fragments if isinstance(op, WgmmaWait) else ()
-        taken = (op.a,) if isinstance(op, Wgmma) else taken
+        taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
+        taken = (op.a,) if isinstance(op, f.Wgmma) else taken
         taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
         for v in operands(op):
             if is_operand(v) and v not in taken:
@@ -92,7 +82,7 @@ def is_operand(value: Value) -> bool:
 
 
 def _reads_registers(kernel: Kernel) -> bool:
-    return any(isinstance(op.a.type, Fragment) for op in kernel.of(Wgmma))
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(f.Wgmma))
 
 
 def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
@@ -108,12 +98,12 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
     ) -> Generator[Problem, None, frozenset[Value]]:
         """Returns what may have been written since the last fence, as `loose` was in front."""
         for op in region:
-            if isinstance(op, WgmmaFence):
+            if isinstance(op, f.WgmmaFence):
                 loose = frozenset()
             elif (
-                isinstance(op, Wgmma)
+                isinstance(op, f.Wgmma)
                 and isinstance(op.a.type, Fragment)
-                and not loose.isdisjoint(registers_of(op.a, made))
+                and not loose.isdisjoint(f.registers_of(op.a, made))
             ):
                 yield op, f"no wgmma_fence since the registers of {op.a} were written"
             if inside := regions(op):
@@ -134,7 +124,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     """
     if not _reads_registers(kernel):
         return
-    made, waits = kernel.definers, kernel.of(WgmmaWait)
+    made, waits = kernel.definers, kernel.of(f.WgmmaWait)
     carried = carried_operands(kernel)
     waited = {carried.get(v, v) for wait in waits for v in wait.fragments}
     depth: dict[Value, int] = {}
@@ -144,8 +134,8 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
             path = (*around, (region, i))
             depth.update(dict.fromkeys(results_of(op), len(path)))
             depth.update(dict.fromkeys(bound(op), len(path) + 1))
-            if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
-                own = max(depth.get(v, 1) for v in registers_of(op.a, made))
+            if isinstance(op, f.Wgmma) and isinstance(op.a.type, Fragment):
+                own = max(depth.get(v, 1) for v in f.registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 named |= carried.get(op.a, op.a) in waited
                 if named and not _kept(op.a, path, own - 1, made):
@@ -203,7 +193,7 @@ def _kept_anew(
     body: Region, value: Value, arg: Value, commits: int, made: Mapping[Value, Op]
 ) -> bool:
     """In the iteration that follows, before the registers of `value` are written."""
-    written = {*registers_of(value, made)}
+    written = {*f.registers_of(value, made)}
     for op in body:
         if _covers(op, arg, commits, made):
             return True
@@ -215,7 +205,7 @@ def _kept_anew(
 
 def _covers(op: Op, value: Value, commits: int, made: Mapping[Value, Op]) -> bool:
     """`commits`: groups closed since the product, its own among them."""
-    if isinstance(op, WgmmaWait):
+    if isinstance(op, f.WgmmaWait):
         return commits > op.pending and _names(op.fragments, value, made)
     if not isinstance(op, If):
         return False
@@ -235,7 +225,7 @@ def _commits(region: Region) -> int:
     """How many groups it closes at least; a loop may not run."""
     count = 0
     for op in region:
-        if isinstance(op, WgmmaCommit):
+        if isinstance(op, f.WgmmaCommit):
             count += 1
         elif isinstance(op, If):
             count += min(_commits(op.then), _commits(op.orelse))
@@ -246,13 +236,13 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op])
     """Some of `fragments` hold all of the registers of `value`."""
     op = made.get(value)
     parts = [made[v] for v in fragments if v in made]
-    inside = [v for part in parts if isinstance(part, Join) for v in part.parts]
-    inside += [p.x for p in parts if isinstance(p, ConvertLayout) and is_same_registers(p)]
+    inside = [v for part in parts if isinstance(part, f.Join) for v in part.parts]
+    inside += [p.x for p in parts if isinstance(p, f.ConvertLayout) and f.is_same_registers(p)]
     if value in fragments or (inside and _names(tuple(inside), value, made)):
         return True
-    if isinstance(op, Slice) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
+    if isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op)):
         return _names(fragments, op.x, made)
-    return isinstance(op, Join) and all(_names(fragments, part, made) for part in op.parts)
+    return isinstance(op, f.Join) and all(_names(fragments, part, made) for part in op.parts)
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

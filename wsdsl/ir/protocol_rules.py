@@ -8,43 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from wsdsl.ir.barrier_ops import (
-    AllocateBarriers,
-    ArriveExpectTx,
-    ArriveFlag,
-    ClaimCluster,
-    ClaimedCluster,
-    ClusterIndex,
-    CtaRank,
-    Elect,
-    FenceBarrierInit,
-    InitializeBarriers,
-    LaunchGrid,
-    NamedBarrierArrive,
-    NamedBarrierSync,
-    NumClusters,
-    SetMaxRegisters,
-    SyncCluster,
-    SyncCta,
-    WaitFlag,
-    WaitPredecessor,
-)
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.blocks import COLUMNS, HELD_BYTES, LINES
 from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
-from wsdsl.ir.memory_ops import (
-    AllocateShared,
-    ClearPanels,
-    LoadPanels,
-    LoadShared,
-    MakeTensorMap,
-    ReceiveFragment,
-    SendFragment,
-    StorePartials,
-    StoreShared,
-    TmaLoad,
-)
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
@@ -57,19 +26,19 @@ from wsdsl.ir.walk import walk
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once, then the fence, then all threads meet, before any partition starts."""
     flat = kernel.ops
-    initialised = [op.barriers for op in kernel.of(InitializeBarriers)]
-    for op in kernel.of(AllocateBarriers):
+    initialised = [op.barriers for op in kernel.of(b.InitializeBarriers)]
+    for op in kernel.of(b.AllocateBarriers):
         if initialised.count(op.result) != 1:
             yield op, "a barrier is initialised once"
     if not initialised:
         return
     kinds = [type(op) for op in flat]
-    last = max(i for i, kind in enumerate(kinds) if kind is InitializeBarriers)
+    last = max(i for i, kind in enumerate(kinds) if kind is b.InitializeBarriers)
     used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
     first_use = min(next(used, len(kinds)), len(kinds))
-    fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
-    meeting = SyncCluster if reaching(kernel) else SyncCta
-    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, SyncCluster)]
+    fences = [i for i, kind in enumerate(kinds) if kind is b.FenceBarrierInit]
+    meeting = b.SyncCluster if reaching(kernel) else b.SyncCta
+    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, b.SyncCluster)]
     if not any(last < i < first_use for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
     elif not any(max(fences) < i < first_use for i in meets):
@@ -86,30 +55,30 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
     """
     boxes: dict[object, int] = {}
-    for op in kernel.of(MakeTensorMap):
+    for op in kernel.of(m.MakeTensorMap):
         if isinstance(op.tensor.type, Tensor):
             boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
-    loads = kernel.of(TmaLoad)
+    loads = kernel.of(m.TmaLoad)
     many = {op.barriers for op in loads if op.multicast or op.cta}
-    others = (ClaimCluster, SendFragment, StorePartials)
+    others = (b.ClaimCluster, m.SendFragment, m.StorePartials)
     many |= {op.barriers for op in kernel.of(*others)}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
         for op in region:
-            if isinstance(op, TmaLoad) and op.barriers not in many:
+            if isinstance(op, m.TmaLoad) and op.barriers not in many:
                 key = (op.barriers, op.state)
                 sums[key] = sums.get(key, 0) + boxes[op.map]
         expects = [
-            op for op in region if isinstance(op, ArriveExpectTx) and op.barriers not in many
+            op for op in region if isinstance(op, b.ArriveExpectTx) and op.barriers not in many
         ]
         for op in expects:
             loaded = sums.pop((op.barriers, op.state), 0)
             if loaded != op.tx_bytes:
                 yield op, f"{op.tx_bytes} bytes are expected, the copies bring {loaded}"
         for op in region:
-            if isinstance(op, TmaLoad) and (op.barriers, op.state) in sums:
+            if isinstance(op, m.TmaLoad) and (op.barriers, op.state) in sums:
                 yield op, "nothing expects the bytes of this copy"
             for inner in regions(op):
                 yield from visit(inner)
@@ -121,9 +90,9 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int, Op]] = []
     for op in kernel.body:
         size = 0
-        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+        if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
             size = op.result.type.bytes * op.result.type.num
-        elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
+        elif isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
             size = 8 * op.result.type.num
         elif isinstance(op, AllocateTensorMemory):
             size = 4  # The word that says where its columns begin.
@@ -143,27 +112,27 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     units = _alignments(kernel)
     placed = (
-        AllocateShared, AllocateBarriers, TensorCopy, TmaLoad, LoadPanels, ClearPanels,
-        MatrixOperand, StoreShared,
+        m.AllocateShared, b.AllocateBarriers, TensorCopy, m.TmaLoad, m.LoadPanels, m.ClearPanels,
+        MatrixOperand, m.StoreShared,
     )  # fmt: skip
     for op in kernel.of(*placed):
-        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+        if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
             unit = units.get(op.result, SMEM_ALIGN)
             if op.result.type.num > 1 and op.result.type.bytes % unit:
                 yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
-        elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
+        elif isinstance(op, b.AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
         elif isinstance(op, TensorCopy):
             if op.offset % LINE_ALIGN:
                 yield op, f"atoms of scales begin at a multiple of {LINE_ALIGN} bytes"
-        elif isinstance(op, (TmaLoad, LoadPanels, ClearPanels, MatrixOperand, StoreShared)):
+        elif isinstance(op, (m.TmaLoad, m.LoadPanels, m.ClearPanels, MatrixOperand, m.StoreShared)):
             swizzle = getattr(
-                made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
+                made.get(op.map) if isinstance(op, m.TmaLoad) else op, "swizzle", "none"
             )
             # Threads may begin anywhere in a single line.
-            single = isinstance(op, LoadPanels) and op.start is None
+            single = isinstance(op, m.LoadPanels) and op.start is None
             unit = TMA_ALIGN if single else 8 * SWIZZLE_SPAN[swizzle]
             if op.offset % unit:
                 yield (
@@ -179,11 +148,11 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
     for op in kernel.ops:
         for value in operands(op):
             if isinstance(value.type, Shared):
-                plain = isinstance(op, LoadShared)
-                if isinstance(op, (LoadPanels, TmaLoad)):
-                    named = made.get(op.map) if isinstance(op, TmaLoad) else op
+                plain = isinstance(op, m.LoadShared)
+                if isinstance(op, (m.LoadPanels, m.TmaLoad)):
+                    named = made.get(op.map) if isinstance(op, m.TmaLoad) else op
                     plain = getattr(named, "swizzle", "") == "none"
-                answers = isinstance(op, (ClaimCluster, ClaimedCluster))
+                answers = isinstance(op, (b.ClaimCluster, b.ClaimedCluster))
                 own = ANSWER_BYTES if answers else LINE_ALIGN if plain else SMEM_ALIGN
                 found[value] = max(found.get(value, 0), own)
     return found
@@ -193,7 +162,7 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
     groups = sum(p.num_warpgroups for p in partitions)
-    sets = [[op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions]
+    sets = [[op for op in walk(p.body) if isinstance(op, b.SetMaxRegisters)] for p in partitions]
     if not any(sets):
         for p in partitions:
             if p.registers:
@@ -218,12 +187,12 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
 
 
 def cluster_of(kernel: Kernel) -> int:
-    return next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+    return next((op.cluster for op in kernel.body if isinstance(op, b.LaunchGrid)), 1)
 
 
 def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
-    if isinstance(op, (ClaimCluster, StorePartials)):
+    if isinstance(op, (b.ClaimCluster, m.StorePartials)):
         return op.ctas > 1
     if getattr(op, "cta_group", 1) > 1:
         return True
@@ -234,7 +203,7 @@ def reaches_others(op: Op) -> bool:
 def reaching(kernel: Kernel) -> Sequence[Op]:
     """The ops of which that holds."""
     said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
-    own = (*kernel.of(ClaimCluster, StorePartials), *(op for ops in said for op in ops))
+    own = (*kernel.of(b.ClaimCluster, m.StorePartials), *(op for ops in said for op in ops))
     return [op for op in own if reaches_others(op)]
 
 
@@ -242,7 +211,10 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some."""
     if cluster_of(kernel) > 1:
         return
-    for op in (*kernel.of(ClusterIndex, NumClusters, CtaRank, SyncCluster), *reaching(kernel)):
+    for op in (
+        *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),
+        *reaching(kernel),
+    ):
         yield op, "there is no cluster: launch_grid(cluster=...) makes one"
 
 
@@ -255,7 +227,7 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
             yield together[-1], "no warp is left for this thread: a warpgroup has four"
         for op in (op for p in together for op in p.body if others):
             scalar = results_of(op) and not regions(op)
-            if not (scalar or isinstance(op, (Elect, SetMaxRegisters, WaitPredecessor))):
+            if not (scalar or isinstance(op, (b.Elect, b.SetMaxRegisters, b.WaitPredecessor))):
                 yield op, "other warps, which run other partitions, stop here: put it in elect()"
 
 
@@ -264,7 +236,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in kernel.of(NamedBarrierSync, NamedBarrierArrive):
+    for op in kernel.of(b.NamedBarrierSync, b.NamedBarrierArrive):
         if op.num_warpgroups > groups:
             yield op, f"the kernel has {groups} warpgroups"
         if op.numbers[-1] > 15:
@@ -278,9 +250,11 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
 
 def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
     """Each thread sends, and reads, what it holds of a block at once."""
-    for op in kernel.of(SendFragment, ReceiveFragment):
+    for op in kernel.of(m.SendFragment, m.ReceiveFragment):
         match op:
-            case SendFragment(value=Value(type=kind)) | ReceiveFragment(result=Value(type=kind)):
+            case (
+                m.SendFragment(value=Value(type=kind)) | m.ReceiveFragment(result=Value(type=kind))
+            ):
                 fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
                 if not fits or getattr(kind, "columns", 1) % COLUMNS:
                     yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits"
@@ -291,7 +265,7 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
 
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(ArriveFlag, WaitFlag):
+    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
         kind = op.tensor.type
         if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
             yield op, "flags are a tensor of i32"

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.counter_ops import AddCounters, StoreCounters
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    ThreadStore,
-    TmaLoad,
-    TmaStore,
-)
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.tile_ops import Load, Lookup, Store
 
@@ -35,12 +27,12 @@ class Touch:
 @once
 def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     """By a tensor map's value."""
-    return {op.result: op.tensor.name for op in kernel.of(MakeTensorMap)}
+    return {op.result: op.tensor.name for op in kernel.of(m.MakeTensorMap)}
 
 
 TOUCHING = frozenset((
-    TmaLoad, TmaStore, Lookup, Load, ThreadLoad, LoadGlobal, Store, ThreadStore, StoreGlobal,
-    AddCounters, StoreCounters, ArriveFlag, WaitFlag,
+    m.TmaLoad, m.TmaStore, Lookup, Load, m.ThreadLoad, m.LoadGlobal, Store, m.ThreadStore,
+    m.StoreGlobal, AddCounters, StoreCounters, ArriveFlag, WaitFlag,
 ))  # fmt: skip
 
 
@@ -48,15 +40,15 @@ def touch_of(op: Op, maps: Mapping[Value, str]) -> Touch | None:
     if type(op) not in TOUCHING:
         return None
     match op:
-        case TmaLoad():
+        case m.TmaLoad():
             return Touch(maps[op.map], reads=True)
-        case TmaStore():
+        case m.TmaStore():
             return Touch(maps[op.map], writes=True, adds=op.accumulate)
         case Lookup():
             return Touch(op.table.name, reads=True)
-        case Load() | ThreadLoad() | LoadGlobal():
+        case Load() | m.ThreadLoad() | m.LoadGlobal():
             return Touch(op.tensor.name, reads=True)
-        case Store() | ThreadStore() | StoreGlobal():
+        case Store() | m.ThreadStore() | m.StoreGlobal():
             return Touch(op.tensor.name, writes=True, adds=op.accumulate)
         case AddCounters() | StoreCounters():
             return Touch(op.tensor.name, writes=True, adds=True)

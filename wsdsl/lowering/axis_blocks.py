@@ -6,20 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Cast,
-    Constant,
-    ForTiles,
-    Full,
-    Index,
-    Load,
-    Lookup,
-    Map,
-    ReduceBlocks,
-    Store,
-)
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
 
@@ -30,16 +18,16 @@ MOST = 256
 def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:
     """The axis and the size of blocks, if an index is `index(axis) // size`."""
     match made.get(entry):
-        case Map(fn="floordiv", args=(x, y)):
+        case t.Map(fn="floordiv", args=(x, y)):
             index, size = made.get(x), made.get(y)
-            if isinstance(index, Index) and isinstance(size, Constant) and size.value > 1:
+            if isinstance(index, t.Index) and isinstance(size, t.Constant) and size.value > 1:
                 return index.axis.as_axis.name, int(size.value)
         case _:
             pass
     return None
 
 
-def stored_blocks(op: Store, made: Mapping[Value, Op]) -> dict[str, int]:
+def stored_blocks(op: t.Store, made: Mapping[Value, Op]) -> dict[str, int]:
     """By axis: of how many elements a store keeps the last one alone."""
     along = {a.name for a in op.axes}
     found = (block_of(v, made) for v in op.index) if not op.accumulate else ()
@@ -54,11 +42,11 @@ def is_even(value: Value, axis: str, size: int, made: Mapping[Value, Op]) -> boo
     if block is not None:
         return block[0] != axis or block[1] % size == 0
     match op:
-        case ReduceBlocks() if op.axis == axis:
+        case t.ReduceBlocks() if op.axis == axis:
             return op.size % size == 0
-        case Map() | Cast() | Bitcast() | Full():
+        case t.Map() | t.Cast() | t.Bitcast() | t.Full():
             return all(is_even(v, axis, size, made) for v in operands(op))
-        case Load() | Lookup():
+        case t.Load() | t.Lookup():
             along = [v.type.name for v in op.index if isinstance(v.type, Axis)]
             return axis not in along and all(is_even(v, axis, size, made) for v in op.index)
         case _:
@@ -69,10 +57,10 @@ def is_even(value: Value, axis: str, size: int, made: Mapping[Value, Op]) -> boo
 def blocks_of(kernel: Kernel) -> tuple[tuple[str, int, Op], ...]:
     """Axes, sizes of blocks, and the ops that have them; not of tiles that hold a dimension."""
     made = kernel.definers
-    whole = {op.index.as_axis.name for op in kernel.of(ForTiles) if op.whole}
-    found = [(op.axis, op.size, op) for op in kernel.of(ReduceBlocks)]
-    found += [(a, n, op) for op in kernel.of(Store) for a, n in stored_blocks(op, made).items()]
-    walked = {op.index.as_axis.name for op in kernel.of(ForTiles)} - whole
+    whole = {op.index.as_axis.name for op in kernel.of(t.ForTiles) if op.whole}
+    found = [(op.axis, op.size, op) for op in kernel.of(t.ReduceBlocks)]
+    found += [(a, n, op) for op in kernel.of(t.Store) for a, n in stored_blocks(op, made).items()]
+    walked = {op.index.as_axis.name for op in kernel.of(t.ForTiles)} - whole
     return tuple(each for each in found if each[0] in walked)
 
 
@@ -97,8 +85,8 @@ def walked_blocks(kernel: Kernel) -> Iterator[Finding]:
     next tile has, and nothing tells that these are other elements.
     """
     made, nest = kernel.definers, {loop.index for loop in output_nest(kernel)[0]}
-    inner = {op.index.as_axis.name for op in kernel.of(ForTiles) if op.index not in nest}
-    for op in kernel.of(Store):
+    inner = {op.index.as_axis.name for op in kernel.of(t.ForTiles) if op.index not in nest}
+    for op in kernel.of(t.Store):
         for axis in stored_blocks(op, made).keys() & inner:
             name = loop_variable(axis)
             yield Finding(

@@ -11,23 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.narrowing import WIDTH_STEP, narrowings
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Cast,
-    Constant,
-    Contract,
-    DimSize,
-    ForEach,
-    ForTiles,
-    Full,
-    Index,
-    Load,
-    Map,
-    Store,
-    Yield,
-)
 from wsdsl.ir.types import Axis
 from wsdsl.ir.wgmma import columns_fault
 from wsdsl.lowering.axes import loop_variable, output_nest
@@ -46,8 +32,8 @@ from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule, changed
 
 ELEMENTWISE = (
-    Bitcast, Cast, Constant, Contract, DimSize, ForEach, ForTiles, Full, Index, Load, Map, Store,
-    Yield,
+    t.Bitcast, t.Cast, t.Constant, t.Contract, t.DimSize, t.ForEach, t.ForTiles, t.Full, t.Index,
+    t.Load, t.Map, t.Store, t.Yield,
 )  # fmt: skip
 """Ops by which an element depends on no other column's; of loops those over the contraction."""
 
@@ -57,8 +43,8 @@ def width_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if (chosen.widths or 1) == 1:
         return
     told, leave = f"Schedule.widths is {chosen.widths}", "leave widths out"
-    if kernel.target.has_tensor_memory or not kernel.of(Contract):
-        why = "sums in tensor memory have one" if kernel.of(Contract) else "nothing is multiplied"
+    if kernel.target.has_tensor_memory or not kernel.of(t.Contract):
+        why = "sums in tensor memory have one" if kernel.of(t.Contract) else "nothing is multiplied"
         yield Finding(f"{told}, which are those of wgmma: {why}", hint=leave)
         return
     nest = [loop.index.type for loop in output_nest(kernel)[0]]
@@ -78,7 +64,7 @@ def most_widths(columns: int, narrow: bool) -> int:
 
 def has_narrow_chunks(kernel: Kernel, axis: Axis) -> bool:
     """Whether chunks of columns have half as many, since elements of four bytes are stored."""
-    stores = (op for op in kernel.of(Store) if any(a.name == axis.name for a in op.axes))
+    stores = (op for op in kernel.of(t.Store) if any(a.name == axis.name for a in op.axes))
     return any(op.dtype.bytes == 4 and op.tensor in stored_as_panels(kernel) for op in stores)
 
 
@@ -94,7 +80,7 @@ def _parts_read(kernel: Kernel, schedule: Schedule) -> tuple[int, ...]:
 
 def most_widths_of(kernel: Kernel) -> int:
     """Of tiles that are multiples of 64 columns, the most that there may be."""
-    four = any(op.dtype.bytes == 4 for op in kernel.of(Store))
+    four = any(op.dtype.bytes == 4 for op in kernel.of(t.Store))
     return most_widths(MAX_WIDTH, four)
 
 
@@ -124,7 +110,7 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
             f"columns at the most{why}",
             hint=f"use widths={most}, or a tile of {variable} that is a multiple of {chunk}",
         )
-    for op in kernel.of(Contract):
+    for op in kernel.of(t.Contract):
         for columns in narrowings(chosen.widths or 1):
             if fault := columns_fault(size - columns, op.dtype):
                 own = f"of {size - columns} columns"
@@ -152,26 +138,26 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
 
 def _of_text(kernel: Kernel, axis: Axis, told: str) -> Iterator[Finding]:
     variable = loop_variable(axis.name)
-    written = {op.tensor for op in kernel.of(Store)}
+    written = {op.tensor for op in kernel.of(t.Store)}
     for op in kernel.ops:
-        if isinstance(op, Load) and op.tensor in written:
+        if isinstance(op, t.Load) and op.tensor in written:
             yield Finding(f"{told}, and this is stored, too", op.loc, "leave widths out")
-        elif isinstance(op, Load) and op.result in multiplied(kernel):
+        elif isinstance(op, t.Load) and op.result in multiplied(kernel):
             last = op.index[-1].type
             lies = isinstance(last, Axis) and last.name == axis.name
             if lies or op.tensor.name in kernel.unaligned:
                 how = f"has `{variable}` contiguous" if lies else "is no tensor that TMA takes"
                 yield Finding(f"{told}, and this operand {how}", op.loc, "leave widths out")
-        elif isinstance(op, Store):
+        elif isinstance(op, t.Store):
             yield from _of_store(kernel, op, axis, told)
         elif not isinstance(op, ELEMENTWISE):
             yield Finding(f"{told}, and this needs more than one column", op.loc, "leave it out")
-    for op in kernel.of(Contract):
+    for op in kernel.of(t.Contract):
         if op.scales or any(v not in operand_loads(kernel) for v in (op.a, op.b)):
             yield Finding(f"{told}, and operands are computed or scaled", op.loc, "leave it out")
 
 
-def _of_store(kernel: Kernel, op: Store, axis: Axis, told: str) -> Iterator[Finding]:
+def _of_store(kernel: Kernel, op: t.Store, axis: Axis, told: str) -> Iterator[Finding]:
     if op.tensor not in stored_as_panels(kernel) or op.tensor.name in kernel.unaligned:
         yield Finding(f"{told}, and TMA does not store this", op.loc, "leave widths out")
     elif op.accumulate:

@@ -21,14 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir.barrier_ops import (
-    ArriveBarrier,
-    ArriveExpectTx,
-    CtaRank,
-    Elect,
-    NamedBarrierSync,
-    WaitBarrier,
-)
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import AddInCluster
@@ -76,7 +69,7 @@ class ClusterExchange:
         b, op = self.builder, self.op
         fields = self._fields(sums)
         others = range(1, op.sharing)
-        rank = b.add(CtaRank(result=b.value("rank", INT))).result
+        rank = b.add(bar.CtaRank(result=b.value("rank", INT))).result
         first = b.map("sub", rank, op.part, wish="first")
         is_part = [b.map("eq", op.part, b.integer(p), wish="is_part") for p in others]
         ctas: list[Value] = []
@@ -88,18 +81,18 @@ class ClusterExchange:
                     piece = self._slice(field, i, j, away, is_part)
                     place = self._place(field, i, j, away)
                     b.add(SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
-        expect = ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
-        b.add(Elect(body=(expect,)))
-        b.add(WaitBarrier(barriers=self.full, state=self.state))
+        expect = bar.ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
+        b.add(bar.Elect(body=(expect,)))
+        b.add(bar.WaitBarrier(barriers=self.full, state=self.state))
         made = [[self._whole(f, i, j, is_part) for i, j in f.slice.places()] for f in fields]
-        b.add(NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
+        b.add(bar.NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
         for cta in ctas:
-            b.add(ArriveBarrier(barriers=self.empty, state=self.state, cta=cta))
+            b.add(bar.ArriveBarrier(barriers=self.empty, state=self.state, cta=cta))
         return [held(f.slice, tuple(v)) for f, v in zip(fields, made, strict=True)]
 
     def finish(self) -> None:
         """Behind what is done with the sums."""
-        self.builder.add(WaitBarrier(barriers=self.empty, state=self.state))
+        self.builder.add(bar.WaitBarrier(barriers=self.empty, state=self.state))
 
     def _fields(self, sums: list[RegisterTile]) -> list[Field]:
         found: list[Field] = []

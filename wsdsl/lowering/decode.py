@@ -17,23 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Block,
-    Cast,
-    Constant,
-    Contract,
-    DimSize,
-    End,
-    Full,
-    Index,
-    Load,
-    Lookup,
-    Map,
-    ReduceBlocks,
-    Store,
-)
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
@@ -43,7 +28,8 @@ from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (
-    Bitcast, Block, Cast, Constant, DimSize, End, Full, Index, Load, Lookup, Map, ReduceBlocks,
+    t.Bitcast, t.Block, t.Cast, t.Constant, t.DimSize, t.End, t.Full, t.Index, t.Load, t.Lookup,
+    t.Map, t.ReduceBlocks,
 )  # fmt: skip
 """Blocks are of a tile's own: nothing of another tile is needed."""
 ROWS = 64
@@ -75,14 +61,14 @@ def decoded(kernel: Kernel) -> Decoded:
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
     in_tensor = set[Value]()
-    stored = {op.tensor for op in kernel.of(Store)}
-    for op in kernel.of(Contract):
+    stored = {op.tensor for op in kernel.of(t.Store)}
+    for op in kernel.of(t.Contract):
         for operand in computed_operands(kernel, op):
             if operand in found:
                 continue
             slice, axes = _slice(operand, made, op.summed), op.summed
             makers = (made.get(v) for v in slice or ())
-            read = {maker.tensor for maker in makers if isinstance(maker, (Load, Lookup))}
+            read = {maker.tensor for maker in makers if isinstance(maker, (t.Load, t.Lookup))}
             places = places_of(asked, tensors_of(kernel, operand))
             asked_for = bool(places & {"shared", "tensor"})
             if asked_for and slice is not None and len(axes) == 1 and not read & stored:
@@ -131,7 +117,7 @@ def _slice(operand: Value, made: Mapping[Value, Op], summed: tuple[str, ...]) ->
         is_iteration = scalar and value is getattr(op, "index", None)
         if not isinstance(op, ELEMENTWISE) and not is_iteration:
             return None
-        if isinstance(op, ReduceBlocks) and op.axis not in summed:
+        if isinstance(op, t.ReduceBlocks) and op.axis not in summed:
             return None
         found.append(value)
     kind = operand.type
@@ -144,9 +130,9 @@ def _tile(
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
     assert isinstance(operand.type, Tile)
     last = summed
-    in_blocks = any(isinstance(made.get(v), ReduceBlocks) for v in slice)
+    in_blocks = any(isinstance(made.get(v), t.ReduceBlocks) for v in slice)
     if as_loaded and not in_blocks and may_be_mn_major(operand.type.dtype):
-        loads = (op for op in map(made.get, slice) if isinstance(op, Load))
+        loads = (op for op in map(made.get, slice) if isinstance(op, t.Load))
         whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.type.axes if x != last)
@@ -213,7 +199,7 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
                 f"make it a multiple of {step}",
             )
 
-    for load in kernel.of(Load):
+    for load in kernel.of(t.Load):
         last = load.last.name if load.last and load.dtype.bits < 8 and len(load.axes) > 1 else ""
         if (
             load.result in decoded(kernel).inside
@@ -231,7 +217,7 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Where nothing can be made where the schedule says."""
     asked = given.decode
-    computed = [v for op in kernel.of(Contract) for v in computed_operands(kernel, op)]
+    computed = [v for op in kernel.of(t.Contract) for v in computed_operands(kernel, op)]
     if asked is not None and not computed:
         said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
         told = f"Schedule.decode is {said}"
@@ -276,10 +262,10 @@ def _not_of_loads(kernel: Kernel, told: str, computed: list[Value]) -> Finding:
     )
 
 
-def loads_of(kernel: Kernel, operand: Value) -> list[Load]:
+def loads_of(kernel: Kernel, operand: Value) -> list[t.Load]:
     """Of which an operand is made, as far as the next product."""
-    walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, Contract))
-    return [op for _, op in walked if isinstance(op, Load)]
+    walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, t.Contract))
+    return [op for _, op in walked if isinstance(op, t.Load)]
 
 
 def tensors_of(kernel: Kernel, operand: Value) -> set[str]:

@@ -5,23 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Mapping
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.fragment_ops import Iota, ReduceColumns, ScanColumns
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldRows
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Cast,
-    Constant,
-    Contract,
-    Full,
-    If,
-    Index,
-    Map,
-    Reduce,
-    ReduceBlocks,
-    Scan,
-    Yield,
-)
 from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering import sums_of_lines
@@ -38,32 +25,32 @@ def compute(
 ) -> RegisterTile:
     """The pieces of the op's result, made when they are asked for. `made`: which op makes what."""
     match op:
-        case Index(axis=Value(type=Axis(name=name))):
+        case t.Index(axis=Value(type=Axis(name=name))):
             return context.indices(name)
-        case Reduce() if context.axes[op.axis].role == "rows":
+        case t.Reduce() if context.axes[op.axis].role == "rows":
             x = _inside_rows(op, context, pieces(op.x), made)
             return sums_of_lines.reduced(op, context, x)
         case FoldRows():
             x = _inside_rows(op, context, pieces(op.x), made)
             return sums_of_lines.folded(op, context, x)
-        case Reduce():
+        case t.Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             found = op.x if masked and not context.is_full(op.axis) else _compared(op, made)
             return _reduce(op, context, pieces(found), masked)
-        case Scan():
+        case t.Scan():
             masked = not _is_zero_outside(op.x, op.axis, context, made)
             return _scan(op, context, pieces(op.x), masked)
-        case ReduceBlocks():
+        case t.ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce_blocks(op, context, pieces(op.x), masked)
-        case Map() | Cast() | Bitcast() | Full():
+        case t.Map() | t.Cast() | t.Bitcast() | t.Full():
             return _elementwise(op, context, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
 
 
 def divided_indices(
-    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
 ) -> RegisterTile | None:
     """What `//` and `%` give of indices, where that is found without dividing each."""
     find = block_indices if op.fn == "floordiv" else remainder_indices
@@ -71,7 +58,7 @@ def divided_indices(
 
 
 def _inside_rows(
-    op: Reduce | FoldRows, context: PartitionContext, x: RegisterTile, made: Mapping[Value, Op]
+    op: t.Reduce | FoldRows, context: PartitionContext, x: RegisterTile, made: Mapping[Value, Op]
 ) -> RegisterTile:
     """What is reduced, of rows that take part."""
     if op.fn == "add" and _is_zero_outside(op.x, op.axis, context, made):
@@ -81,18 +68,18 @@ def _inside_rows(
 
 
 def block_indices(
-    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
 ) -> RegisterTile | None:
     """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
     x, size = (made.get(v) for v in op.args)
-    if not (isinstance(x, Index) and isinstance(size, Constant) and size.value > 0):
+    if not (isinstance(x, t.Index) and isinstance(size, t.Constant) and size.value > 0):
         return None
     assert isinstance(x.axis.type, Axis)
     return context.blocks(x.axis.type.name, int(size.value))
 
 
 def remainder_indices(
-    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
 ) -> RegisterTile | None:
     """`index(axis) % number` as the indices less a number a piece, likewise; as those in the tile
     where that has whole blocks.
@@ -103,7 +90,7 @@ def remainder_indices(
     (name,), size = tile_axes(op.result), op.args[1]
     indices, own = context.indices(name), context.shapes.of((name,))
     number = made[size]
-    assert isinstance(number, Constant)
+    assert isinstance(number, t.Constant)
     whole = own.rows is None and name not in context.shares
     whole = whole and context.axes[name].size % number.value == 0
 
@@ -119,7 +106,7 @@ def remainder_indices(
 
 
 def _elementwise(
-    op: Map | Cast | Bitcast | Full, context: PartitionContext, pieces: Lookup
+    op: t.Map | t.Cast | t.Bitcast | t.Full, context: PartitionContext, pieces: Lookup
 ) -> RegisterTile:
     assert isinstance(op.result.type, Tile)
     b, shape, dtype = context.builder, context.shapes.of(op.result.type.axes), op.result.type.dtype
@@ -146,19 +133,19 @@ def _elementwise(
     return narrow(shape, dtype, b, piece) if small else RegisterTile(shape, piece)
 
 
-def _compared(op: Reduce, made: Mapping[Value, Op]) -> Value:
+def _compared(op: t.Reduce, made: Mapping[Value, Op]) -> Value:
     """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
     of them. Those that may lie outside of the row are chosen by predicates, for which ptxas would
     wait between loads.
     """
     wide = made.get(op.x)
-    if op.fn != "add" and isinstance(wide, Cast) and op.x.as_tile.dtype == F32:
+    if op.fn != "add" and isinstance(wide, t.Cast) and op.x.as_tile.dtype == F32:
         own = wide.x.as_tile.dtype
         return wide.x if own.is_float and own.bits == 16 else op.x
     return op.x
 
 
-def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
+def _reduce(op: t.Reduce, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
     """Chunks of one width are combined elementwise, then the columns of one are reduced."""
     b = context.builder
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
@@ -169,7 +156,7 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
         if value.as_fragment.dtype == work:
             return value
         kind = dataclasses.replace(value.as_fragment, dtype=work)
-        return b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
+        return b.add(t.Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
 
     adds = op.fn == "add"
     inside = RegisterTile(x.shape, lambda i, j: wide(x.get(i, j)) if adds else x.get(i, j))
@@ -195,13 +182,15 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
             made = b.map(op.fn, made, other, wish=op.result.name)
         if work == dtype:
             return made
-        return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
+        return b.add(
+            t.Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)
+        ).result
 
     return RegisterTile(shape, piece)
 
 
 def _reduce_blocks(
-    op: ReduceBlocks, context: PartitionContext, x: RegisterTile, masked: bool
+    op: t.ReduceBlocks, context: PartitionContext, x: RegisterTile, masked: bool
 ) -> RegisterTile:
     """Chunks with several blocks by themselves; those of one block together, as a column."""
     b, dtype = context.builder, op.result.as_tile.dtype
@@ -239,7 +228,7 @@ def _reduce_blocks(
     return narrow(shape, dtype, b, piece)
 
 
-def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
+def _scan(op: t.Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
     """Each chunk by itself, plus the sum of those in front of it."""
     b, dtype = context.builder, op.result.as_tile.dtype
     shape = context.shapes.of(op.result.as_tile.axes)
@@ -270,7 +259,7 @@ def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) ->
 
 
 def computed_operand(
-    op: Contract,
+    op: t.Contract,
     in_shared: Container[Value],
     pieces: Lookup,
     context: PartitionContext,
@@ -305,11 +294,11 @@ def with_zeros_outside(
         result = b.value("masked", held.type)
         whole = context.is_whole(axis)
         with b.region() as then:
-            b.add(Yield(values=(held,), loc=b.loc))
+            b.add(t.Yield(values=(held,), loc=b.loc))
         with b.region() as orelse:
             masked = with_inside(x, context, axis, dtype, 0.0 if dtype.is_float else 0)
-            b.add(Yield(values=(masked.get(i, j),), loc=b.loc))
-        b.add(If(result=(result,), cond=whole, then=tuple(then), orelse=tuple(orelse), loc=b.loc))
+            b.add(t.Yield(values=(masked.get(i, j),), loc=b.loc))
+        b.add(t.If(result=(result,), cond=whole, then=tuple(then), orelse=tuple(orelse), loc=b.loc))
         return result
 
     return RegisterTile(x.shape, piece)

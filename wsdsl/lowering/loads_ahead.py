@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Block,
-    Cast,
-    Constant,
-    Contract,
-    DimSize,
-    Index,
-    Load,
-    Lookup,
-    Map,
-    Yield,
-)
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import copy_region, makers, replace_operands, used_inside, yielded
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.scale_loads import blocks_of
 
-REPEATABLE = (AxisAt, Block, Cast, Constant, DimSize, Index, Load, Lookup, Map)
+REPEATABLE = (AxisAt, t.Block, t.Cast, t.Constant, t.DimSize, t.Index, t.Load, t.Lookup, t.Map)
 
 
 class LoadsAhead:
@@ -43,7 +31,7 @@ class LoadsAhead:
 
     def emit(self, loop: ForRange) -> ForRange:
         """Adds what is loaded in front of the loop, and tells what becomes of it."""
-        loads = [op for op in loop.body if isinstance(op, (Load, Lookup))]
+        loads = [op for op in loop.body if isinstance(op, (t.Load, t.Lookup))]
         needed = {op.result: self.needed(op, loop) for op in loads if self.is_small(op.result)}
         needed = {v: ops for v, ops in needed.items() if ops}
         if not needed:
@@ -74,7 +62,7 @@ class LoadsAhead:
             axes = tuple(op for op in body[:then] if isinstance(op, AxisAt))
             b.ops += copy_region(axes, b.namer)
             b.ops += body[then:]
-            b.add(Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
+            b.add(t.Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
         return with_fields(
             loop,
             result=(*loop.result, *(b.value(v.name, v.type) for v in varying)),
@@ -100,7 +88,7 @@ class LoadsAhead:
         """
         ops = makers(loop.body, results_of(load))
         may = all(isinstance(op, REPEATABLE) and not {*operands(op)} & {*loop.args} for op in ops)
-        stored = any(isinstance(op, (Load, Lookup)) and op.tensor in self.stored for op in ops)
+        stored = any(isinstance(op, (t.Load, t.Lookup)) and op.tensor in self.stored for op in ops)
         return ops if may and not stored else ()
 
     def is_small(self, value: Value) -> bool:
@@ -109,11 +97,11 @@ class LoadsAhead:
         if all(axes[name].role != "columns" for name in tile_axes(value)):
             return True
         match self.made.get(value):
-            case Load(index=index) | Lookup(index=index):
+            case t.Load(index=index) | t.Lookup(index=index):
                 return all(map(self.is_place, index))
-            case Map(args=values):
+            case t.Map(args=values):
                 return all(map(self.is_small, values))
-            case Cast(x=x):
+            case t.Cast(x=x):
                 return self.is_small(x)
             case _:
                 return False
@@ -131,24 +119,26 @@ class LoadsAhead:
         shifted = isinstance(begins, AxisAt) and begins.shifted
         return not shifted and self.context.shapes.within(axis.as_axis.name, size)
 
-    def computed_from(self, known: set[Value], body: list[Op]) -> list[Map | Cast]:
+    def computed_from(self, known: set[Value], body: list[Op]) -> list[t.Map | t.Cast]:
         """What is small and computed from such loads alone."""
         inside = known | {v for op in body for v in results_of(op)}
-        found: list[Map | Cast] = []
+        found: list[t.Map | t.Cast] = []
         for op in body:
             of = inside & {*operands(op)}
-            if isinstance(op, (Cast, Map)) and of and of <= known and self.is_small(op.result):
+            if isinstance(op, (t.Cast, t.Map)) and of and of <= known and self.is_small(op.result):
                 known.add(op.result)
                 found.append(op)
         return found
 
-    def behind_products(self, body: list[Op], early: list[Map | Cast]) -> int:
+    def behind_products(self, body: list[Op], early: list[t.Map | t.Cast]) -> int:
         """Behind the products that are started together first; in front of all if an operand is
         made of what is loaded.
         """
         ends = (CommitProducts, ConsumerRelease, Materialize)
         end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))
-        at = max((i + 1 for i, op in enumerate(body[:end]) if isinstance(op, Contract)), default=0)
+        at = max(
+            (i + 1 for i, op in enumerate(body[:end]) if isinstance(op, t.Contract)), default=0
+        )
         made = {op.result for op in early}
         read = {v for op in body[:at] for v in (*operands(op), *used_inside(op))}
         return 0 if made & read else at
@@ -160,13 +150,13 @@ def behind_reads(body: Region | list[Op]) -> int:
     """
     found = 0
     for i, op in enumerate(body):
-        if isinstance(op, Contract):
+        if isinstance(op, t.Contract):
             break
         found = i + 1 if isinstance(op, ConsumerRelease) else found
     return found
 
 
-ADDRESS_OPS = (Bitcast, Cast, Constant, Iota, Map)
+ADDRESS_OPS = (t.Bitcast, t.Cast, t.Constant, Iota, t.Map)
 
 
 def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:

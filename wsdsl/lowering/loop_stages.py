@@ -8,37 +8,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Set
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Block,
-    Cast,
-    Constant,
-    Contract,
-    DimSize,
-    End,
-    Full,
-    Index,
-    Load,
-    Lookup,
-    Map,
-    Reduce,
-    ReduceBlocks,
-    Scan,
-)
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import following, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 
-PURE = (Map, Cast, Bitcast, Full, Reduce, ReduceBlocks, Scan, Constant, DimSize)
+PURE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Reduce, t.ReduceBlocks, t.Scan, t.Constant, t.DimSize)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
 MOVABLE = (
-    *PURE, *IN_SLOT, AxisAt, Block, ConsumerRelease, ConsumerWait, Contract, End, Index, Load,
-    Lookup,
+    *PURE, *IN_SLOT, AxisAt, t.Block, ConsumerRelease, ConsumerWait, t.Contract, t.End, t.Index,
+    t.Load, t.Lookup,
 )  # fmt: skip
 """What an iteration may do before the one in front of it is over."""
 
@@ -63,13 +47,13 @@ class LoopStages:
     @classmethod
     def of(cls, loop: ForRange, stored: Set[Value]) -> LoopStages | None:
         body, handed = loop.body[:-1], yielded(loop.body)
-        products = [op for op in body if isinstance(op, Contract)]
+        products = [op for op in body if isinstance(op, t.Contract)]
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
         movable = all(isinstance(op, MOVABLE) for op in body)
         behind = following(body, (op.result for op in last))
         if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
-        if any(isinstance(op, (Load, Lookup)) and op.tensor in stored for op in body):
+        if any(isinstance(op, (t.Load, t.Lookup)) and op.tensor in stored for op in body):
             return None
         second = {*last} | behind
         if not _with_slots(body, second):
@@ -92,7 +76,7 @@ class LoopStages:
         crossing = used & made_first - scaled
         if scaled & used != {*sums.values()} & scaled or any(not is_tile(v) for v in crossing):
             return None
-        if any(isinstance(op, Contract) and op in scaling for op in body):
+        if any(isinstance(op, t.Contract) and op in scaling for op in body):
             return None
         return cls(
             loop,
@@ -138,11 +122,11 @@ def is_mask(op: Op, made: Mapping[Value, Op]) -> bool:
     """Whether it orders indices, or selects by their order: most tiles need neither."""
 
     def orders(x: Op | None) -> bool:
-        if not isinstance(x, Map) or x.fn not in ORDERS:
+        if not isinstance(x, t.Map) or x.fn not in ORDERS:
             return False
-        return all(isinstance(made.get(v), Index) for v in x.args)
+        return all(isinstance(made.get(v), t.Index) for v in x.args)
 
-    return orders(op) or (isinstance(op, Map) and any(orders(made.get(v)) for v in op.args))
+    return orders(op) or (isinstance(op, t.Map) and any(orders(made.get(v)) for v in op.args))
 
 
 class Masks:
@@ -153,23 +137,23 @@ class Masks:
     def __init__(self, stages: LoopStages, builder: Builder, made: Mapping[Value, Op]) -> None:
         self.builder = builder
         self.made = {**made} | {v: op for op in stages.first for v in results_of(op)}
-        self.ops = [op for op in stages.first if isinstance(op, Map) and self._order(op)]
+        self.ops = [op for op in stages.first if isinstance(op, t.Map) and self._order(op)]
 
-    def _order(self, op: Map) -> Map | None:
+    def _order(self, op: t.Map) -> t.Map | None:
         """What it selects by, if that is the order of two indices."""
         test = self.made.get(op.args[0]) if op.fn == "where" and is_tile(op.args[1]) else None
-        if not isinstance(test, Map) or test.fn not in ORDERS:
+        if not isinstance(test, t.Map) or test.fn not in ORDERS:
             return None
         return test if all(map(self._axis, test.args)) else None
 
     def _axis(self, value: Value) -> AxisAt | None:
         index = self.made.get(value)
-        axis = self.made.get(index.axis) if isinstance(index, Index) else None
+        axis = self.made.get(index.axis) if isinstance(index, t.Index) else None
         return axis if isinstance(axis, AxisAt) else None
 
     def seen(self, op: Op, swap: Mapping[Value, Value]) -> dict[Value, Value]:
         """What one of `ops` gives where its test holds for all elements."""
-        assert isinstance(op, Map)
+        assert isinstance(op, t.Map)
         return {op.result: swap.get(op.args[1], op.args[1])}
 
     def tests(self, starts: Mapping[Value, Value]) -> list[Value]:

@@ -29,18 +29,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    ProducerAcquire,
-    ProducerCommit,
-    ScalesToSlot,
-    SlotElements,
-    SlotTile,
-    StoreToSlot,
-)
 from wsdsl.ir.tile_ops import Load, ReduceBlocks
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.walk import Namer, definitions
@@ -62,7 +53,7 @@ class DecodeSlice(ProducerSlice):
         axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
         self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
         read = [g for g in groups if g.consumer == self.role]
-        self.waits = {g: ConsumerWait(**self.taken(g)) for g in read}
+        self.waits = {g: s.ConsumerWait(**self.taken(g)) for g in read}
         self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
@@ -77,7 +68,7 @@ class DecodeSlice(ProducerSlice):
         taken = [op for g in first if g in self.waits for op in self._taken(g)]
         filled = [op for g in first if g.producer == self.role for op in self._filled(g)]
         read = [g for g in groups if g in self.waits and self._read(g, groups) == place]
-        released = [ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
+        released = [s.ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
         return [*taken, *filled, *released]
 
     def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
@@ -99,20 +90,20 @@ class DecodeSlice(ProducerSlice):
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
         """Of a slot that was waited for."""
         where |= dict(tensor=edge.load.tensor, index=edge.load.index)
-        return [SlotElements(result=value, **where) for value in edge.values]
+        return [s.SlotElements(result=value, **where) for value in edge.values]
 
     def _filled(self, group: SlotGroup) -> list[Op]:
-        acquire = ProducerAcquire(**self.taken(group))
+        acquire = s.ProducerAcquire(**self.taken(group))
         slot, made = acquire.result, list[Op]([acquire])
         for field, edge in enumerate(group.edges):
             where = dict(slot=slot, field=field, loc=group.loc)
             made += self._made(edge, where, group.block)
-        return [*made, ProducerCommit(slot=slot, loc=group.loc)]
+        return [*made, s.ProducerCommit(slot=slot, loc=group.loc)]
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         """What fills a field of a slot."""
         axis = self._axis(decoded(self.kernel).summed[edge.value], block)
-        return [StoreToSlot(value=edge.value, summed=axis, **where)]
+        return [s.StoreToSlot(value=edge.value, summed=axis, **where)]
 
     def _axis(self, name: str, block: Sequence[Op]) -> Value:
         """The one of these ops: loops beside them may have axes of that name, too."""
@@ -126,13 +117,13 @@ class ScaleSlice(DecodeSlice):
     role = "scale"
 
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
-        return [SlotTile(result=self.tile(edge), **where)]
+        return [s.SlotTile(result=self.tile(edge), **where)]
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         rows, summed = (self._axis(name, block) for name in edge.layout.axes)
         atoms = isinstance(edge.made, Load) and in_atoms(edge.made)
         where |= dict(across=rows if atoms else None)
-        return [ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
+        return [s.ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
 
     def tile(self, edge: Edge) -> Value:
         """Of what an edge has in SMEM."""

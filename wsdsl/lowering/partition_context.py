@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import pipeline_ops as p
 from wsdsl.ir.barrier_ops import (
     ArriveBarrier,
     FenceAsyncProxy,
@@ -17,14 +18,6 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.pipeline_ops import (
-    AddInCluster,
-    AxisAt,
-    ExchangeRows,
-    Materialize,
-    Partition,
-    RenameAxes,
-)
 from wsdsl.ir.slot_ops import StoreInTensor, SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
@@ -45,7 +38,7 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     for op in kernel.of(Store):
         if op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
-    for op in kernel.of(RenameAxes):
+    for op in kernel.of(p.RenameAxes):
         names = (*zip(op.x.as_tile.axes, op.result.as_tile.axes, strict=True),)
         found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
     return found
@@ -55,12 +48,12 @@ def narrow_axes(kernel: Kernel) -> set[str]:
 def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
     axes, narrow, found = axes_of(kernel), narrow_axes(kernel), dict[str, tuple[int, ...]]()
-    for op in kernel.of(SubtilesInShared, AddInCluster, Contract):
+    for op in kernel.of(SubtilesInShared, p.AddInCluster, Contract):
         if isinstance(op, SubtilesInShared):
             tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
             names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
-        elif isinstance(op, AddInCluster):
+        elif isinstance(op, p.AddInCluster):
             found |= _cut_to_slices(op, axes, narrow)
         elif op.depth:
             found |= _cut_to_depths(op, axes, narrow)
@@ -80,7 +73,7 @@ def _cut_to_depths(
 
 
 def _cut_to_slices(
-    op: AddInCluster, axes: Mapping[str, Axis], narrow: set[str]
+    op: p.AddInCluster, axes: Mapping[str, Axis], narrow: set[str]
 ) -> dict[str, tuple[int, ...]]:
     """Sums are cut where the slices are that go to different CTAs."""
     found: dict[str, tuple[int, ...]] = {}
@@ -98,12 +91,12 @@ class PartitionContext:
     """
 
     def __init__(
-        self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
+        self, kernel: Kernel, partition: p.Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
         height = height_of(kernel)
-        together = max((len(op.x) for op in kernel.of(ExchangeRows)), default=1)
+        together = max((len(op.x) for op in kernel.of(p.ExchangeRows)), default=1)
         sharing = height, groups, partition.num_agents // groups, together
         self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
@@ -119,7 +112,7 @@ class PartitionContext:
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
-        together = (*kernel.of(Reduce), *kernel.of(ExchangeRows))
+        together = (*kernel.of(Reduce), *kernel.of(p.ExchangeRows))
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
@@ -128,7 +121,7 @@ class PartitionContext:
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
-        self.tiles: dict[str, AxisAt] = {}
+        self.tiles: dict[str, p.AxisAt] = {}
         """The current one of each axis: where it begins, and which elements it has."""
         self.read: list[ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
@@ -139,7 +132,7 @@ class PartitionContext:
         """
         for name in whole_axes(self.kernel):
             axis = Value(name, self.axes[name])
-            self.begin_axis(AxisAt(result=axis, start=self.builder.integer(0)))
+            self.begin_axis(p.AxisAt(result=axis, start=self.builder.integer(0)))
 
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""
@@ -176,7 +169,7 @@ class PartitionContext:
         if self.read:
             self.publish(loc)
 
-    def compute(self, pieces: RegisterTile, op: Materialize) -> None:
+    def compute(self, pieces: RegisterTile, op: p.Materialize) -> None:
         before, self.in_order = self.in_order, self.in_order or op.in_order
         for i in range(pieces.shape.blocks - op.but_last):
             for j in range(len(pieces.shape.widths)):
@@ -184,7 +177,7 @@ class PartitionContext:
         self.in_order = before
 
     def begin_axis(self, op: Op) -> None:
-        assert isinstance(op, AxisAt)
+        assert isinstance(op, p.AxisAt)
         self.tiles[op.result.as_axis.name] = op
 
     def is_full(self, axis: str) -> bool:
@@ -352,6 +345,6 @@ class PartitionContext:
         b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))
 
 
-def _stores_there(partition: Partition) -> bool:
+def _stores_there(partition: p.Partition) -> bool:
     """Whether it writes operands to tensor memory."""
     return any(isinstance(op, StoreInTensor) for op in walk(partition.body))

@@ -7,22 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import Advance, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    LoadToSlot,
-    ProducerAcquire,
-    ScalesToSlot,
-    SlotElements,
-    SlotValues,
-    StoreToSlot,
-    SubtilesInShared,
-    TakeSubtiles,
-)
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
 from wsdsl.ir.walk import walk
@@ -98,9 +87,9 @@ def drain(b: Builder, empty: Value, state: Value) -> None:
             b.add(Advance(result=state, state=before, num=empty.type.num, loc=b.loc))
 
 
-def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakeSubtiles) -> None:
+def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: s.TakeSubtiles) -> None:
     assert op.state is not None
-    made = SubtilesInShared(
+    made = s.SubtilesInShared(
         result=op.result,
         shared=tuple(ring.shared_of(v.type) for v in op.result if isinstance(v.type, Tile)),
         offsets=ring.offsets[0],
@@ -130,15 +119,15 @@ def _unmet(region: Region) -> set[Value]:
     found: set[Value] = set()
     for op in region:
         match op:
-            case ConsumerWait():
+            case s.ConsumerWait():
                 held[op.result] = op.ring
             case Contract():
                 held.clear()
-            case SlotElements() | SlotValues():
+            case s.SlotElements() | s.SlotValues():
                 held.pop(op.slot, None)
-            case ScalesToSlot():
+            case s.ScalesToSlot():
                 held.clear()
-            case ConsumerRelease() if op.slot in held:
+            case s.ConsumerRelease() if op.slot in held:
                 found.add(held[op.slot])
             case _:
                 pass
@@ -166,12 +155,12 @@ class Producers:
         stores: dict[Value, int] = {}
         for place, op in enumerate(kernel.body):
             for inner in walk(op.body) if isinstance(op, Partition) else ():
-                if isinstance(inner, ProducerAcquire):
+                if isinstance(inner, s.ProducerAcquire):
                     rings[inner.result] = inner.ring
-                elif isinstance(inner, LoadToSlot):
+                elif isinstance(inner, s.LoadToSlot):
                     held = found.setdefault(rings[inner.slot], {})
                     held.setdefault(place, []).append(inner.tensor.name)
-                elif isinstance(inner, StoreToSlot) and isinstance(op, Partition):
+                elif isinstance(inner, s.StoreToSlot) and isinstance(op, Partition):
                     stores[rings[inner.slot]] = op.num_warpgroups
         return Producers(found, frozenset(kernel.unaligned), stores)
 

@@ -6,34 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Op
-from wsdsl.ir.slot_ops import (
-    ConsumerWait,
-    ElementsInShared,
-    ProducerAcquire,
-    SlotElements,
-    SlotSum,
-    SlotTile,
-    SlotValues,
-    StoreInShared,
-    StoreInTensor,
-    StoreToSlot,
-    SumInTensor,
-    SumToSlot,
-    SumToTensor,
-    TileInShared,
-    TileInTensor,
-    ValuesInShared,
-)
 from wsdsl.ir.types import Columns
 from wsdsl.lowering.placed_ring import PlacedRing
 
-Located = SlotTile | SlotElements | SlotValues | StoreToSlot | SlotSum | SumToSlot
+Located = s.SlotTile | s.SlotElements | s.SlotValues | s.StoreToSlot | s.SlotSum | s.SumToSlot
 
 
 def located(
     op: Located,
-    slot: ProducerAcquire | ConsumerWait,
+    slot: s.ProducerAcquire | s.ConsumerWait,
     ring: PlacedRing,
     box: tuple[int, ...],
     swizzle: Callable[[], str],
@@ -43,23 +26,23 @@ def located(
     place = dict[str, Any](state=slot.state, loc=op.loc)
     where = dict[str, Any](shared=ring.shared, offset=offset, **place)
     match op:
-        case SlotTile() if isinstance(ring.shared.type, Columns):
+        case s.SlotTile() if isinstance(ring.shared.type, Columns):
             place |= dict(columns=ring.shared, column=offset)
-            return TileInTensor(result=op.result, **place)
-        case SlotTile():
-            return TileInShared(result=op.result, **where)
-        case SlotElements(result=result, tensor=tensor):
-            return ElementsInShared(result=result, tensor=tensor, index=op.index, **where)
-        case SlotValues(result=result, every=every, stride=stride):
+            return s.TileInTensor(result=op.result, **place)
+        case s.SlotTile():
+            return s.TileInShared(result=op.result, **where)
+        case s.SlotElements(result=result, tensor=tensor):
+            return s.ElementsInShared(result=result, tensor=tensor, index=op.index, **where)
+        case s.SlotValues(result=result, every=every, stride=stride):
             where |= dict(bytes=math.prod(box) * result.as_tile.dtype.bytes, last=op.last)
-            return ValuesInShared(result=result, every=every, stride=stride, **where)
-        case StoreToSlot(value=value, summed=summed) if isinstance(ring.shared.type, Columns):
+            return s.ValuesInShared(result=result, every=every, stride=stride, **where)
+        case s.StoreToSlot(value=value, summed=summed) if isinstance(ring.shared.type, Columns):
             place |= dict(columns=ring.shared, column=offset)
-            return StoreInTensor(value=value, summed=summed, **place)
-        case StoreToSlot(value=value, summed=summed):
-            return StoreInShared(value=value, summed=summed, swizzle=swizzle(), **where)
-        case SumToSlot():
-            return SumToTensor(value=op.value, sums=ring.shared, column=offset, **place)
-        case SlotSum(result=result, started=started):
+            return s.StoreInTensor(value=value, summed=summed, **place)
+        case s.StoreToSlot(value=value, summed=summed):
+            return s.StoreInShared(value=value, summed=summed, swizzle=swizzle(), **where)
+        case s.SumToSlot():
+            return s.SumToTensor(value=op.value, sums=ring.shared, column=offset, **place)
+        case s.SlotSum(result=result, started=started):
             place |= dict(sums=ring.shared, column=offset)
-            return SumInTensor(result=result, started=started, **place)
+            return s.SumInTensor(result=result, started=started, **place)

@@ -37,17 +37,9 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from typing import Any
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import Materialize
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    ProducerAcquire,
-    ProducerCommit,
-    SlotSum,
-    StoreToSlot,
-    SumToSlot,
-)
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Yield
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.ir.walk import Namer, definitions, uses, walk, with_regions, yielded
@@ -59,7 +51,7 @@ from wsdsl.lowering.started_sums import StartedSums
 from wsdsl.lowering.tensor_chains import chains, staying
 from wsdsl.lowering.updated_sums import Updates, updates
 
-WITH_SLOTS = (ConsumerRelease, ProducerCommit, StoreToSlot, SumToSlot)
+WITH_SLOTS = (s.ConsumerRelease, s.ProducerCommit, s.StoreToSlot, s.SumToSlot)
 """What they do, and give nothing."""
 
 
@@ -86,8 +78,8 @@ class TensorSlice(ConsumerSlice):
         whole = changed.region(self.of(body))
         rings = {self.loads.rings[group.ring] for group in self.sums}
         for op in walk(whole):
-            if isinstance(op, (ConsumerWait, ProducerAcquire)):
-                filled = isinstance(op, ProducerAcquire)
+            if isinstance(op, (s.ConsumerWait, s.ProducerAcquire)):
+                filled = isinstance(op, s.ProducerAcquire)
                 self.multiplying |= {op.result} if (op.ring in rings) == filled else set()
         multiplied = tuple(self._multiplied(whole))
         return without_unused(multiplied), without_unused(tuple(self._computed(whole)))
@@ -104,7 +96,7 @@ class TensorSlice(ConsumerSlice):
                 made.append(acquire := self._acquired(group))
                 if self.is_updated(group):
                     # Who computes writes to it first.
-                    made.append(ProducerCommit(slot=acquire.result, loc=acquire.loc))
+                    made.append(s.ProducerCommit(slot=acquire.result, loc=acquire.loc))
         return made
 
     def behind(self, block: Region, place: int) -> list[Op]:
@@ -122,7 +114,7 @@ class TensorSlice(ConsumerSlice):
             if handed:
                 # Piece by piece: a whole sum beside them would take their registers once more.
                 made.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
-            made += (ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
+            made += (s.ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
         return made
 
     def _in(self, groups: Iterable[SlotGroup], block: Region) -> list[SlotGroup]:
@@ -130,17 +122,17 @@ class TensorSlice(ConsumerSlice):
 
     def _filled(self, group: SlotGroup) -> list[Op]:
         """By who computes."""
-        acquire = ProducerAcquire(**self.loads.taken(group))
+        acquire = s.ProducerAcquire(**self.loads.taken(group))
         made = list[Op]([acquire])
         for field, edge in enumerate(group.edges):
             summed = self.axes[edge.layout.axes[-1]]
             where = dict[str, Any](slot=acquire.result, field=field, loc=group.loc)
-            made.append(StoreToSlot(value=edge.value, summed=summed, **where))
-        return [*made, ProducerCommit(slot=acquire.result, loc=group.loc)]
+            made.append(s.StoreToSlot(value=edge.value, summed=summed, **where))
+        return [*made, s.ProducerCommit(slot=acquire.result, loc=group.loc)]
 
-    def _acquired(self, group: SlotGroup) -> ProducerAcquire:
+    def _acquired(self, group: SlotGroup) -> s.ProducerAcquire:
         """For sums."""
-        acquire = ProducerAcquire(**self._slot(group))
+        acquire = s.ProducerAcquire(**self._slot(group))
         self.slots[id(group)] = acquire.result
         return acquire
 
@@ -163,27 +155,27 @@ class TensorSlice(ConsumerSlice):
         slot, loc = self.slots[id(group)], group.block[group.last].loc
         if not self.is_updated(group):
             for n, edge in enumerate(group.edges):
-                yield SumToSlot(slot=slot, field=n, value=edge.values[0])
-            yield ProducerCommit(slot=slot, loc=loc)
-        wait = ConsumerWait(**self._slot(group))
+                yield s.SumToSlot(slot=slot, field=n, value=edge.values[0])
+            yield s.ProducerCommit(slot=slot, loc=loc)
+        wait = s.ConsumerWait(**self._slot(group))
         self.slots[id(group)] = wait.result
         yield wait
         for n, edge in enumerate(group.edges):
             started = self.started.flags[edge.values[0]]
             where = dict[str, Any](slot=wait.result, field=n, loc=edge.made.loc)
-            yield SlotSum(result=edge.values[0], started=started, **where)
+            yield s.SlotSum(result=edge.values[0], started=started, **where)
 
     # What each of them keeps ----------------------------------------------------------------------
 
     def _multiplied(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, SlotSum)) and op.slot not in self.multiplying
+            theirs = isinstance(op, (*WITH_SLOTS, s.SlotSum)) and op.slot not in self.multiplying
             if not theirs and not isinstance(op, (Store, Materialize)):
                 yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
 
     def _computed(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, SlotSum)) and op.slot in self.multiplying
+            theirs = isinstance(op, (*WITH_SLOTS, s.SlotSum)) and op.slot in self.multiplying
             if theirs or isinstance(op, Contract):
                 continue
             op = with_regions(op, lambda inner: tuple(self._computed(inner)))

@@ -7,18 +7,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.fragment_ops import (
-    AsAccumulator,
-    ConvertLayout,
-    EmptyAccumulator,
-    MatrixOperand,
-    Slice,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
-    ZeroUnless,
-)
+from wsdsl.ir import fragment_ops as frag
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import TileInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
@@ -49,7 +38,7 @@ class Products:
         self.in_flight: list[Group] = []
         self.unfenced = True
         """Whether threads may have written to registers of products since the last fence."""
-        self.fence = WgmmaFence()
+        self.fence = frag.WgmmaFence()
         self.turns: list[Turn] = []
         """Row blocks that follow one another in one accumulator, and are not all waited for."""
         self.right: tuple[Value, bool]
@@ -71,10 +60,10 @@ class Products:
         ops[at:at] = made
         return Accumulated(shape, tuple(op.result for op in made), False)
 
-    def empty_block(self, tile: Tile, shape: Shape, loc: Loc | None) -> EmptyAccumulator:
+    def empty_block(self, tile: Tile, shape: Shape, loc: Loc | None) -> frag.EmptyAccumulator:
         assert shape.columns is not None
         kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
-        return EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
+        return frag.EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
 
     def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
@@ -85,7 +74,7 @@ class Products:
         held = fragment.as_fragment
         kind = Accumulator(held.dtype, held.rows, held.columns)
         self.unfenced = True
-        made = AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
+        made = frag.AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
         return self.builder.add(made).result
 
     def resume(self, tile: Accumulated, loc: Loc | None) -> tuple[Value, ...]:
@@ -113,7 +102,7 @@ class Products:
         accumulators = self.resume(acc, op.loc)
         begin, end = op.blocks or (0, len(accumulators))
         if self.unfenced:
-            self.fence = b.add(WgmmaFence(loc=op.loc))
+            self.fence = b.add(frag.WgmmaFence(loc=op.loc))
         self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
@@ -134,7 +123,7 @@ class Products:
                 left, left_k = self.operand(tiles[first], k, depth, start, op.loc)
             else:
                 left, left_k = fragments[i], True
-            wgmma = Wgmma(
+            wgmma = frag.Wgmma(
                 result=b.value("acc", accumulator.type),
                 acc=accumulator,
                 a=left,
@@ -185,7 +174,7 @@ class Products:
         tile = Accumulated(turn.shape, (acc,) * turn.shape.blocks, False)
         one = dataclasses.replace(turn.op, blocks=(turn.block, turn.block + 1))
         turn.product = self.multiply(one, turn.tiles, None, tile).accumulators[turn.block]
-        self.builder.add(WgmmaCommit(loc=loc))
+        self.builder.add(frag.WgmmaCommit(loc=loc))
         self.open = Group()
 
     def sum_of(self, turn: Turn, loc: Loc | None) -> Value:
@@ -211,7 +200,7 @@ class Products:
 
     def as_operand(self, fragment: Value, loc: Loc | None) -> Value:
         made = self.builder.value("operand", fragment.as_fragment.as_operand)
-        return self.builder.add(ConvertLayout(result=made, x=fragment, loc=loc)).result
+        return self.builder.add(frag.ConvertLayout(result=made, x=fragment, loc=loc)).result
 
     def operand(
         self,
@@ -237,7 +226,7 @@ class Products:
                 columns = depth[1] - depth[0]
         else:
             deep = depth[0]
-        made = MatrixOperand(
+        made = frag.MatrixOperand(
             result=self.builder.value(tile.result.name, SmemDescriptor()),
             shared=tile.shared,
             offset=offset,
@@ -264,7 +253,7 @@ class Products:
     def commit(self, loc: Loc | None) -> None:
         """Close the open group, and leave it in flight."""
         if self.open.tiles:
-            self.builder.add(WgmmaCommit(loc=loc))
+            self.builder.add(frag.WgmmaCommit(loc=loc))
             self.in_flight.append(self.open)
             self.open = Group()
 
@@ -321,7 +310,7 @@ class Products:
         for tile in over.tiles:
             tile.waited = tuple(map(self.sum, tile.accumulators))
         self.builder.add(
-            WgmmaWait(
+            frag.WgmmaWait(
                 result=tuple(v for tile in over.tiles for v in tile.waited),
                 pending=len(self.in_flight),
                 accumulators=tuple(v for tile in over.tiles for v in tile.accumulators),
@@ -346,7 +335,9 @@ class Products:
         if not isinstance(tile.started, bool):
             unless = tile.started
             whole = tuple(
-                b.add(ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)).result
+                b.add(
+                    frag.ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)
+                ).result
                 for w in whole
             )
 
@@ -361,7 +352,7 @@ class Products:
             if len(shape.widths) == 1:
                 return x
             part = b.value("part", dataclasses.replace(x.type, columns=shape.widths[j]))
-            made = Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
+            made = frag.Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
             return b.add(made).result
 
         return RegisterTile(shape, piece)

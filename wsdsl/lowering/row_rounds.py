@@ -21,25 +21,13 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.tile_ops import (
-    Bitcast,
-    Cast,
-    Constant,
-    DimSize,
-    End,
-    Full,
-    Index,
-    Load,
-    Map,
-    Reduce,
-    Store,
-)
 from wsdsl.ir.types import F32, Tile
 from wsdsl.ir.walk import used_inside
 
 EXPONENTIALS = ("exp", "exp2")
-MOVABLE = (Map, Cast, Bitcast, Full, Constant, DimSize, End, Index)
+MOVABLE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Constant, t.DimSize, t.End, t.Index)
 WORD = 32
 
 
@@ -47,15 +35,15 @@ WORD = 32
 class Exponential:
     """`steps` make the summand of a difference: products with what rows have, and the function."""
 
-    of: Reduce
-    less: Map
-    steps: tuple[Map, ...]
+    of: t.Reduce
+    less: t.Map
+    steps: tuple[t.Map, ...]
 
 
 @dataclass(frozen=True)
 class Squares:
-    of: Reduce
-    less: Map
+    of: t.Reduce
+    less: t.Map
     mean: Value
     """What is taken away."""
 
@@ -69,23 +57,23 @@ class Round:
     `tainted` is all that depends on them.
     """
 
-    members: list[Reduce]
+    members: list[t.Reduce]
     followers: dict[Value, Follower] = field(default_factory=dict[Value, Follower])
     tainted: set[Value] = field(default_factory=set[Value])
 
-    def takes(self, op: Reduce) -> bool:
+    def takes(self, op: t.Reduce) -> bool:
         first = self.members[0]
         kinds = first.result.as_tile.axes == op.result.as_tile.axes
         return kinds and (first.axis, first.ctas) == (op.axis, op.ctas)
 
-    def add(self, op: Reduce) -> None:
+    def add(self, op: t.Reduce) -> None:
         self.members.append(op)
         self.tainted.add(op.result)
 
 
 def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round]:
     """Of a region itself: those of several reductions, along axes that CTAs share."""
-    made, read = kernel.definers, {op.tensor for op in kernel.of(Load)}
+    made, read = kernel.definers, {op.tensor for op in kernel.of(t.Load)}
     found: list[Round] = []
     current: Round | None = None
     for op in region:
@@ -108,7 +96,7 @@ def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round
 
 def made_by(op: Op) -> set[Value]:
     """By what others depend on it: of a store the tensor, where it stays in front of later ones."""
-    return {op.tensor} if isinstance(op, Store) else {*results_of(op)}
+    return {op.tensor} if isinstance(op, t.Store) else {*results_of(op)}
 
 
 def _read(op: Op) -> Iterator[Value]:
@@ -116,13 +104,13 @@ def _read(op: Op) -> Iterator[Value]:
     yield from used_inside(op)
 
 
-def _is_word(op: Op) -> TypeGuard[Reduce]:
-    return isinstance(op, Reduce) and op.x.as_tile.dtype.bits == WORD
+def _is_word(op: Op) -> TypeGuard[t.Reduce]:
+    return isinstance(op, t.Reduce) and op.x.as_tile.dtype.bits == WORD
 
 
 def _may_wait(op: Op, read: set[Value]) -> bool:
     """Whether it may come behind the exchange."""
-    if isinstance(op, Store):
+    if isinstance(op, t.Store):
         return op.tensor not in read
     return isinstance(op, MOVABLE) and not regions(op)
 
@@ -133,14 +121,14 @@ class _Forms:
     def __init__(self, current: Round, made: Mapping[Value, Op]) -> None:
         self.current, self.made = current, made
 
-    def of(self, op: Reduce) -> Follower | None:
+    def of(self, op: t.Reduce) -> Follower | None:
         if op.fn != "add" or op.x.as_tile.dtype != F32:
             return None
         return self.exponential(op) or self.squares(op)
 
-    def exponential(self, op: Reduce) -> Exponential | None:
-        steps, value = list[Map](), op.x
-        while isinstance(step := self.made.get(value), Map):
+    def exponential(self, op: t.Reduce) -> Exponential | None:
+        steps, value = list[t.Map](), op.x
+        while isinstance(step := self.made.get(value), t.Map):
             if step.fn == "sub":
                 x, f = step.args
                 leader = self.maximum(f) if steps and not self.varies(x) else None
@@ -157,15 +145,15 @@ class _Forms:
             (value,) = inner
         return None
 
-    def maximum(self, value: Value) -> Reduce | None:
+    def maximum(self, value: Value) -> t.Reduce | None:
         """The maximum of the round that a value is, but where that is -inf."""
         match self.made.get(value):
-            case Reduce(fn="max") as op if op in self.current.members:
+            case t.Reduce(fn="max") as op if op in self.current.members:
                 return op
-            case Map(fn="max", args=args):
+            case t.Map(fn="max", args=args):
                 rest = [v for v in args if self.number(v) != -math.inf]
                 return self.maximum(rest[0]) if len(rest) == 1 else None
-            case Map(fn="where", args=(cond, number, rest)):
+            case t.Map(fn="where", args=(cond, number, rest)):
                 found = self.number(number)
                 finite = found is not None and math.isfinite(found)
                 return self.maximum(rest) if finite and self.is_nothing(cond, rest) else None
@@ -175,17 +163,17 @@ class _Forms:
     def is_nothing(self, cond: Value, value: Value) -> bool:
         """Whether it asks if a value is -inf."""
         match self.made.get(cond):
-            case Map(fn="eq", args=(a, b)):
+            case t.Map(fn="eq", args=(a, b)):
                 return value in (a, b) and -math.inf in (self.number(a), self.number(b))
             case _:
                 return False
 
-    def squares(self, op: Reduce) -> Squares | None:
+    def squares(self, op: t.Reduce) -> Squares | None:
         square = self.made.get(op.x)
-        if not isinstance(square, Map) or square.fn != "mul" or len({*square.args}) != 1:
+        if not isinstance(square, t.Map) or square.fn != "mul" or len({*square.args}) != 1:
             return None
         less = self.made.get(square.args[0])
-        if not isinstance(less, Map) or less.fn != "sub":
+        if not isinstance(less, t.Map) or less.fn != "sub":
             return None
         for x, f in (less.args, less.args[::-1]):
             if self.varies(x) or not self.varies(f) or op.axis in _axes(f):
@@ -200,9 +188,9 @@ class _Forms:
     def is_finite_with(self, value: Value, total: Value) -> bool:
         """Whether a value can be finite only where a sum is."""
         match self.made.get(value):
-            case Map(fn="add" | "sub" | "mul", args=args):
+            case t.Map(fn="add" | "sub" | "mul", args=args):
                 return any(self.is_finite_with(v, total) for v in args)
-            case Map(fn="neg", args=(x,)) | Map(fn="div", args=(x, _)):
+            case t.Map(fn="neg", args=(x,)) | t.Map(fn="div", args=(x, _)):
                 return self.is_finite_with(x, total)
             case _:
                 return value == total
@@ -217,9 +205,9 @@ class _Forms:
 def number(value: Value, made: Mapping[Value, Op]) -> float | None:
     """What a value is everywhere."""
     match made.get(value):
-        case Constant(value=held):
+        case t.Constant(value=held):
             return float(held)
-        case Full(value=inner):
+        case t.Full(value=inner):
             return number(inner, made)
         case _:
             return None
@@ -231,7 +219,7 @@ def alike(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
 
 
 def _narrowest(value: Value, made: Mapping[Value, Op]) -> Value:
-    while isinstance(op := made.get(value), Cast):
+    while isinstance(op := made.get(value), t.Cast):
         wide, own = op.result.as_tile.dtype, op.x.as_tile.dtype
         if not (wide == F32 and own.is_float):
             return value
@@ -243,10 +231,10 @@ def _same(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
     if a == b:
         return True
     match made.get(a), made.get(b):
-        case (Map() as x, Map() as y):
+        case (t.Map() as x, t.Map() as y):
             kinds = a.type == b.type and (x.fn, x.bits) == (y.fn, y.bits)
             return kinds and all(_same(u, v, made) for u, v in zip(x.args, y.args, strict=True))
-        case (Cast() as x, Cast() as y):
+        case (t.Cast() as x, t.Cast() as y):
             kinds = (a.type, x.saturate) == (b.type, y.saturate)
             return kinds and _same(x.x, y.x, made)
         case _:

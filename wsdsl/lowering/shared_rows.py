@@ -35,18 +35,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import (
-    Advance,
-    AllocateBarriers,
-    ArriveExpectTx,
-    CtaRank,
-    Elect,
-    InitialState,
-    NamedBarrierSync,
-    SyncWarp,
-    WaitBarrier,
-    WarpgroupIndex,
-)
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.memory_ops import AllocateShared, ReducePartials, StorePartials
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.pipeline_ops import ExchangeRows
@@ -65,7 +54,7 @@ class SharedRows:
         self,
         builder: Builder,
         declarations: list[Op],
-        meet: Callable[[Loc | None], NamedBarrierSync],
+        meet: Callable[[Loc | None], bar.NamedBarrierSync],
         height: int,
         groups: int,
         apart: int,
@@ -105,9 +94,11 @@ class SharedRows:
         """Which warpgroup this is of those that share rows."""
         b, found = self.builder, None
         if ctas > 1:
-            found = b.times(b.add(CtaRank(result=b.value("rank", INT))).result, self.groups, "part")
+            found = b.times(
+                b.add(bar.CtaRank(result=b.value("rank", INT))).result, self.groups, "part"
+            )
         if self.groups > 1:
-            own = b.add(WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+            own = b.add(bar.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
             found = own if found is None else b.plus(found, own, "part")
         return found
 
@@ -154,7 +145,7 @@ class SharedRows:
         """Of the buffer that CTAs write next; at first that of the first one."""
         if self.state is None:
             made = self.builder.value("s", State())
-            self.state = self.builder.add(InitialState(result=made, parity=0, loc=loc)).result
+            self.state = self.builder.add(bar.InitialState(result=made, parity=0, loc=loc)).result
         return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
@@ -173,20 +164,20 @@ class SharedRows:
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
             self.sent = self._buffer(self.together * self._words(parts), BUFFERS), full
-            self.declarations.append(AllocateBarriers(result=full, label="full", arrivals=1))
+            self.declarations.append(bar.AllocateBarriers(result=full, label="full", arrivals=1))
         shared, full = self.sent
         part = self._part(ctas, loc)
-        expect = ArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
-        b.add(Elect(body=(expect,), loc=loc))
-        b.add(SyncWarp(loc=loc))
+        expect = bar.ArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
+        b.add(bar.Elect(body=(expect,), loc=loc))
+        b.add(bar.SyncWarp(loc=loc))
         where = dict[str, Any](shared=shared, each=self._each(parts), state=state, loc=loc)
         for n, (fn, x) in enumerate(sent):
             to = dict[str, Any](part=part, ctas=ctas, barriers=full, offset=n * size)
             b.add(StorePartials(fn=fn, x=x, **to, **where))
-        b.add(WaitBarrier(barriers=full, state=state, loc=loc))
+        b.add(bar.WaitBarrier(barriers=full, state=state, loc=loc))
         yield where
         self.state = b.value("s", State())
-        b.add(Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
+        b.add(bar.Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
 
     def exchanged(
         self, op: ExchangeRows, find: Callable[[Value], RegisterTile]
@@ -236,7 +227,7 @@ class SharedRows:
         shared = self._next_buffer(x.as_fragment.columns * parts)
         part = None
         if self.apart > 1:
-            part = b.add(WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+            part = b.add(bar.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
         where = dict[str, Any](fn=fn, shared=shared, over_rows=True, loc=loc)
         b.add(StorePartials(x=x, part=part, **where))
         b.add(self.meet(loc))

@@ -23,33 +23,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding, Loc
+from wsdsl.ir import slot_ops as s
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    CopyScales,
-    LoadToSlot,
-    ProducerAcquire,
-    ProducerCommit,
-    SkipSlot,
-    SlotElements,
-    SlotTile,
-    SlotValues,
-    TakeSubtiles,
-)
-from wsdsl.ir.tile_ops import (
-    Block,
-    Constant,
-    Contract,
-    ForEach,
-    ForTiles,
-    If,
-    Map,
-    Reduce,
-    ReduceBlocks,
-    Scan,
-    Yield,
-)
 from wsdsl.ir.types import SharedTile, Slot
 from wsdsl.ir.walk import (
     Namer,
@@ -95,9 +71,9 @@ class ProducerSlice:
         they and the values `handed` on need.
         """
         groups, made, needed = self.of_block(block), list[Op](), set(handed)
-        ends = bool(block) and isinstance(block[-1], Yield)
+        ends = bool(block) and isinstance(block[-1], t.Yield)
         if ends:
-            made.append(Yield(values=handed))
+            made.append(t.Yield(values=handed))
         for i in reversed(range(len(block) - ends)):
             kept = [self._kept(block[i], names, needed)]
             kept += reversed(self._before(groups, i, names))
@@ -114,9 +90,9 @@ class ProducerSlice:
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         wanted = [n for n, value in enumerate(results_of(op)) if value in needed]
         match op:
-            case ForTiles() | ForEach():
+            case t.ForTiles() | t.ForEach():
                 return self._loop(op, names, wanted)
-            case If():
+            case t.If():
                 then, orelse = (
                     self.of(body, names, tuple(yielded(body)[n] for n in wanted))
                     for body in (op.then, op.orelse)
@@ -127,7 +103,7 @@ class ProducerSlice:
                     if wanted or _fills(then) or _fills(orelse)
                     else None
                 )
-            case Contract() | Reduce() | ReduceBlocks() | Scan() if wanted:
+            case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
                 raise CompileError(
                     Finding(
                         "whether, or from where, operands of `@` are loaded depends on this; the "
@@ -141,8 +117,8 @@ class ProducerSlice:
                 return op if wanted else None
 
     def _loop(
-        self, op: ForTiles | ForEach, names: frozenset[str], wanted: list[int]
-    ) -> ForTiles | ForEach | None:
+        self, op: t.ForTiles | t.ForEach, names: frozenset[str], wanted: list[int]
+    ) -> t.ForTiles | t.ForEach | None:
         """With as much of what it carries as is wanted behind it, or needed in it."""
         asked, carried = bool(wanted), set(wanted)
         while True:
@@ -163,7 +139,7 @@ class ProducerSlice:
         """Nothing, if no slot of the ring has anything of these tensors."""
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
-        acquire = ProducerAcquire(**self.taken(group))
+        acquire = s.ProducerAcquire(**self.taken(group))
         slot, made = acquire.result, list[Op]([acquire])
         for field in self.orders[group.ring][acquire.layout]:
             edge = group.edges[field]
@@ -173,8 +149,8 @@ class ProducerSlice:
                     blocks, index = self.blocks(edge.box, definers(group.block[group.first :]))
                     made, box = [*blocks, *made], edge.box.box(self.sizes)
                 where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
-                made.append(LoadToSlot(**where, box=box, loc=load.loc))
-        return [*made, ProducerCommit(slot=slot, loc=group.loc)]
+                made.append(s.LoadToSlot(**where, box=box, loc=load.loc))
+        return [*made, s.ProducerCommit(slot=slot, loc=group.loc)]
 
     def taken(self, group: SlotGroup) -> dict[str, Any]:
         """A slot, as the op says that takes it."""
@@ -191,14 +167,14 @@ class ProducerSlice:
         for value, place in zip(side.load.index, side.places, strict=True):
             if place is not None and place[1] > 1:
                 value = self._block(*place, side.load.loc, blocks)
-            elif isinstance(known := later.get(value), (Block, Constant)):
+            elif isinstance(known := later.get(value), (t.Block, t.Constant)):
                 value = Value(self.namer.new("block"), INT)
                 blocks.append(dataclasses.replace(known, result=value))
             index.append(value)
         rank = len(side.load.tensor.as_tensor.dims)
         for _ in range(rank - len(index)):
             index.append(Value(self.namer.new("c"), INT))
-            blocks.append(Constant(result=index[-1], value=0))
+            blocks.append(t.Constant(result=index[-1], value=0))
         return blocks, tuple(index)
 
     def _block(self, axis: Value, every: int, loc: Loc | None, made: list[Op]) -> Value:
@@ -206,12 +182,12 @@ class ProducerSlice:
         new, size = self.namer.new, self.sizes[axis.as_axis.name]
         several = not axis.as_axis.role and size > every
         value = Value(new("block"), INT)
-        made.append(Block(result=value, axis=axis, size=size if several else every, loc=loc))
+        made.append(t.Block(result=value, axis=axis, size=size if several else every, loc=loc))
         if several:
             # Tiles of what is summed over begin at multiples of their size.
             each, tile, value = Value(new("c"), INT), value, Value(new("block"), INT)
-            made.append(Constant(result=each, value=size // every))
-            made.append(Map(result=value, fn="mul", args=(tile, each), loc=loc))
+            made.append(t.Constant(result=each, value=size // every))
+            made.append(t.Map(result=value, fn="mul", args=(tile, each), loc=loc))
         return value
 
 
@@ -220,11 +196,11 @@ class SkippedSlice(ProducerSlice):
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         taken = (g for g in groups if g.first == place and not g.to_threads)
-        return [SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
+        return [s.SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
 
 
 def _fills(region: Region) -> bool:
-    return any(isinstance(op, (ProducerAcquire, SkipSlot)) for op in walk(region))
+    return any(isinstance(op, (s.ProducerAcquire, s.SkipSlot)) for op in walk(region))
 
 
 class ConsumerSlice:
@@ -240,11 +216,11 @@ class ConsumerSlice:
         num_pingpong: int,
     ) -> None:
         self.loads = loads
-        self.takes = dict[Op, TakeSubtiles | None]()
+        self.takes = dict[Op, s.TakeSubtiles | None]()
         """In place of loads: the first of a group takes all of its tiles."""
         for group in in_parts:
             first, *others = group.loads
-            take = TakeSubtiles(
+            take = s.TakeSubtiles(
                 result=tuple(load.result for load in group.loads),
                 ring=loads.rings[group.ring],
                 pingpong_index=pingpong_index,
@@ -263,7 +239,7 @@ class ConsumerSlice:
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if group.held.start == i:
-                    wait = ConsumerWait(**self.loads.taken(group))
+                    wait = s.ConsumerWait(**self.loads.taken(group))
                     slots[n] = wait.result
                     made += [wait, *self._read(group, slots[n], tiles, elements)]
             if op in self.takes:
@@ -274,7 +250,7 @@ class ConsumerSlice:
                 made.append(replace_operands(_read_from_slots(inner, tiles), elements))
             for n, group in enumerate(groups):
                 if group.held[-1] == i:
-                    made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
+                    made.append(s.ConsumerRelease(slot=slots[n], loc=op.loc))
             made += self.behind(block, i)
         return tuple(made)
 
@@ -304,16 +280,16 @@ class ConsumerSlice:
             if "mma" in edge.consumers:
                 kind = SharedTile(edge.layout.dtype, edge.layout.axes)
                 tile = Value(new(edge.name.lower()), kind)
-                made.append(SlotTile(result=tile, **where))
+                made.append(s.SlotTile(result=tile, **where))
                 if edge.box:
                     before, tile = tile, Value(new(edge.name.lower()), kind)
-                    copied = CopyScales(result=tile, value=before, block=edge.block)
+                    copied = s.CopyScales(result=tile, value=before, block=edge.block)
                     made.append(dataclasses.replace(copied, loc=edge.made.loc))
                 tiles |= dict.fromkeys(edge.values, tile)
             if "compute" in edge.consumers:
                 read, load = Value(new(edge.name.lower()), edge.value.type), edge.load
                 read_from = dict[str, Any](tensor=load.tensor, index=load.index)
-                made.append(SlotElements(result=read, **where, **read_from))
+                made.append(s.SlotElements(result=read, **where, **read_from))
                 elements |= dict.fromkeys(edge.values, read)
         return made
 
@@ -325,12 +301,12 @@ class ConsumerSlice:
             made, index = self.loads.blocks(box, definers(group.block[group.first :]))
             last = index[-1]
         stride, every = box.stride(self.loads.sizes), box.axis[1]
-        read = SlotValues(result=edge.value, every=every, stride=stride, last=last, **where)
+        read = s.SlotValues(result=edge.value, every=every, stride=stride, last=last, **where)
         return [*made, read]
 
 
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
     """Products read their operands from slots."""
-    if isinstance(op, Contract):
+    if isinstance(op, t.Contract):
         return replace_operands(op, {v: tiles[v] for v in (op.a, op.b, *op.scales) if v in tiles})
     return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))

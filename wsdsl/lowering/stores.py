@@ -7,15 +7,8 @@ import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
-from wsdsl.ir.memory_ops import (
-    AllocateShared,
-    StoreShared,
-    ThreadStore,
-    TmaStore,
-    TmaStoreCommit,
-    TmaStoreWait,
-)
 from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
@@ -134,7 +127,7 @@ class Stores:
         b, context = self.context.builder, self.context
         num = self.buffers * context.num_warpgroups
         self.staging = b.value("staging", Shared(self.bytes, num))
-        self.declarations.append(AllocateShared(result=self.staging, label="staging"))
+        self.declarations.append(m.AllocateShared(result=self.staging, label="staging"))
         assert context.warpgroup is not None
         first = b.times(context.warpgroup, self.buffers, "item")
         self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))
@@ -143,7 +136,7 @@ class Stores:
         """SMEM must outlive the copies that read it."""
         self.counters.finish()
         if self.any_by_tma:
-            self.context.builder.add(TmaStoreWait(pending=0, read=False))
+            self.context.builder.add(m.TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
         """Around an op with regions: a run ends here where they store, and no slot is given back in
@@ -182,7 +175,7 @@ class Stores:
             self._behind_reads(shape, op.loc)
         even = None if staged else even_blocks(op, self.context, shape, value.least)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
-        waiting: list[TmaStore | ThreadStore] = []
+        waiting: list[m.TmaStore | m.ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             if even:
                 # A column, once for each block.
@@ -225,7 +218,7 @@ class Stores:
         """
         b = self.context.builder
         if self.any_by_tma:
-            b.add(TmaStoreWait(pending=0, read=False, loc=loc))
+            b.add(m.TmaStoreWait(pending=0, read=False, loc=loc))
         b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc))
 
     def _by_warps(self, tensor: Value) -> bool:
@@ -263,7 +256,7 @@ class Stores:
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
-    ) -> TmaStore | ThreadStore | None:
+    ) -> m.TmaStore | m.ThreadStore | None:
         """Write a piece to its `place` in the next group; returns the copy that is to follow, with
         the last of the blocks that it copies."""
         context, b = self.context, self.context.builder
@@ -279,10 +272,10 @@ class Stores:
         if place == 0 and not half:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
-                b.add(TmaStoreWait(pending=pending, loc=op.loc))
+                b.add(m.TmaStoreWait(pending=pending, loc=op.loc))
             b.add(self.context.meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         b.add(
-            StoreShared(
+            m.StoreShared(
                 value=value,
                 shared=self.staging,
                 item=item,
@@ -313,28 +306,28 @@ class Stores:
                 dim = roles_of(op).index("columns")
                 box = tuple(WIDTH_STEP if n == dim else size for n, size in enumerate(box))
                 common |= dict(lines=shape.widths[j], line_dim=dim, narrower=context.narrower)
-            return TmaStore(map=self.maps.of(op.tensor, box, panel.swizzle), **common)
-        return ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
+            return m.TmaStore(map=self.maps.of(op.tensor, box, panel.swizzle), **common)
+        return m.ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
 
     def _is_narrowed(self, shape: Shape, j: int) -> bool:
         """Whether not all launches have all columns of a chunk: the last one."""
         widths = 1 if shape.columns is None else self.context.axes[shape.columns].widths
         return widths > 1 and j == len(shape.widths) - 1
 
-    def _copy(self, copies: list[TmaStore | ThreadStore], everywhere: bool) -> None:
+    def _copy(self, copies: list[m.TmaStore | m.ThreadStore], everywhere: bool) -> None:
         """A group is committed even if threads copy it: which is over is counted by groups.
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc
         meet = self.context.meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
-        if self.context.read or any(isinstance(copy, TmaStore) for copy in copies):
+        if self.context.read or any(isinstance(copy, m.TmaStore) for copy in copies):
             self.context.publish(loc, meet, everywhere)
         else:
             b.add(meet)
         for copy in copies:
             b.add(copy)
         if self.any_by_tma:
-            b.add(TmaStoreCommit(loc=loc))
+            b.add(m.TmaStoreCommit(loc=loc))
         self.group += 1
 
 

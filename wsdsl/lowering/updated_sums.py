@@ -40,16 +40,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Materialize
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    ProducerAcquire,
-    ProducerCommit,
-    SlotSum,
-    SumToSlot,
-)
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions, yielded
@@ -137,7 +130,7 @@ class Updates:
         changed, after = (Value(self.namer.new("changed"), Tile(BOOL)) for _ in range(2))
         body, late = list[Op](), list[Op]()
         for inner in op.body[:-1]:
-            if not isinstance(inner, ConsumerRelease):
+            if not isinstance(inner, s.ConsumerRelease):
                 # Handed over behind what goes back: it tells that this has arrived.
                 body, late = [*body, *late], []
             if isinstance(inner, Contract) and inner.result == update.product.result:
@@ -166,30 +159,30 @@ class Updates:
     def change(self, update: Update, cond: Value, where: dict[str, Any]) -> list[Op]:
         """By who computes."""
         loc, kind = update.product.loc, update.arg.as_tile
-        wait = ConsumerWait(**where)
+        wait = s.ConsumerWait(**where)
         place = dict[str, Any](slot=wait.result, field=0, loc=loc)
         zero = Value(self.namer.new("zero"), Tile(kind.dtype))
-        before = (SlotSum(result=update.arg, **place),)
+        before = (s.SlotSum(result=update.arg, **place),)
         first = (
             Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
             Full(result=update.arg, value=zero, loc=loc),
         )
-        back = (*update.ops, SumToSlot(value=update.changed, **place), Yield(loc=loc))
+        back = (*update.ops, s.SumToSlot(value=update.changed, **place), Yield(loc=loc))
         then = copy_region((*before, *back), self.namer)
         orelse = copy_region((*first, *back), self.namer)
         branch = If(cond=cond, then=then, orelse=orelse, loc=loc)
-        return [wait, branch, ConsumerRelease(slot=wait.result, loc=loc)]
+        return [wait, branch, s.ConsumerRelease(slot=wait.result, loc=loc)]
 
     def multiply(self, op: Contract, where: dict[str, Any]) -> tuple[list[Op], list[Op]]:
         """By who multiplies; and what hands it over."""
-        acquire = ProducerAcquire(**where)
+        acquire = s.ProducerAcquire(**where)
         place = dict[str, Any](slot=acquire.result, field=0, loc=op.loc)
         held = Value(self.namer.new("held"), op.result.type)
         product = with_fields(op, acc=held)
-        commit = ProducerCommit(slot=acquire.result, loc=op.loc)
+        commit = s.ProducerCommit(slot=acquire.result, loc=op.loc)
         return (
-            [acquire, SlotSum(result=held, **place), product],
-            [SumToSlot(value=op.result, **place), commit],
+            [acquire, s.SlotSum(result=held, **place), product],
+            [s.SumToSlot(value=op.result, **place), commit],
         )
 
 

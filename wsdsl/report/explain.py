@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.artifact.signature import Signature
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import AllocateBarriers, ClaimCluster, WaitPredecessor
 from wsdsl.ir.block_scales import WARP_ROWS, WORD, scale_columns
-from wsdsl.ir.memory_ops import (
-    AllocateShared,
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    ThreadStore,
-    TmaLoad,
-    TmaStore,
-)
 from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
@@ -56,27 +47,27 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     moves: dict[str, set[str]] = {}
     for op in kernel.ops:
         match op:
-            case TmaLoad():
+            case m.TmaLoad():
                 moves.setdefault(made[op.map].tensor.name, set()).add("TMA into slots")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
-            case TmaStore():
+            case m.TmaStore():
                 way = f"SMEM, then a TMA {'reduction' if op.accumulate else 'store'}"
                 moves.setdefault(made[op.map].tensor.name, set()).add(way)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
-            case ThreadLoad():
+            case m.ThreadLoad():
                 way = f"copied to slots by the load warpgroup's threads ({BY_THREADS})"
                 moves.setdefault(op.tensor.name, set()).add(way)
-            case ThreadStore():
+            case m.ThreadStore():
                 way = f"SMEM, then {'added' if op.accumulate else 'copied'} by threads"
                 moves.setdefault(op.tensor.name, set()).add(f"{way} ({BY_THREADS})")
-            case LoadGlobal():
+            case m.LoadGlobal():
                 moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
-            case StoreGlobal():
+            case m.StoreGlobal():
                 moves.setdefault(op.tensor.name, set()).add("written directly")
             case _:
                 pass
     lines += [f"{name}: {', '.join(sorted(ways))}" for name, ways in moves.items()]
     lines += scale_moves(kernel)
     for op in kernel.body:
-        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+        if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
             kind = op.result.type
             lines.append(f"SMEM {op.label}: {kind.num} x {kind.bytes} bytes")
     barriers = sum(isinstance(op, AllocateBarriers) for op in kernel.body)
@@ -94,8 +85,8 @@ def _side(signature: Signature, at: int, size: int) -> str:
 
 def scale_moves(kernel: Kernel) -> Iterator[str]:
     """Of a SCHEDULED kernel, a line for each operand."""
-    maps = {op.result: op for op in kernel.of(MakeTensorMap)}
-    names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(TmaLoad)}
+    maps = {op.result: op for op in kernel.of(m.MakeTensorMap)}
+    names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(m.TmaLoad)}
     for op in kernel.of(StoreScales):
         useful, atoms = WORD * op.words * op.rows, BYTES * -(-op.rows // ROWS) * op.words
         columns = op.words * -(-op.rows // WARP_ROWS)

@@ -22,22 +22,15 @@ Why here: afterwards each slot operation can be lowered by itself.
 
 from __future__ import annotations
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition, with_partitions
-from wsdsl.ir.slot_ops import (
-    ConsumerWait,
-    NoSlot,
-    ProducerAcquire,
-    ProducerTail,
-    SkipSlot,
-    TakeSubtiles,
-)
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import Namer, walk
 
-TAKES = (ProducerAcquire, ConsumerWait, SkipSlot, TakeSubtiles, AddInCluster)
+TAKES = (s.ProducerAcquire, s.ConsumerWait, s.SkipSlot, s.TakeSubtiles, AddInCluster)
 """What takes a slot, or passes it over."""
 States = dict[Value, Value]
 """The current state of every ring."""
@@ -65,7 +58,7 @@ class _Threading:
     def partition(self, op: Partition) -> Partition:
         states: States = {}
         first: list[Op] = []
-        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, ProducerAcquire)}
+        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, s.ProducerAcquire)}
         for ring in _rings_in(op.body):
             states[ring] = self.state()
             parity = 1 if ring in filled else 0
@@ -81,14 +74,14 @@ class _Threading:
                     made.append(op)
                 case _ if isinstance(op, TAKES):
                     assert op.ring is not None
-                    if not isinstance(op, SkipSlot):
+                    if not isinstance(op, s.SkipSlot):
                         made.append(with_fields(op, state=states[op.ring]))
                     ring = self.rings[op.ring]
                     for _ in ring.parts or (0,):
                         before, states[op.ring] = states[op.ring], self.state()
                         ends = dict(result=states[op.ring], state=before)
                         made.append(Advance(**ends, num=ring.depth, loc=op.loc))
-                case ProducerTail() | NoSlot():
+                case s.ProducerTail() | s.NoSlot():
                     made.append(with_fields(op, state=states[op.ring]))
                 case ForRange():
                     made.append(self.loop(op, states))

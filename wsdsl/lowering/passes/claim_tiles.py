@@ -39,24 +39,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir.barrier_ops import (
-    Advance,
-    AllocateBarriers,
-    ArriveBarrier,
-    ArriveExpectTx,
-    ClaimCluster,
-    ClaimedCluster,
-    ClusterIndex,
-    CtaIndex,
-    CtaRank,
-    Elect,
-    FenceAsyncProxy,
-    ForRange,
-    InitialState,
-    LaunchGrid,
-    SyncWarp,
-    WaitBarrier,
-)
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.claims import ANSWER_BYTES, DEPTH
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, Value, with_fields
@@ -76,7 +59,7 @@ FIRST = 0
 
 
 def claim_tiles(kernel: Kernel) -> Kernel:
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, bar.LaunchGrid)), None)
     if grid is None or grid.scheduler != "dynamic":
         return kernel
     readers = [op for op in kernel.body if isinstance(op, Partition) and _work_loop(kernel, op)]
@@ -91,10 +74,12 @@ def claim_tiles(kernel: Kernel) -> Kernel:
     return kernel.with_body(declared_in(body, ring.declared(returned)))
 
 
-def _work_loop(kernel: Kernel, op: Partition) -> ForRange | None:
+def _work_loop(kernel: Kernel, op: Partition) -> bar.ForRange | None:
     made = kernel.definers
-    loops = (o for o in op.body if isinstance(o, ForRange))
-    return next((o for o in loops if isinstance(made.get(o.start), (CtaIndex, ClusterIndex))), None)
+    loops = (o for o in op.body if isinstance(o, bar.ForRange))
+    return next(
+        (o for o in loops if isinstance(made.get(o.start), (bar.CtaIndex, bar.ClusterIndex))), None
+    )
 
 
 @dataclass(frozen=True)
@@ -115,8 +100,8 @@ class _Ring:
     def declared(self, returned: int) -> list[Op]:
         return [
             AllocateShared(result=self.claims, label=self.claims.name),
-            AllocateBarriers(result=self.full, label=self.full.name, arrivals=1),
-            AllocateBarriers(result=self.empty, label=self.empty.name, arrivals=returned),
+            bar.AllocateBarriers(result=self.full, label=self.full.name, arrivals=1),
+            bar.AllocateBarriers(result=self.empty, label=self.empty.name, arrivals=returned),
         ]
 
 
@@ -148,18 +133,18 @@ class _Reader:
         b, loop = self.b, self.loop
         first: Value | None = None
         if self.asks and self.ring.ctas > 1:
-            rank = b.add(CtaRank(result=b.value("rank", INT), loc=b.loc)).result
+            rank = b.add(bar.CtaRank(result=b.value("rank", INT), loc=b.loc)).result
             first = b.map("eq", rank, b.integer(FIRST), type=FLAG, wish="asks")
         other = b.integer(FIRST) if self.ring.ctas > 1 else None
         parities = (0, 1) if self.asks else (0,)
-        states = [self.state(InitialState, parity=parity) for parity in parities]
+        states = [self.state(bar.InitialState, parity=parity) for parity in parities]
         args = [b.value("s", State()) for _ in states]
         with b.region() as body:
             b.ops += loop.body[:-1]
             if self.asks:
                 self.ask(args[0], args[1], first)
             following = self.read(args[0], other)
-            handed = [self.state(Advance, state=arg, num=DEPTH) for arg in args]
+            handed = [self.state(bar.Advance, state=arg, num=DEPTH) for arg in args]
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
         b.add(
@@ -178,7 +163,7 @@ class _Reader:
             with b.when(first):
                 b.ops += self.by_one(waits)
 
-    def state(self, kind: type[InitialState | Advance], **told: Any) -> Value:
+    def state(self, kind: type[bar.InitialState | bar.Advance], **told: Any) -> Value:
         made = self.b.value("s", State())
         self.b.add(kind(result=made, loc=self.b.loc, **told))
         return made
@@ -187,14 +172,14 @@ class _Reader:
         """For the tile behind this one. Each CTA of the cluster gets the answer, and expects it."""
         b, ring = self.b, self.ring
         claim = (
-            WaitBarrier(barriers=ring.empty, state=asked, loc=b.loc),
-            ClaimCluster(
+            bar.WaitBarrier(barriers=ring.empty, state=asked, loc=b.loc),
+            bar.ClaimCluster(
                 shared=ring.claims, state=asked, barriers=ring.full, ctas=ring.ctas, loc=b.loc
             ),
         )
         with b.region() as ops:
             expected = dict[str, Any](state=read, tx_bytes=ANSWER_BYTES, loc=b.loc)
-            b.add(ArriveExpectTx(barriers=ring.full, **expected))
+            b.add(bar.ArriveExpectTx(barriers=ring.full, **expected))
             if first is None:
                 b.ops += claim
             else:
@@ -204,15 +189,15 @@ class _Reader:
 
     def read(self, state: Value, other: Value | None) -> Value:
         b, ring = self.b, self.ring
-        b.add(WaitBarrier(barriers=ring.full, state=state, loc=b.loc))
+        b.add(bar.WaitBarrier(barriers=ring.full, state=state, loc=b.loc))
         made = b.value("next", INT)
         answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas, loc=b.loc)
-        b.add(ClaimedCluster(result=made, **answer))
-        b.add(FenceAsyncProxy(loc=b.loc))
+        b.add(bar.ClaimedCluster(result=made, **answer))
+        b.add(bar.FenceAsyncProxy(loc=b.loc))
         if not self.alone:
-            b.add(SyncWarp(loc=b.loc))
+            b.add(bar.SyncWarp(loc=b.loc))
         b.add(
-            ArriveBarrier(
+            bar.ArriveBarrier(
                 barriers=ring.empty,
                 state=state,
                 cta=other,
@@ -224,4 +209,4 @@ class _Reader:
 
     def by_one(self, ops: list[Op]) -> list[Op]:
         """What one thread does: of all, or that is alone."""
-        return ops if self.alone else [Elect(body=tuple(ops), loc=self.b.loc)]
+        return ops if self.alone else [bar.Elect(body=tuple(ops), loc=self.b.loc)]

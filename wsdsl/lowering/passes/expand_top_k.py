@@ -24,18 +24,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.tile_ops import (
-    COMPARISONS,
-    NOWHERE,
-    Bitcast,
-    Cast,
-    Constant,
-    Index,
-    Map,
-    Reduce,
-    TopK,
-)
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
 
@@ -44,19 +34,19 @@ LOWEST, NAN = -(2**31), 0x7FC00000
 
 
 def expand_top_k(kernel: Kernel) -> Kernel:
-    if not kernel.of(TopK):
+    if not kernel.of(t.TopK):
         return kernel
     axes = {v.type.name: v for v in definitions(kernel) if isinstance(v.type, Axis)}
     namer, sizes = Namer.of(kernel), dict(kernel.sizes)
 
     # What the values and the places of one call have in common is said once, where the first is.
-    calls: dict[object, list[TopK]] = {}
-    for op in kernel.of(TopK):
+    calls: dict[object, list[t.TopK]] = {}
+    for op in kernel.of(t.TopK):
         calls.setdefault((op.x, op.axis, op.into, op.before, op.loc), []).append(op)
     firsts = {each[0].result: each for each in calls.values()}
 
     def change(op: Op) -> Iterable[Op]:
-        if not isinstance(op, TopK):
+        if not isinstance(op, t.TopK):
             return (op,)
         call = firsts.get(op.result, [])
         made = _Expansion(namer, op, axes[op.axis])
@@ -75,13 +65,13 @@ class Source:
 
 
 class _Expansion:
-    def __init__(self, namer: Namer, op: TopK, axis: Value) -> None:
+    def __init__(self, namer: Namer, op: t.TopK, axis: Value) -> None:
         self.namer, self.op, self.ops = namer, op, list[Op]()
         self.rest = tuple(a for a in op.x.as_tile.axes if a != op.axis)
         self.dtype = op.x.as_tile.dtype
-        self.lowest, self.nowhere = self.constant(LOWEST), self.constant(NOWHERE)
+        self.lowest, self.nowhere = self.constant(LOWEST), self.constant(t.NOWHERE)
         index = self.fresh("index", I32, (op.axis,))
-        self.ops.append(Index(result=index, axis=axis, loc=op.loc))
+        self.ops.append(t.Index(result=index, axis=axis, loc=op.loc))
         self.sources = [Source(self.key(op.x), index, op.axis)]
         if op.before:
             values, places = op.before
@@ -92,23 +82,23 @@ class _Expansion:
 
     def constant(self, value: int | float, dtype: DType = I32) -> Value:
         made = self.fresh("c", dtype, ())
-        self.ops.append(Constant(result=made, value=value, loc=self.op.loc))
+        self.ops.append(t.Constant(result=made, value=value, loc=self.op.loc))
         return made
 
     def map(self, fn: str, *args: Value, axes: tuple[str, ...]) -> Value:
-        dtype = BOOL if fn in COMPARISONS else args[-1].as_tile.dtype
+        dtype = BOOL if fn in t.COMPARISONS else args[-1].as_tile.dtype
         made = self.fresh(fn, dtype, axes)
-        self.ops.append(Map(result=made, fn=fn, args=args, wraps=fn == "sub", loc=self.op.loc))
+        self.ops.append(t.Map(result=made, fn=fn, args=args, wraps=fn == "sub", loc=self.op.loc))
         return made
 
     def cast(self, x: Value, dtype: DType, axes: tuple[str, ...]) -> Value:
         made = self.fresh("cast", dtype, axes)
-        self.ops.append(Cast(result=made, x=x, loc=self.op.loc))
+        self.ops.append(t.Cast(result=made, x=x, loc=self.op.loc))
         return made
 
     def bits(self, x: Value, dtype: DType, axes: tuple[str, ...]) -> Value:
         made = self.fresh("bits", dtype, axes)
-        self.ops.append(Bitcast(result=made, x=x, loc=self.op.loc))
+        self.ops.append(t.Bitcast(result=made, x=x, loc=self.op.loc))
         return made
 
     def key(self, x: Value) -> Value:
@@ -149,15 +139,15 @@ class _Expansion:
         made: Value | None = None
         for x, source in parts:
             own = self.fresh("top" if fn == "max" else "at", I32, self.rest)
-            self.ops.append(Reduce(result=own, fn=fn, x=x, axis=source.axis, loc=self.op.loc))
+            self.ops.append(t.Reduce(result=own, fn=fn, x=x, axis=source.axis, loc=self.op.loc))
             made = own if made is None else self.map(fn, made, own, axes=self.rest)
         assert made is not None
         return made
 
-    def ops_of(self, call: Sequence[TopK], count: int) -> tuple[Op, ...]:
+    def ops_of(self, call: Sequence[t.TopK], count: int) -> tuple[Op, ...]:
         into = self.op.into
         place = self.fresh("place", I32, (into.as_axis.name,))
-        self.ops.append(Index(result=place, axis=into, loc=self.op.loc))
+        self.ops.append(t.Index(result=place, axis=into, loc=self.op.loc))
         found = [self.largest() for _ in range(max(1, count))]
         firsts = [
             self.map("ge", place, self.constant(n), axes=place.as_tile.axes)
@@ -168,7 +158,7 @@ class _Expansion:
             made, axes = every[0], op.result.as_tile.axes
             for is_behind, own in zip(firsts, every[1:], strict=True):
                 made = self.map("where", is_behind, own, made, axes=axes)
-            self.ops.append(Map(result=op.result, fn="max", args=(made, made), loc=op.loc))
+            self.ops.append(t.Map(result=op.result, fn="max", args=(made, made), loc=op.loc))
         return tuple(self.ops)
 
     def largest(self) -> tuple[Value, Value]:

@@ -72,18 +72,7 @@ Why here: all barriers and tensor maps are known.
 
 from __future__ import annotations
 
-from wsdsl.ir.barrier_ops import (
-    AllocateBarriers,
-    CtaRank,
-    Elect,
-    FenceBarrierInit,
-    InitializeBarriers,
-    LaunchDependents,
-    SetMaxRegisters,
-    SyncCluster,
-    SyncCta,
-    WaitPredecessor,
-)
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.early_start import constant_tensors, only_reads
 from wsdsl.ir.memory_ops import (
     LoadGlobal,
@@ -110,13 +99,13 @@ from wsdsl.lowering.early_boxes import first_boxes
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
-    barriers = [op.result for op in kernel.body if isinstance(op, AllocateBarriers)]
+    barriers = [op.result for op in kernel.body if isinstance(op, bar.AllocateBarriers)]
     maps = [op.result for op in kernel.body if isinstance(op, MakeTensorMap)]
-    first: list[Op] = [InitializeBarriers(barriers=b) for b in barriers]
+    first: list[Op] = [bar.InitializeBarriers(barriers=b) for b in barriers]
     if barriers:
-        first.append(FenceBarrierInit())
+        first.append(bar.FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
-    prologue: list[Op] = [Elect(body=tuple(first))] if first else []
+    prologue: list[Op] = [bar.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
     early = [
         op
@@ -127,12 +116,12 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         and only_reads(op.body, maps_of, constant)
     ]
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
-    after: list[Op] = [LaunchDependents()] if overlap else []
+    after: list[Op] = [bar.LaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
     alone = sum(isinstance(op, Partition) for op in kernel.body) == 1
     late = together and alone and bool(kernel.of(StorePartials))
     if together and not late:
-        prologue.append(SyncCluster(relaxed=True))
+        prologue.append(bar.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
     ahead = {
         op: first_boxes(op, namer)
@@ -141,19 +130,19 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     }
     apart = bool(early) or any(ahead.values())
     if not apart:
-        prologue += [WaitPredecessor(), *after]
+        prologue += [bar.WaitPredecessor(), *after]
     taken = [op for op in kernel.body if isinstance(op, AllocateTensorMemory)]
     columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
     freed: list[Op] = []
     if taken:
         group = group_of(kernel)
-        meet = SyncCta() if group == 1 else SyncCluster()
+        meet = bar.SyncCta() if group == 1 else bar.SyncCluster()
         fenced = [TensorFence(), meet, TensorFence(after=True)]
         taken = [with_fields(op, cta_group=group) for op in taken]
         prologue += [*taken, *fenced, *columns]
         freed = [*fenced, *(FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
-        prologue.append(SyncCta())
+        prologue.append(bar.SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
     inside = (Partition, AllocateTensorMemory, TensorColumns)
     declared = [op for op in kernel.body if not isinstance(op, inside)]
@@ -162,8 +151,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         if isinstance(op, Partition):
             op = with_fields(op, body=_meeting(op.body)) if late else op
             boxes = ahead.get(op, ())
-            own: list[Op] = [Elect(body=boxes)] if boxes else []
-            own += [WaitPredecessor()] if apart and op not in early else []
+            own: list[Op] = [bar.Elect(body=boxes)] if boxes else []
+            own += [bar.WaitPredecessor()] if apart and op not in early else []
             first_to_read = all(p.role in ("load", "mma") for p in partitions)
             if own and op.role not in ("load", "mma") and first_to_read:
                 own += after
@@ -183,7 +172,7 @@ def _meeting(body: Region) -> Region:
     asked = (
         with_fields(op, in_order=True) if isinstance(op, LoadGlobal) else op for op in body[:at]
     )
-    return (*asked, SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
+    return (*asked, bar.SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
 
 
 def _sends(op: Op) -> bool:
@@ -194,7 +183,7 @@ def _by_leader(kernel: Kernel, op: Partition) -> Region:
     """What a thread of the first CTA of a pair does for both."""
     b = Builder(Namer.of(kernel))
     with b.region() as first:
-        rank = b.add(CtaRank(result=b.value("rank", INT))).result
+        rank = b.add(bar.CtaRank(result=b.value("rank", INT))).result
         leads = b.map("eq", rank, b.integer(LEADER), type=FLAG, wish="leads")
     then = (*op.body, Yield())
     return (*first, If(cond=leads, then=then, orelse=(Yield(),), loc=op.loc))
@@ -203,10 +192,10 @@ def _by_leader(kernel: Kernel, op: Partition) -> Region:
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     if by_one_thread(op):
-        body = (Elect(body=body, loc=op.loc),)
+        body = (bar.Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:
         increase = op.role == "compute" or (op.role == "decode" and op.registers >= entry)
-        own = SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
+        own = bar.SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
         body = (own, *body)
     return with_fields(op, body=body)

@@ -23,30 +23,10 @@ from __future__ import annotations
 
 import math
 
-from wsdsl.ir.barrier_ops import (
-    ClusterIndex,
-    CtaIndex,
-    CtaRank,
-    ForRange,
-    LaunchGrid,
-    NumClusters,
-    NumCtas,
-)
+from wsdsl.ir import barrier_ops as bar
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
-from wsdsl.ir.tile_ops import (
-    Cast,
-    Constant,
-    ForEach,
-    ForTiles,
-    If,
-    Index,
-    Load,
-    Map,
-    Reduce,
-    Store,
-    Yield,
-)
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
@@ -59,7 +39,7 @@ from wsdsl.lowering.turns import one_by_one
 
 def lower_loops(kernel: Kernel) -> Kernel:
     work = kernel.of(ForWork)[0]
-    inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
+    inner = any(isinstance(op, t.ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
     if kernel.schedule and kernel.schedule.ctas_per_sm:
         grid = with_fields(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
@@ -71,12 +51,12 @@ def lower_loops(kernel: Kernel) -> Kernel:
     return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
 
 
-def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
+def _grid(op: ForWork, overlapping: bool) -> bar.LaunchGrid:
     cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
         (dim, num * op.step(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
     )
-    return LaunchGrid(
+    return bar.LaunchGrid(
         tiles=tiles,
         scheduler=op.scheduler,
         cluster=math.prod(cluster) * op.sharing,
@@ -89,22 +69,24 @@ def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
     )
 
 
-def _has_rest(op: ForTiles, size: int | None) -> bool:
+def _has_rest(op: t.ForTiles, size: int | None) -> bool:
     """Whether the last tile of a loop may be cut, and what it has is reduced along its rows."""
     axis = op.index.as_axis
     part = op.start or op.stop or op.first or op.offset or op.every or op.within
-    reduced = any(isinstance(o, Reduce) and o.axis == axis.name for o in op.body)
+    reduced = any(isinstance(o, t.Reduce) and o.axis == axis.name for o in op.body)
     rest = axis.role == "columns" and (size is None or size % axis.size > 0)
     return rest and reduced and not part
 
 
 def _loads_of(body: Region) -> Region:
     """Loads, and what tells where they are of; not those of what the body stores to."""
-    stored, found = {o.tensor for o in walk(body) if isinstance(o, Store)}, set[Op]()
+    stored, found = {o.tensor for o in walk(body) if isinstance(o, t.Store)}, set[Op]()
     for op in body:
-        needed = makers(body, (op.result,)) if isinstance(op, Load) else ()
-        repeatable = all(isinstance(o, (Cast, Constant, Index, Load, Map)) for o in needed)
-        if repeatable and not any(isinstance(o, Load) and o.tensor in stored for o in needed):
+        needed = makers(body, (op.result,)) if isinstance(op, t.Load) else ()
+        repeatable = all(
+            isinstance(o, (t.Cast, t.Constant, t.Index, t.Load, t.Map)) for o in needed
+        )
+        if repeatable and not any(isinstance(o, t.Load) and o.tensor in stored for o in needed):
             found |= {*needed}
     return tuple(op for op in body if op in found)
 
@@ -128,15 +110,15 @@ class _Loops:
                 match op:
                     case ForWork():
                         self.work(op)
-                    case ForTiles():
+                    case t.ForTiles():
                         self.tiles(op)
-                    case ForEach():
+                    case t.ForEach():
                         self.each(op)
                     case _:
                         self.builder.add(with_regions(op, self.region))
         return tuple(ops)
 
-    def tiles(self, op: ForTiles) -> None:
+    def tiles(self, op: t.ForTiles) -> None:
         axis = op.index.as_axis
         b, name = self.builder, f"{op.index.name}_start"
         last = self.last_start(axis, op.within)
@@ -160,7 +142,7 @@ class _Loops:
             op = self.with_whole_tiles(op, index, stop)
         self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
 
-    def with_whole_tiles(self, op: ForTiles, start: Value, stop: Value) -> ForTiles:
+    def with_whole_tiles(self, op: t.ForTiles, start: Value, stop: Value) -> t.ForTiles:
         """All tiles but the last have all of their elements, of which none is masked then. Loads
         are the same for all, so that they may be asked for ahead.
         """
@@ -173,8 +155,8 @@ class _Loops:
             cond = b.map("le", end, stop, wish="whole")
         then = copy_region((whole, *rest), b.namer)
         result = tuple(b.value(v.name, v.type) for v in op.result)
-        branch = If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
-        body = (*loads, *tests, branch, Yield(values=result, loc=op.loc))
+        branch = t.If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
+        body = (*loads, *tests, branch, t.Yield(values=result, loc=op.loc))
         return with_fields(op, body=body)
 
     def last_start(self, axis: Axis, within: int) -> Value | None:
@@ -187,12 +169,12 @@ class _Loops:
         first = self.widths.before(end, axis)
         return b.map("max", first, b.integer(0), wish=f"{axis.name}_last")
 
-    def each(self, op: ForEach) -> None:
+    def each(self, op: t.ForEach) -> None:
         self.range(op, op.index, (None, self.size(op.dim)), 1, ())
 
     def range(
         self,
-        op: ForTiles | ForEach,
+        op: t.ForTiles | t.ForEach,
         index: Value,
         bounds: tuple[Value | None, Value],
         step: int | Value,
@@ -200,7 +182,7 @@ class _Loops:
     ) -> None:
         start, stop = bounds
         self.builder.add(
-            ForRange(
+            bar.ForRange(
                 result=op.result,
                 index=index,
                 start=start or self.builder.integer(0),
@@ -225,13 +207,15 @@ class _Loops:
         for count in counts[1:]:
             total = b.map("mul", total, count, wish="num_work")
         if in_cluster:
-            first = b.add(ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
-            step = b.add(NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
+            first = b.add(bar.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
+            step = b.add(bar.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
         else:
-            first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
-            step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+            first = b.add(bar.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
+            step = b.add(bar.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
         rank = (
-            b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
+            b.add(bar.CtaRank(result=b.value("rank", INT), loc=op.loc)).result
+            if in_cluster
+            else None
         )
         part: Value | None = None
         if rank and op.sharing > 1:
@@ -251,7 +235,7 @@ class _Loops:
         walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
         if self.once and op.scheduler == "grid" and not op.piece:
             self.decode(op, walk_of.piece(walk_of.start).tile, counts, ranks, lasts)
-            b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, Yield)]
+            b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, t.Yield)]
             return
         work = b.value("work", INT)
         pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
@@ -260,14 +244,14 @@ class _Loops:
             self.decode(op, piece.tile, counts, ranks, lasts)
             if op.piece:
                 self.bind_piece(op, piece, walk_of.splits, rank)
-            inner = [o for o in self.region(self.body(op)) if not isinstance(o, Yield)]
+            inner = [o for o in self.region(self.body(op)) if not isinstance(o, t.Yield)]
             if pingpong is None:
-                body += [*inner, Yield()]
+                body += [*inner, t.Yield()]
             else:
                 pingpong.take(inner, self.region(op.skip))
         init, args, results = pingpong.carried if pingpong else ((), (), ())
         b.add(
-            ForRange(
+            bar.ForRange(
                 result=results,
                 index=work,
                 start=walk_of.start,
@@ -298,18 +282,18 @@ class _Loops:
         if which:
             assert piece.part is not None and splits is not None
             for held, value in zip(which, (piece.part, splits), strict=True):
-                b.add(Map(result=held, fn="add", args=(value, b.integer(0))))
+                b.add(t.Map(result=held, fn="add", args=(value, b.integer(0))))
         own = piece.tile
         if rank is not None:
             num = math.prod(op.cluster)
             own = b.plus(b.times(own, num, "slot"), rank, "slot")
-        b.add(Map(result=slot, fn="add", args=(own, b.integer(0))))
-        b.add(Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
+        b.add(t.Map(result=slot, fn="add", args=(own, b.integer(0))))
+        b.add(t.Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
         if piece.length is not None:
-            b.add(Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
+            b.add(t.Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
             return
         last = b.times(piece.end, extent, "end")
-        b.add(Map(result=end, fn="min", args=(last, self.size(dim))))
+        b.add(t.Map(result=end, fn="min", args=(last, self.size(dim))))
 
     def ranks(self, op: ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
         """How many tiles this CTA is from the cluster's first, along each index that varies."""
@@ -364,4 +348,4 @@ class _Loops:
             elif index.name == op.turn:
                 self.first = b.times(place, op.step(index), "first")
             else:
-                b.add(Map(result=index, fn="add", args=(place, b.integer(0))))
+                b.add(t.Map(result=index, fn="add", args=(place, b.integer(0))))

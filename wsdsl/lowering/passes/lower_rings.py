@@ -25,33 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.ir.barrier_ops import (
-    AllocateBarriers,
-    ArriveBarrier,
-    Elect,
-    FenceAsyncProxy,
-    ForRange,
-    LaunchGrid,
-    SyncWarp,
-    WaitBarrier,
-)
+from wsdsl.ir import barrier_ops as bar
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    CopyScales,
-    LoadToSlot,
-    NoSlot,
-    ProducerAcquire,
-    ProducerCommit,
-    ProducerTail,
-    ScalesToSlot,
-    SlotTile,
-    TakeSubtiles,
-)
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
@@ -95,7 +74,7 @@ class _Rings(RingUses):
         self.declarations: list[Op] = []
         found = narrowing_of(kernel)
         self.maps = TensorMaps(self.builder, self.declarations, found and found.result)
-        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, bar.LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.producers = Producers.of(kernel)
@@ -130,8 +109,8 @@ class _Rings(RingUses):
         """Its body, behind what is known from its rank in the cluster."""
         self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
         self.of_all = self.multiplies and bool(clears(op))
-        loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
-        waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
+        loads = [inner for inner in walk(op.body) if isinstance(inner, s.LoadToSlot)]
+        waits = [inner for inner in walk(op.body) if isinstance(inner, s.ConsumerWait)]
         with self.builder.region() as first:
             self.leader = self.builder.integer(LEADER) if self.joint else None
             loads.sort(key=lambda load: load.field)
@@ -209,7 +188,7 @@ class _Rings(RingUses):
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
         for made, num in zip((full, empty), arrivals, strict=True):
-            barriers = AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            barriers = bar.AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             self.declarations.append(barriers)
         self.layouts[op.result] = op.layouts
         self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
@@ -251,14 +230,14 @@ class _Rings(RingUses):
     def convert(self, op: Op) -> None:
         b = self.builder
         match op:
-            case ForRange() | Yield():
+            case bar.ForRange() | Yield():
                 b.add(self.carried(op))
             case _ if "scheduled" in op.levels:
                 b.add(with_regions(op, self.region) if regions(op) else op)
-            case ProducerAcquire():
+            case s.ProducerAcquire():
                 assert op.state is not None
                 self.fill(op, self.rings[op.ring], op.state)
-            case ProducerTail():
+            case s.ProducerTail():
                 assert op.state is not None
                 with b.region() as waits:
                     drain(b, self.rings[op.ring].empty, op.state)
@@ -267,43 +246,45 @@ class _Rings(RingUses):
             case AddInCluster():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
-            case TakeSubtiles():
+            case s.TakeSubtiles():
                 assert op.state is not None
                 take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
-            case ConsumerWait():
+            case s.ConsumerWait():
                 assert op.state is not None
-                wait = WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc)
+                wait = bar.WaitBarrier(
+                    barriers=self.rings[op.ring].full, state=op.state, loc=op.loc
+                )
                 fenced = self.multiplies or self.in_tensor_memory(op.ring)
                 b.ops += awaited(self.of_all, wait, fenced)
-            case ConsumerRelease():
+            case s.ConsumerRelease():
                 self.release(op)
-            case SlotTile() if self.box_of(op):
+            case s.SlotTile() if self.box_of(op):
                 pass  # Read where it lies.
-            case CopyScales():
+            case s.CopyScales():
                 read = self.slot_tiles[op.value]
                 where, group = self.place_of(read.slot, read.field), group_of(self.kernel)
                 copy_scales(b, op, where, self.in_tensors, self.axes, group)
-            case ScalesToSlot():
+            case s.ScalesToSlot():
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
                 store_scales(b, op, *where, self.starts, dict(self.kernel.sizes))
             case _ if isinstance(op, Located):
                 b.add(self.locate(op))
-            case ProducerCommit() if self.stores_scales:
+            case s.ProducerCommit() if self.stores_scales:
                 hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
-            case ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
+            case s.ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
                 full, state = self.rings[ring].full, self.place_of(op.slot)[1]
                 b.ops += stored(full, state, op.loc)
-            case ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
+            case s.ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
                 self.commit(self.rings[ring].full, self.place_of(op.slot)[1], self.both)
-            case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
+            case s.ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
                 self.written(ring, self.place_of(op.slot)[1])
-            case LoadToSlot() | ProducerCommit() | NoSlot():
+            case s.LoadToSlot() | s.ProducerCommit() | s.NoSlot():
                 pass
             case _:
                 b.add(with_regions(op, self.region))
 
-    def carried(self, op: ForRange | Yield) -> Op:
+    def carried(self, op: bar.ForRange | Yield) -> Op:
         """Slots that are carried are so by their states, behind all else."""
 
         def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -319,12 +300,12 @@ class _Rings(RingUses):
         """Each thread says for itself that it has written: nothing else tells that all have come
         past the wait for the slot."""
         full, loc = self.rings[ring].full, self.builder.loc
-        self.builder.add(ArriveBarrier(barriers=full, state=state, each_thread=True, loc=loc))
+        self.builder.add(bar.ArriveBarrier(barriers=full, state=state, each_thread=True, loc=loc))
 
-    def release(self, op: ConsumerRelease) -> None:
+    def release(self, op: s.ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
         if self.stores_scales:
-            b.ops += [FenceAsyncProxy(loc=op.loc), SyncWarp(loc=op.loc)]
+            b.ops += [bar.FenceAsyncProxy(loc=op.loc), bar.SyncWarp(loc=op.loc)]
         if self.multiplies:
             self.commit(self.rings[ring].empty, state, *self.peers[ring])
             return
@@ -333,7 +314,7 @@ class _Rings(RingUses):
             return
         for cta in self.peers[ring]:
             b.add(
-                ArriveBarrier(
+                bar.ArriveBarrier(
                     barriers=self.rings[ring].empty,
                     state=state,
                     cta=cta,
@@ -344,9 +325,9 @@ class _Rings(RingUses):
                 )
             )
 
-    def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
+    def fill(self, op: s.ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
-        wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
+        wait = bar.WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         if self.in_tensor_memory(op.ring):
             b.ops += awaited(self.of_all, wait)
             return
@@ -366,8 +347,8 @@ class _Rings(RingUses):
         if not by_threads:
             b.ops += self.by_who_fills(op.ring, [wait, *elected])
             return
-        one = [Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
-        b.ops += [wait, *one, *by_all, FenceAsyncProxy(loc=op.loc)]
+        one = [bar.Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
+        b.ops += [wait, *one, *by_all, bar.FenceAsyncProxy(loc=op.loc)]
         self.written(op.ring, state)
 
     def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:
@@ -377,7 +358,7 @@ class _Rings(RingUses):
         by_threads = self.producers.by_stores(ring) or self.producers.ways(ring, self.now)[1]
         if by_threads or not self.producers.whole_warpgroup(self.now):
             return [*ops]
-        return [Elect(body=tuple(ops), loc=self.builder.loc)]
+        return [bar.Elect(body=tuple(ops), loc=self.builder.loc)]
 
     def place_of(self, slot: Value, field: int = 0) -> tuple[PlacedRing, Value, int]:
         """A field of a slot: its ring, the slot's state, and where the field begins."""

@@ -31,31 +31,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
+from wsdsl.ir import pipeline_ops as p
 from wsdsl.ir import slot_ops as s
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import (
-    AddInCluster,
-    AxisAt,
-    CommitProducts,
-    ExchangeRows,
-    Materialize,
-    Partition,
-    RenameAxes,
-    with_partitions,
-)
-from wsdsl.ir.tile_ops import (
-    Block,
-    Contract,
-    End,
-    If,
-    Load,
-    Lookup,
-    Map,
-    Store,
-    Whole,
-    Yield,
-)
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.ir.walk import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering import elementwise
@@ -85,10 +65,10 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 # What `_Lowering.op` has an arm for.
 NAMED = frozenset((
-    AddInCluster, ArriveBarrier, AxisAt, Block, CommitProducts, Contract, Elect,
-    s.ElementsInShared, End, ExchangeRows, ForRange, If, Load, Lookup, Map, Materialize, RenameAxes,
-    Store, s.StoreInShared, s.StoreInTensor, s.SubtilesInShared, s.SumInTensor, s.SumToTensor,
-    s.TileInShared, s.ValuesInShared, Whole,
+    p.AddInCluster, ArriveBarrier, p.AxisAt, t.Block, p.CommitProducts, t.Contract, Elect,
+    s.ElementsInShared, t.End, p.ExchangeRows, ForRange, t.If, t.Load, t.Lookup, t.Map,
+    p.Materialize, p.RenameAxes, t.Store, s.StoreInShared, s.StoreInTensor, s.SubtilesInShared,
+    s.SumInTensor, s.SumToTensor, s.TileInShared, s.ValuesInShared, t.Whole,
 ))  # fmt: skip
 
 
@@ -96,13 +76,13 @@ def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     declarations: list[Op] = []
 
-    def change(op: Partition) -> Partition:
+    def change(op: p.Partition) -> p.Partition:
         own = _Lowering(kernel, op, builder, declarations)
         if op.role == "mma":
             return TensorProducts(own, op).partition
         return with_fields(op, body=own.partition(op.body))
 
-    made = with_partitions(kernel, change)
+    made = p.with_partitions(kernel, change)
     return made.with_body(declared_in(made.body, declarations))
 
 
@@ -110,7 +90,7 @@ class _Lowering:
     """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
 
     def __init__(
-        self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
+        self, kernel: Kernel, partition: p.Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.builder = builder
         context = self.context = PartitionContext(kernel, partition, builder, declarations)
@@ -133,7 +113,7 @@ class _Lowering:
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
             self.context.begin_whole()
-            if any(isinstance(op, (Contract, Store)) for op in walk(body)):
+            if any(isinstance(op, (t.Contract, t.Store)) for op in walk(body)):
                 self.context.find_shares()
                 self.stores.begin()
             self.region(body)
@@ -187,21 +167,21 @@ class _Lowering:
             case s.SubtilesInShared():
                 self.parts.append(parts := EpilogueOperands(op, self.context))
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
-            case ExchangeRows():
+            case p.ExchangeRows():
                 self.env |= self.context.shared_rows.exchanged(op, self.pieces)
-            case AddInCluster():
+            case p.AddInCluster():
                 self.parts.append(exchange := ClusterExchange(op, self.context))
                 whole = exchange.add([self.pieces(v) for v in op.sums])
                 self.env |= dict(zip(op.result, whole, strict=True))
-            case AxisAt():
+            case p.AxisAt():
                 known = {v: self.scalar(v) for v in operands(op)}
                 self.context.begin_axis(replace_operands(op, known))
-            case Materialize():
+            case p.Materialize():
                 for value in op.values:
                     self.context.compute(self.pieces(value), op)
                 if op.but_last:
                     self.products.start_turns(op.loc)
-            case Whole():
+            case t.Whole():
                 pass  # `begin_whole`
             case s.ElementsInShared():
                 self.env[op.result] = read_elements(op, self.context, self.pieces)
@@ -223,35 +203,35 @@ class _Lowering:
                 self.unpublished |= isinstance(op, s.StoreInShared)
             case s.SumToTensor():
                 write_back(op, self.pieces(op.value), self.context)
-            case CommitProducts():
+            case p.CommitProducts():
                 self.products.commit(op.loc)
-            case Contract(in_turns=True):
+            case t.Contract(in_turns=True):
                 for pieces in self.in_place:
                     pieces.all()
                 self.env[op.result] = self.products.in_turns(op, self.tiles)
                 self.finish_reading()
-            case Contract():
+            case t.Contract():
                 acc, known = self.addend(op.acc, op.result.type), (self.context, self.made)
                 computed = elementwise.computed_operand(op, self.tiles, self.pieces, *known)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
-            case If():
+            case t.If():
                 self.branch(op)
-            case Store():
+            case t.Store():
                 self.store(op)
-            case End():
+            case t.End():
                 self.context.end(op)
-            case Block():
+            case t.Block():
                 self.context.block(op)
-            case Map(fn="floordiv" | "mod") if (
+            case t.Map(fn="floordiv" | "mod") if (
                 found := elementwise.divided_indices(op, self.context, self.made)
             ) is not None:
                 self.env[op.result] = found
-            case RenameAxes():
+            case p.RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
-            case Load() | Lookup():
+            case t.Load() | t.Lookup():
                 self.env[op.result] = self.stores.turned.load(op, self.pieces)
             case _:
                 self.plain(op)
@@ -300,7 +280,7 @@ class _Lowering:
             return self.products.empty(kind, self.builder.loc)
         return self.products.join(self.pieces(value), self.builder.loc)
 
-    def store(self, op: Store) -> None:
+    def store(self, op: t.Store) -> None:
         self.read_first({op.tensor})
         index = tuple(v if is_tile(v) else self.scalar(v) for v in op.index)
         self.stores.store(with_fields(op, index=index), self.pieces)
@@ -347,7 +327,7 @@ class _Lowering:
             self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
             self.stores.settle(op.loc)
-            b.add(Yield(values=tuple(handed), loc=op.loc))
+            b.add(t.Yield(values=tuple(handed), loc=op.loc))
         self.stores.finish_loop(op)
         results = [var.leave(self) for var in carried]
         b.add(carrying(op, carried, results, tuple(body)))
@@ -357,10 +337,10 @@ class _Lowering:
         for var in carried:
             var.after(self)
 
-    def branch(self, op: If) -> None:
+    def branch(self, op: t.If) -> None:
         b = self.builder
         # Products in flight outlast a branch that has none of its own.
-        multiplies = any(isinstance(inner, (Contract, ForRange)) for inner in walk((op,)))
+        multiplies = any(isinstance(inner, (t.Contract, ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
         self.make((*free_values(op.then), *free_values(op.orelse)))
@@ -379,7 +359,7 @@ class _Lowering:
                     handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
                 self.stores.settle(op.loc)
                 handed += [rows.next_state(op.loc)] if state else []
-                b.add(Yield(values=tuple(handed), loc=op.loc))
+                b.add(t.Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
         self.products.unfenced = True
         self.stores.boundary(op)

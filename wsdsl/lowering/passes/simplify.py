@@ -21,30 +21,8 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from wsdsl.ir.barrier_ops import (
-    Advance,
-    ClusterIndex,
-    CtaIndex,
-    CtaRank,
-    ForRange,
-    InitialState,
-    LaunchNarrowing,
-    NumClusters,
-    NumCtas,
-    WarpgroupIndex,
-)
-from wsdsl.ir.fragment_ops import (
-    AsAccumulator,
-    ConvertLayout,
-    EmptyAccumulator,
-    Iota,
-    Join,
-    MatrixOperand,
-    ReduceColumns,
-    ScanColumns,
-    Slice,
-    ZeroUnless,
-)
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
@@ -56,12 +34,13 @@ from wsdsl.ir.walk import replace_operands, rewrite, with_regions, yielded
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
 SHARED = frozenset((
-    Constant, DimSize, Map, Cast, CtaIndex, NumCtas, ClusterIndex, NumClusters, CtaRank,
-    WarpgroupIndex, LoadGlobal,
+    Constant, DimSize, Map, Cast, b.CtaIndex, b.NumCtas, b.ClusterIndex, b.NumClusters, b.CtaRank,
+    b.WarpgroupIndex, LoadGlobal,
 ))  # fmt: skip
 PURE = SHARED | {
-    Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator, Iota,
-    Join, MatrixOperand, ReduceColumns, ScanColumns, Slice, ZeroUnless, AxisAt, Whole,
+    Bitcast, Full, b.Advance, b.InitialState, f.AsAccumulator, f.ConvertLayout, f.EmptyAccumulator,
+    f.Iota, f.Join, f.MatrixOperand, f.ReduceColumns, f.ScanColumns, f.Slice, f.ZeroUnless, AxisAt,
+    Whole,
 }  # fmt: skip
 
 
@@ -76,7 +55,7 @@ def simplify(kernel: Kernel) -> Kernel:
 
 def _hoist_constants(kernel: Kernel) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
-    known = (Constant, DimSize, LaunchNarrowing)
+    known = (Constant, DimSize, b.LaunchNarrowing)
     rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
     return (*kernel.of(*known), *rest)
 
@@ -91,14 +70,14 @@ def _fold(
         if isinstance(op, Map) and (known := _compared(op, numbers, run)) is not None:
             numbers[op.result] = known
             op = Constant(result=op.result, value=known, loc=op.loc)
-        elif isinstance(op, ForRange) and _turns_once(op, numbers):
+        elif isinstance(op, b.ForRange) and _turns_once(op, numbers):
             swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
             kept += _fold(op.body[:-1], numbers, swap, run)
             last = (swap.get(v, v) for v in yielded(op.body))
             swap.update(zip(op.result, last, strict=True))
             continue
         elif regions(op):
-            within = run | {(op.start, op.stop)} if isinstance(op, ForRange) else run
+            within = run | {(op.start, op.stop)} if isinstance(op, b.ForRange) else run
             op = with_regions(op, partial(_fold, numbers=numbers, swap=swap, run=within))
         kept.append(op)
     return tuple(kept)
@@ -114,7 +93,7 @@ def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
     return True if runs else None
 
 
-def _turns_once(loop: ForRange, numbers: Numbers) -> bool:
+def _turns_once(loop: b.ForRange, numbers: Numbers) -> bool:
     if not all(v in numbers for v in (loop.start, loop.stop, loop.step)):
         return False
     start, stop, step = (numbers[v] for v in (loop.start, loop.stop, loop.step))

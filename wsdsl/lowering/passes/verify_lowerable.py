@@ -10,21 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import tile_ops as tile
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import (
-    Contract,
-    ForTiles,
-    If,
-    Load,
-    Lookup,
-    Reduce,
-    ReduceBlocks,
-    Scan,
-    Store,
-    TopK,
-    Whole,
-)
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk
@@ -104,15 +92,17 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
 
 def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    apart: dict[Store, list[str]] = {}
-    for loop in (x for x in output_nest(kernel)[0] if not (isinstance(x, ForTiles) and x.whole)):
-        for op, ifs in with_outer(loop.body, (If,)):
-            if not isinstance(op, Store) or op.accumulate:
+    apart: dict[tile.Store, list[str]] = {}
+    for loop in (
+        x for x in output_nest(kernel)[0] if not (isinstance(x, tile.ForTiles) and x.whole)
+    ):
+        for op, ifs in with_outer(loop.body, (tile.If,)):
+            if not isinstance(op, tile.Store) or op.accumulate:
                 continue
             conditions = tuple(around.cond for around in ifs)
             if _depends(op.index, loop.index, made):
                 chosen = _depends(conditions, loop.index, made)
-                if isinstance(loop, ForTiles) and not chosen and may_meet(op, loop, made):
+                if isinstance(loop, tile.ForTiles) and not chosen and may_meet(op, loop, made):
                     yield _meeting(op, loop)
             elif not conditions:
                 apart.setdefault(op, []).append(f"`{loop_variable(loop.index.name)}`")
@@ -126,7 +116,7 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
         )
 
 
-def _meeting(store: Store, loop: ForTiles) -> Finding:
+def _meeting(store: tile.Store, loop: tile.ForTiles) -> Finding:
     name, size = loop_variable(loop.index.name), loop.index.as_axis.size
     return Finding(
         f"tiles of `{name}` may store this to the same elements, and in no order",
@@ -143,7 +133,7 @@ def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) 
         if value == index:
             return True
         op = made.get(value)
-        if isinstance(op, ForTiles) and value == op.index:
+        if isinstance(op, tile.ForTiles) and value == op.index:
             # A part of a dimension that begins elsewhere in each iteration is another one.
             ahead += [op.start] if op.start else []
         elif op is not None and value not in seen and value != getattr(op, "index", None):
@@ -157,12 +147,12 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
     known, room = dict(kernel.sizes), room_for_rows(kernel)
     for op in kernel.ops:
         most = MAX_COLUMNS
-        if isinstance(op, Whole) and isinstance(op.result.type, Axis):
+        if isinstance(op, tile.Whole) and isinstance(op.result.type, Axis):
             dim, least, at = op.result.type.dim, 1, op.loc
             most = room.get(op.result.type.name, most)
             told, many = f"`{dim}` is taken whole (`:`)", f", as one tile of 1 to {most}"
             hint = f"walk it: `for … in tiles({dim})`"
-        elif isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
+        elif isinstance(op, tile.ForTiles) and op.whole and isinstance(op.index.type, Axis):
             dim, least, axis = op.index.type.dim, 0, op.index.type.name
             at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
             most = MOST_CTAS * most if axis in spread_axes(kernel) else room.get(axis, most)
@@ -185,14 +175,14 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _reduces(op: Op, axis: str) -> bool:
-    if isinstance(op, Contract):
+    if isinstance(op, tile.Contract):
         return axis in op.summed
-    return isinstance(op, Reduce | Scan | TopK) and op.axis == axis
+    return isinstance(op, tile.Reduce | tile.Scan | tile.TopK) and op.axis == axis
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    for op in kernel.of(Contract):
+    for op in kernel.of(tile.Contract):
         (a, b), shared = op.tiles, op.summed
         if len(shared) > 1:
             yield Finding(
@@ -222,11 +212,11 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
         if computed:
             yield from _computed(kernel, op, computed, made)
         for load in (made.get(op.a), made.get(op.b)):
-            if isinstance(load, Load):
+            if isinstance(load, tile.Load):
                 yield from _operand(load, op)
 
 
-def _by_element(product: Contract) -> str:
+def _by_element(product: tile.Contract) -> str:
     """A product without the tensor cores. Each operation rounds to its type, so sums are wide."""
     (a, b), (axis,) = product.tiles, product.summed
     wide = sum_of(a.dtype, b.dtype) or a.dtype
@@ -237,7 +227,7 @@ def _by_element(product: Contract) -> str:
 
 
 def _computed(
-    kernel: Kernel, product: Contract, computed: list[Value], made: Mapping[Value, Op]
+    kernel: Kernel, product: tile.Contract, computed: list[Value], made: Mapping[Value, Op]
 ) -> Iterator[Finding]:
     """Operands that come out of registers: one of a product, in the layout of its sums."""
     locs = [made[v].loc for v in computed if v in made]
@@ -260,7 +250,7 @@ def _computed(
             )
 
 
-def _operand(load: Load, product: Contract) -> Iterator[Finding]:
+def _operand(load: tile.Load, product: tile.Contract) -> Iterator[Finding]:
     last, name, dtype = load.last, load.tensor.name, load.dtype
     if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
         yield Finding(
@@ -299,7 +289,7 @@ def _scalars(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _blocks(kernel: Kernel) -> Iterator[Finding]:
-    for op in kernel.of(ReduceBlocks):
+    for op in kernel.of(tile.ReduceBlocks):
         if op.size & (op.size - 1) or op.size > MOST:
             yield Finding(
                 f"blocks of {op.size} are not lowered: lanes share powers of two up to {MOST}",
@@ -310,7 +300,7 @@ def _blocks(kernel: Kernel) -> Iterator[Finding]:
 
 def _top(kernel: Kernel) -> Iterator[Finding]:
     known = dict(kernel.sizes)
-    for op in kernel.of(TopK):
+    for op in kernel.of(tile.TopK):
         dim = op.into.as_axis.dim
         if known.get(dim, 0) > MOST_OF_TOP:
             yield Finding(
@@ -325,8 +315,8 @@ MOST_OF_TOP = 32
 
 def _nibbles(kernel: Kernel) -> Iterator[Finding]:
     """Stores of halves of a byte: whose other half somebody else may store."""
-    parts = {loop.index.type for loop in kernel.of(ForTiles) if walks_a_part(loop)}
-    for op in kernel.of(Store):
+    parts = {loop.index.type for loop in kernel.of(tile.ForTiles) if walks_a_part(loop)}
+    for op in kernel.of(tile.Store):
         if op.dtype.bits != 4 or (op.last is not None and op.last not in parts):
             continue
         alone = "single elements" if op.last is None else "a part"
@@ -347,7 +337,7 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
     """The dimension and the variable of loops that follow each other in the output space: those of
     which both are the same have the same tiles, which the same threads hold.
     """
-    loops = (op for op in output_nest(kernel)[1] if isinstance(op, ForTiles))
+    loops = (op for op in output_nest(kernel)[1] if isinstance(op, tile.ForTiles))
     whole = (op.index for op in loops if not walks_a_part(op))
     return {v: f"{v.as_axis.dim} by {loop_variable(v.name)}" for v in whole}
 
@@ -355,16 +345,16 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
     made, alike = kernel.definers, _walked_alike(kernel)
-    stored: dict[Value, list[Store]] = {}
-    for op in kernel.of(Store):
+    stored: dict[Value, list[tile.Store]] = {}
+    for op in kernel.of(tile.Store):
         stored.setdefault(op.tensor, []).append(op)
 
     def read_back(block: Region, before: frozenset[Value]) -> Iterator[Finding]:
         """`before`: the tensors that are stored in front of it, here or around it."""
         for op in block:
-            if isinstance(op, (Load, Lookup)) and op.tensor in stored:
-                elementwise = isinstance(op, Load) and op.result not in multiplied(kernel)
-                same = isinstance(op, Load) and all(
+            if isinstance(op, (tile.Load, tile.Lookup)) and op.tensor in stored:
+                elementwise = isinstance(op, tile.Load) and op.result not in multiplied(kernel)
+                same = isinstance(op, tile.Load) and all(
                     same_place(op, store, made, alike) or apart(op, store, made)
                     for store in stored[op.tensor]
                 )

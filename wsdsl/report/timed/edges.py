@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveBarrier, ClaimCluster
-from wsdsl.ir.memory_ops import (
-    AllocateShared,
-    MakeTensorMap,
-    SendFragment,
-    StoreShared,
-    ThreadLoad,
-    TmaLoad,
-)
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_ops import TensorCommit, TensorStore
@@ -29,18 +22,18 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
     def number(value: Value) -> str:
         """A ring's barriers and slots carry one number: full_1, empty_1, slots_1."""
         op = made.get(value)
-        label = op.label if isinstance(op, (AllocateBarriers, AllocateShared)) else value.name
+        label = op.label if isinstance(op, (AllocateBarriers, m.AllocateShared)) else value.name
         return label.rpartition("_")[2] if label.rpartition("_")[2].isdigit() else ""
 
     for op in kernel.ops:
         match op:
-            case TmaLoad(map=map, barriers=barriers):
+            case m.TmaLoad(map=map, barriers=barriers):
                 source = made[map]
-                assert isinstance(source, MakeTensorMap)
+                assert isinstance(source, m.MakeTensorMap)
                 brought[number(barriers)][source.tensor.name] = None
-            case ThreadLoad(tensor=tensor, shared=shared):
+            case m.ThreadLoad(tensor=tensor, shared=shared):
                 brought[number(shared)][tensor.name] = None
-            case StoreShared(shared=shared, state=state) if state is not None:
+            case m.StoreShared(shared=shared, state=state) if state is not None:
                 brought[number(shared)]["what is computed"] = None
             case TensorStore(columns=columns):
                 brought[number(columns)]["what is computed"] = None
@@ -55,7 +48,7 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
                 for barriers in own:
                     if barriers.name.startswith(FULL):
                         brought[number(barriers)]["scales"] = None
-            case SendFragment(shared=shared):
+            case m.SendFragment(shared=shared):
                 brought[number(shared)]["sums of the cluster"] = None
             case _:
                 pass
