@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.calibrate.fake_gpu import FakeGpu
-from wsdsl.artifact.tools import find_ptxas
+from wsdsl.artifact.versions import find_ptxas
 from wsdsl.calibrate import (
     barriers,
     dram,

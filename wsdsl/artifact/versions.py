@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsdsl import knobs
+from wsdsl.diagnostics import CompileError, Finding
 
 if TYPE_CHECKING:
     from wsdsl.ir.op import Kernel
@@ -71,8 +73,6 @@ def _folder(library: str) -> Path:
 
 def assembler() -> str:
     """Which ptxas is used. CompileError where the one that WSDSL_PTXAS names is not there."""
-    from wsdsl.artifact.tools import find_ptxas
-
     given = knobs.PTXAS.get()
     path = None if given == "off" else find_ptxas(given or None)
     if path is None:
@@ -113,3 +113,53 @@ def digest_of(tile: Kernel) -> str:
 def artifact_key(code: str | None) -> str | None:
     """Where what the tools of this machine make of a kernel's code is kept. `code` is its key."""
     return code and digest("artifact", code, assembler(), knobs.ALLOW_SPILLS.get())
+
+
+# NVIDIA's programs.
+def find_ptxas(path: str | None = None) -> str | None:
+    """The given ptxas, else the one of the wheel nvidia-cuda-nvcc, else the one on PATH.
+
+    The wheel comes first: it is pinned, and so is the machine code that it makes.
+    """
+    if path is not None:
+        import shutil
+
+        found = shutil.which(path)
+        if found is None:
+            hint = "unset WSDSL_PTXAS, or correct it"
+            raise CompileError(Finding(f"no ptxas at {path}", hint=hint))
+        return found
+    return _find_tool("ptxas")
+
+
+@cache
+def _find_tool(name: str) -> str | None:
+    spec = importlib.util.find_spec("nvidia")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    found: str | None = None
+    for place in places:
+        for folder in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+            tool = os.path.join(place, folder, "bin", name)
+            if folder.startswith("cu") and os.path.exists(tool):
+                found = tool
+    if found is not None:
+        return found
+    import shutil
+
+    return shutil.which(name)
+
+
+@cache
+def ptxas_version(path: str) -> str:
+    """As in "13.0.88"."""
+    import re
+    import subprocess
+
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"V([\d.]+)", text)
+    return found[1] if found else "unknown"
+
+
+def find_nvdisasm() -> str | None:
+    """The one of the wheel nvidia-cuda-nvdisasm, else the one on PATH."""
+    return _find_tool("nvdisasm")

@@ -28,8 +28,7 @@ from wsdsl.cli.commands import (
     timeline_command,
 )
 from wsdsl.cli.options import UsageError
-from wsdsl.cli.records import records_options
-from wsdsl.cli.tune import tune_command
+from wsdsl.cli.records import records_options, tune_command
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
-from wsdsl.cli.options import UsageError
+from wsdsl.cli.commands import require_sizes
+from wsdsl.cli.options import UsageError, check_names, scalars_from, schedule_from, sizes_from
+from wsdsl.cli.target import load_kernel
 from wsdsl.diagnostics import Finding, counted
+from wsdsl.ir.types import Tile
 from wsdsl.records import text
 from wsdsl.records.database import Database, RecordsError, user_file
 from wsdsl.records.row import Row
@@ -139,3 +142,33 @@ def _about(row: Row) -> str:
 
 def _quickest(row: Row) -> tuple[object, ...]:
     return row.key, bool(row.failure), row.bursts
+
+
+def tune_command(options: argparse.Namespace) -> int:
+    kernel = load_kernel(options.target)
+    schedule, sizes = schedule_from(options.set), sizes_from(options.size)
+    scalars = scalars_from(options.scalar)
+    require_sizes(kernel, sizes)
+    named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
+    check_names(scalars, named, "scalar", kernel.name)
+    if not options.seconds > 0 or (options.candidates is not None and options.candidates < 1):
+        raise UsageError(Finding("--seconds and --candidates: expected positive numbers"))
+    tuned = kernel.tune_for(
+        sizes,
+        scalars,
+        schedule=schedule,
+        seconds=options.seconds,
+        candidates=options.candidates,
+        progress=not options.json,
+        plot=options.plot,
+    )
+    if options.json:
+        rows = [dataclasses.asdict(t) | {"schedule": repr(t.schedule)} for t in tuned.trials]
+        told = {"kernel": tuned.name, "sizes": tuned.sizes, "device": tuned.device}
+        told |= {"schedule": repr(tuned.schedule), "is_new": tuned.winner is not None}
+        print(json.dumps(told | {"seconds": tuned.seconds, "trials": rows}, indent=2))
+    else:
+        print(tuned)
+        if options.plot:
+            print(options.plot)
+    return 0

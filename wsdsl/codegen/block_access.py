@@ -13,7 +13,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.fragments import elements, from_elements, texts_of
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, LINES
+from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor

@@ -12,7 +12,7 @@ from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import elements, from_elements
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.remote_ptx import store_remote
-from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES
+from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from wsdsl.artifact.artifact import Assembled, Resources
-from wsdsl.artifact.tools import find_nvdisasm, find_ptxas, ptxas_version
+from wsdsl.artifact.versions import find_nvdisasm, find_ptxas, ptxas_version
 from wsdsl.codegen.gate import check, remarks
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel

@@ -17,14 +17,8 @@ from wsdsl.artifact.signature import (
     WorkspaceTensor,
 )
 from wsdsl.codegen.byte_vectors import MOST, may_be_words
+from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.barrier_ops import (
-    AllocateBarriers,
-    ArriveFlag,
-    LaunchGrid,
-    WaitFlag,
-    WaitPredecessor,
-)
 from wsdsl.ir.complete_writes import written_whole
 from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.narrowing import narrowing_of
@@ -38,7 +32,7 @@ from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 DIRECT = (
     m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
-    PrefetchTile, ArriveFlag, WaitFlag,
+    PrefetchTile, b.ArriveFlag, b.WaitFlag,
 )  # fmt: skip
 """What has the address of a tensor."""
 
@@ -55,13 +49,13 @@ def signature(kernel: Kernel) -> Signature:
     for op in kernel.of(DimSize, *DIRECT):
         told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
         sizes |= {d: None for d in told if isinstance(d, str)}
-    ends = [_end_of_shared(op) for op in kernel.of(m.AllocateShared, AllocateBarriers)]
+    ends = [_end_of_shared(op) for op in kernel.of(m.AllocateShared, b.AllocateBarriers)]
     ends += [op.offset + 8 for op in kernel.of(AllocateTensorMemory)]
     lent = [
         WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
         for op in kernel.of(m.AllocateGlobal)
     ]
-    grid = kernel.of(LaunchGrid)[-1] if kernel.of(LaunchGrid) else LaunchGrid(tiles=())
+    grid = kernel.of(b.LaunchGrid)[-1] if kernel.of(b.LaunchGrid) else b.LaunchGrid(tiles=())
     # A product of 64 bits for each row, under way with others, costs more than the row is worth.
     seldom = {op.tensor.name for op in kernel.of(m.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
@@ -89,13 +83,13 @@ def signature(kernel: Kernel) -> Signature:
         ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
-        waits=bool(kernel.of(WaitPredecessor)),
+        waits=bool(kernel.of(b.WaitPredecessor)),
         widths=widths,
         narrowed=grid.narrowed,
     )
 
 
-def _end_of_shared(op: m.AllocateShared | AllocateBarriers) -> int:
+def _end_of_shared(op: m.AllocateShared | b.AllocateBarriers) -> int:
     kind = op.result.type
     assert isinstance(kind, Shared | Barriers)
     return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num

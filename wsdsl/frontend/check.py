@@ -22,9 +22,9 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
-from wsdsl.frontend.report import Report
 from wsdsl.frontend.same_calls import same_call
 from wsdsl.frontend.scope import Scope
+from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, Tensor, Tile
 

@@ -23,8 +23,8 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.operators import BINARY, Operators
 from wsdsl.frontend.ranges import outside
-from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope, suggestion
+from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile

@@ -10,8 +10,8 @@ from wsdsl.frontend import typed
 from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.liveness import Liveness, assigned
-from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope
+from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
 

@@ -21,7 +21,7 @@ from wsdsl.frontend.dtypes import (
 )
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
 from wsdsl.frontend.ranges import range_of
-from wsdsl.frontend.report import Report
+from wsdsl.frontend.source import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
 
 BINARY = {

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, TypeCheckError
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import ForTiles, ReduceBlocks
 
 

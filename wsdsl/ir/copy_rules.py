@@ -6,14 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.memory_ops import (
-    MakeTensorMap,
-    StoreShared,
-    ThreadLoad,
-    ThreadStore,
-    TmaStore,
-)
 from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.prefetch_ops import PrefetchTile
@@ -24,18 +18,18 @@ from wsdsl.ir.types import DType, Fragment, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(MakeTensorMap, ThreadStore):
+    for op in kernel.of(m.MakeTensorMap, m.ThreadStore):
         if isinstance(op.tensor.type, Tensor):
             dims, dtype = op.tensor.type.dims, op.tensor.type.dtype
             if fault := box_fault(op.box, len(dims), dtype, op.swizzle):
                 yield op, fault
-            elif isinstance(op, ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
+            elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
                 yield op, "the lines of a panel follow each other along one dimension"
 
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
     """Those of the panels that threads load."""
-    for op in kernel.of(ThreadLoad):
+    for op in kernel.of(m.ThreadLoad):
         if isinstance(op.tensor.type, Tensor):
             row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if row % span:
@@ -45,8 +39,8 @@ def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
     """A copy of what is packed two to a byte is one of bytes; TMA loads are."""
     made = kernel.definers
-    for op in kernel.of(ThreadLoad, ThreadStore, PrefetchTile, TmaStore):
-        named = made.get(op.map) if isinstance(op, TmaStore) else op
+    for op in kernel.of(m.ThreadLoad, m.ThreadStore, PrefetchTile, m.TmaStore):
+        named = made.get(op.map) if isinstance(op, m.TmaStore) else op
         kind = getattr(getattr(named, "tensor", None), "type", None)
         if isinstance(kind, Tensor) and kind.dtype.bits < 8:
             yield op, f"{kind.dtype} has two elements to a byte, which only tma_load copies"
@@ -54,12 +48,12 @@ def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 def _stores(
     kernel: Kernel,
-) -> Iterator[tuple[TmaStore | ThreadStore, MakeTensorMap | ThreadStore, Tensor]]:
+) -> Iterator[tuple[m.TmaStore | m.ThreadStore, m.MakeTensorMap | m.ThreadStore, Tensor]]:
     """Each with what names the boxes, and their tensor."""
     made = kernel.definers
-    for op in kernel.of(TmaStore, ThreadStore):
-        named = made.get(op.map) if isinstance(op, TmaStore) else op
-        if isinstance(named, (MakeTensorMap, ThreadStore)):
+    for op in kernel.of(m.TmaStore, m.ThreadStore):
+        named = made.get(op.map) if isinstance(op, m.TmaStore) else op
+        if isinstance(named, (m.MakeTensorMap, m.ThreadStore)):
             assert isinstance(named.tensor.type, Tensor)
             yield op, named, named.tensor.type
 
@@ -72,7 +66,7 @@ def additions_exist(kernel: Kernel) -> Iterator[Problem]:
 
 def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
     """A warp writes 32 bytes of each of their lines."""
-    for op in kernel.of(StoreShared):
+    for op in kernel.of(m.StoreShared):
         if op.joined:
             assert isinstance(op.value.type, Fragment)
             if not op.transposed or op.swizzle != "128B" or op.value.type.dtype.bits != 16:
@@ -89,11 +83,11 @@ class WarpBox(NamedTuple):
     line: int = 0
 
 
-def boxes_of_warps(op: TmaStore | ThreadStore, size: int) -> Iterator[WarpBox]:
+def boxes_of_warps(op: m.TmaStore | m.ThreadStore, size: int) -> Iterator[WarpBox]:
     """What each of the four warps copies, in boxes of `size` bytes."""
     for warp in range(4):
         start = warp * apart_of(op)
-        if isinstance(op, ThreadStore) or not op.lines:
+        if isinstance(op, m.ThreadStore) or not op.lines:
             yield WarpBox(warp, range(start, start + size))
             continue
         # Warps share a panel's lines, or each has them all.
@@ -104,18 +98,18 @@ def boxes_of_warps(op: TmaStore | ThreadStore, size: int) -> Iterator[WarpBox]:
                 yield WarpBox(warp, range(start + n * size, start + (n + 1) * size), line)
 
 
-def apart_of(op: TmaStore | ThreadStore) -> int:
+def apart_of(op: m.TmaStore | m.ThreadStore) -> int:
     """Bytes of the item from one warp's part to the next."""
     assert isinstance(op.shared.type, Shared)
     return op.apart or op.shared.type.bytes // 4
 
 
 def reach_of_boxes(
-    op: TmaStore | ThreadStore, box: Sequence[int], dtype: DType
+    op: m.TmaStore | m.ThreadStore, box: Sequence[int], dtype: DType
 ) -> tuple[list[int], int]:
     """Elements that all warps together copy along each dimension, and one warp along `row_dim`."""
     sides = [size * 4 if dim == op.row_dim else size for dim, size in enumerate(box)]
-    if isinstance(op, ThreadStore) or not op.lines:
+    if isinstance(op, m.ThreadStore) or not op.lines:
         return sides, box[op.row_dim]
     sides[op.line_dim] = op.lines
     each = apart_of(op) // dtype.size(math.prod(box)) if op.row_dim == op.line_dim else 1
@@ -123,11 +117,11 @@ def reach_of_boxes(
 
 
 def place_of_box(
-    op: TmaStore | ThreadStore, held: WarpBox, box: tuple[int, ...], at: Sequence[int]
+    op: m.TmaStore | m.ThreadStore, held: WarpBox, box: tuple[int, ...], at: Sequence[int]
 ) -> tuple[int, ...]:
     """Where it goes in the tensor, if the op's coordinates are `at`."""
     place = list(at)
-    line_dim = op.line_dim if isinstance(op, TmaStore) and op.lines else None
+    line_dim = op.line_dim if isinstance(op, m.TmaStore) and op.lines else None
     if op.row_dim != line_dim:
         place[op.row_dim] += held.warp * box[op.row_dim]
     if line_dim is not None:
@@ -143,7 +137,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"row_dim={op.row_dim} of a tensor of {len(named.box)} dimensions"
             continue
         size = tensor.dtype.size(math.prod(named.box))
-        if isinstance(op, TmaStore) and (told := _lines_fault(op, named.box)):
+        if isinstance(op, m.TmaStore) and (told := _lines_fault(op, named.box)):
             yield op, told
             continue
         item, boxes = op.shared.type.bytes, [*boxes_of_warps(op, size)]
@@ -154,7 +148,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[named.swizzle]} bytes"
 
 
-def _lines_fault(op: TmaStore, box: tuple[int, ...]) -> str:
+def _lines_fault(op: m.TmaStore, box: tuple[int, ...]) -> str:
     if not op.lines:
         return ""
     if not 0 <= op.line_dim < len(box) - 1 or box[op.line_dim] != WIDTH_STEP:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
 from wsdsl.ir.wgmma import sum_of

@@ -220,3 +220,11 @@ class Iota(Op):
         assert isinstance(kind, Fragment)
         between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
         return kind.rows * kind.columns + between
+
+
+LINES, COLUMNS = 64, 8
+HELD = 4
+"""Elements of a block that a thread holds."""
+ELEMENT_BYTES = 4
+HELD_BYTES = HELD * ELEMENT_BYTES
+BLOCK_BYTES = LINES * COLUMNS * ELEMENT_BYTES

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.blocks import COLUMNS, HELD_BYTES, LINES
 from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
-from wsdsl.ir.fragment_ops import MatrixOperand
+from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES, LINES, MatrixOperand
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN

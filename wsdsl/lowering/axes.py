@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions, results_of
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype

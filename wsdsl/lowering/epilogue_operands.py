@@ -13,13 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir.barrier_ops import (
-    Advance,
-    ArriveBarrier,
-    NamedBarrierArrive,
-    NamedBarrierSync,
-    WaitBarrier,
-)
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
 from wsdsl.ir.slot_ops import SubtilesInShared
@@ -233,22 +227,22 @@ class EpilogueOperands:
         if self.opened:
             assert isinstance(op.full.type, Barriers)
             following = b.value("s", State())
-            b.add(Advance(result=following, state=self.state, num=op.full.type.num))
+            b.add(bar.Advance(result=following, state=self.state, num=op.full.type.num))
             self.state = following
         elif op.num_pingpong > 1:
             own = ring_barrier(op.pingpong_index, op.num_pingpong)
-            b.add(NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
-        b.add(WaitBarrier(barriers=op.full, state=self.state, loc=op.loc))
+            b.add(bar.NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
+        b.add(bar.WaitBarrier(barriers=op.full, state=self.state, loc=op.loc))
         self.opened += 1
         if op.num_pingpong > 1 and self.opened == len(op.parts):
             following = ring_barrier((op.pingpong_index + 1) % op.num_pingpong, op.num_pingpong)
-            b.add(NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
+            b.add(bar.NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
 
     def _close(self) -> None:
         """The slot is given back with the next fence; a store of what was made of it has one."""
         op = self.op
         self.context.read.append(
-            ArriveBarrier(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
+            bar.ArriveBarrier(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
         )
 
     def _finish_last(self) -> None:

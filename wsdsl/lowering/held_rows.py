@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
-from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup
 from wsdsl.ir.types import Axis, Tensor, Tile

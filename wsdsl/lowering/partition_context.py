@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir import pipeline_ops as p
-from wsdsl.ir.barrier_ops import (
-    ArriveBarrier,
-    FenceAsyncProxy,
-    NamedBarrierSync,
-    SyncWarp,
-    WarpgroupIndex,
-)
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
@@ -123,7 +117,7 @@ class PartitionContext:
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, p.AxisAt] = {}
         """The current one of each axis: where it begins, and which elements it has."""
-        self.read: list[ArriveBarrier] = []
+        self.read: list[bar.ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
 
     def begin_whole(self) -> None:
@@ -140,7 +134,7 @@ class PartitionContext:
         if self.num_warpgroups == 1:
             self.warpgroup = b.integer(0)
         else:
-            self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
+            self.warpgroup = b.add(bar.WarpgroupIndex(result=b.value("wg", INT))).result
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
             if axis.role == self.shapes.share:
@@ -153,16 +147,16 @@ class PartitionContext:
         """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
         `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
         """
-        self.builder.add(FenceAsyncProxy(everywhere=everywhere, loc=loc))
-        self.builder.add(meet or SyncWarp(loc=loc))
+        self.builder.add(bar.FenceAsyncProxy(everywhere=everywhere, loc=loc))
+        self.builder.add(meet or bar.SyncWarp(loc=loc))
         for op in self.read:
             self.builder.add(op)
         self.read = []
 
-    def meet(self, loc: Loc | None) -> NamedBarrierSync:
+    def meet(self, loc: Loc | None) -> bar.NamedBarrierSync:
         """Of all warps of the partition."""
         barrier = consumer_barrier(self.kernel, self.partition)
-        return NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
+        return bar.NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
 
     def give_back(self, loc: Loc | None) -> None:
         """What has been read, where no store is to follow."""

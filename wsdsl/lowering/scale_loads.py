@@ -16,8 +16,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Kernel, Op, Region, Value, once
-from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.types import Axis

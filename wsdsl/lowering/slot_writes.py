@@ -19,16 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.slot_ops import (
-    StoreInShared,
-    StoreInTensor,
-    SumToTensor,
-    TileInShared,
-)
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.tensor_ops import TensorFence, TensorStore
@@ -41,7 +36,7 @@ from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import RegisterTile, joined
 
 
-def clear_beyond(context: PartitionContext, op: TileInShared) -> None:
+def clear_beyond(context: PartitionContext, op: s.TileInShared) -> None:
     """Of the first tile in a slot that has just been waited for: also of the others."""
     clipped = {name for name, tile in context.tiles.items() if tile.is_clipped}
     tiles = _beside(op, context.partition.body) if clipped else []
@@ -59,12 +54,12 @@ def clears(partition: Partition) -> set[str]:
     return clipped & {axis for op in inner if isinstance(op, Contract) for axis in op.summed}
 
 
-def _beside(op: TileInShared, body: Region) -> list[TileInShared]:
+def _beside(op: s.TileInShared, body: Region) -> list[s.TileInShared]:
     """All tiles in the slot, in their order; one wait may stand in each branch of an `if`."""
     if op not in body:
         inner = (_beside(op, region) for outer in body for region in regions(outer))
         return next((tiles for tiles in inner if tiles), [])
-    tiles = [tile for tile in body if isinstance(tile, TileInShared)]
+    tiles = [tile for tile in body if isinstance(tile, s.TileInShared)]
     return [tile for tile in tiles if (tile.shared, tile.state) == (op.shared, op.state)]
 
 
@@ -74,7 +69,7 @@ def _summed_over(tile: Value, body: Region) -> set[str]:
     return {axis for op in products for axis in op.summed}
 
 
-def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> None:
+def _clear(context: PartitionContext, name: str, tiles: list[s.TileInShared]) -> None:
     """What lies beyond the end along an axis."""
     b, axis, loc = context.builder, context.axes[name], tiles[0].loc
     assert context.warpgroup is not None
@@ -106,7 +101,7 @@ def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> N
 
 
 def _panels(
-    context: PartitionContext, name: str, op: TileInShared, inside: tuple[Value, Value]
+    context: PartitionContext, name: str, op: s.TileInShared, inside: tuple[Value, Value]
 ) -> ClearPanels:
     """Of a tile that has the elements `inside` along the axis."""
     kind = op.result.type
@@ -130,7 +125,7 @@ def _panels(
 
 
 def write_to_slot(
-    op: StoreInShared | StoreInTensor,
+    op: s.StoreInShared | s.StoreInTensor,
     pieces: RegisterTile,
     made: Mapping[Value, Op],
     context: PartitionContext,
@@ -138,20 +133,20 @@ def write_to_slot(
     """Write a tile with zeros where the contraction has no elements."""
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
-    if isinstance(op, StoreInTensor):
+    if isinstance(op, s.StoreInTensor):
         _write_columns(op.columns, op, pieces, kind.dtype, context)
     else:
         _write_panels(op, pieces, kind.dtype, context)
 
 
-def write_back(op: SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
+def write_back(op: s.SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
     """What is made of a sum, to its place."""
     _write_columns(op.sums, op, pieces, op.value.as_tile.dtype, context)
 
 
 def _write_columns(
     columns: Value,
-    op: StoreInTensor | SumToTensor,
+    op: s.StoreInTensor | s.SumToTensor,
     pieces: RegisterTile,
     dtype: DType,
     context: PartitionContext,
@@ -173,7 +168,7 @@ def _write_columns(
 
 
 def _write_panels(
-    op: StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
+    op: s.StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
 ) -> None:
     """Row block by row block, as many pieces at a time as fill lines."""
     b, shape, span = context.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]

@@ -30,9 +30,9 @@ from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import ROLES, Edge, Role
-from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.product_operands import is_elementwise, multiplied
 from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
+from wsdsl.lowering.started_sums import handed_back
 from wsdsl.lowering.tensor_scales import block_scales
 from wsdsl.schedule import Schedule
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wsdsl.ir.op import Op, Region, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of
 from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForEach, ForTiles, Map
 from wsdsl.ir.types import BOOL, I32, DType, Tile
 from wsdsl.ir.walk import Namer, yielded
+from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.product_operands import computed_operands
 
 
 class StartedSums:
@@ -78,3 +80,16 @@ class StartedSums:
         made = Value(self.namer.new(f"size_{dim}"), Tile(I32))
         self.ops.append(DimSize(result=made, dim=dim))
         return made
+
+
+@once
+def handed_back(kernel: Kernel) -> Mapping[Value, Tile]:
+    """As they lie in SMEM: in lines along the axis that is summed over."""
+    found = dict[Value, Tile]()
+    for op in kernel.of(Contract):
+        for value in computed_operands(kernel, op):
+            if value not in decoded(kernel).tiles and len(op.summed) == 1:
+                kind, (summed,) = value.as_tile, op.summed
+                first = next(x for x in kind.axes if x != summed)
+                found[value] = Tile(kind.dtype, (first, summed))
+    return found

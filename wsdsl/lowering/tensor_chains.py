@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Reduce
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import uses, walk, yielded

@@ -6,18 +6,12 @@ from itertools import accumulate
 from typing import Any
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, WaitBarrier
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.slot_ops import CopyScales, ProducerAcquire, StoreToSlot
 from wsdsl.ir.tcgen05 import allocated
-from wsdsl.ir.tensor_ops import (
-    AllocateTensorMemory,
-    TensorColumns,
-    TensorCommit,
-    TensorFence,
-    TensorStoreWait,
-)
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tensor_operands import operand_width
@@ -32,7 +26,7 @@ def by_one(of_all: bool, *ops: Op) -> tuple[Op, ...]:
 
 def awaited(of_all: bool, wait: WaitBarrier, fenced: bool = True) -> tuple[Op, ...]:
     """A wait, `fenced` if columns of tensor memory are accessed behind it."""
-    fence = TensorFence(after=True, loc=wait.loc)
+    fence = tm.TensorFence(after=True, loc=wait.loc)
     return by_one(of_all, wait, *([fence] if fenced else []))
 
 
@@ -46,13 +40,13 @@ def committed(
 ) -> tuple[Op, ...]:
     """An arrival when all products are complete."""
     told = dict[str, Any](multicast=multicast, cta_group=cta_group, loc=loc)
-    return by_one(of_all, TensorCommit(barriers=barriers, state=state, **told))
+    return by_one(of_all, tm.TensorCommit(barriers=barriers, state=state, **told))
 
 
 def stored(barriers: Value, state: Value, loc: Loc | None) -> tuple[Op, ...]:
     """An arrival of each warp when what it has stored is there."""
     arrival = ArriveBarrier(barriers=barriers, state=state, each_warp=True, loc=loc)
-    return TensorStoreWait(loc=loc), TensorFence(loc=loc), arrival
+    return tm.TensorStoreWait(loc=loc), tm.TensorFence(loc=loc), arrival
 
 
 def in_tensor_memory(op: Op) -> bool:
@@ -88,7 +82,7 @@ class TensorRings:
         if rings:
             kind = TensorMemory(allocated(used + columns))
             self.memory = builder.value("tensor_memory", kind)
-            self.declarations.append(AllocateTensorMemory(result=self.memory))
+            self.declarations.append(tm.AllocateTensorMemory(result=self.memory))
         if columns:
             self.scales = self.columns("scales", Columns(columns, 1), used)
 
@@ -113,5 +107,5 @@ class TensorRings:
     def columns(self, name: str, kind: Columns, first: int, loc: Loc | None = None) -> Value:
         made = self.builder.value(name, kind)
         where = dict[str, Any](label=made.name, memory=self.memory, first=first, loc=loc)
-        self.declarations.append(TensorColumns(result=made, **where))
+        self.declarations.append(tm.TensorColumns(result=made, **where))
         return made

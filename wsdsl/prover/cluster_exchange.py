@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as mem
-from wsdsl.ir.blocks import HELD_BYTES
 from wsdsl.ir.claims import ANSWER_BYTES
+from wsdsl.ir.fragment_ops import HELD_BYTES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.access import item_of, known_to_each, write

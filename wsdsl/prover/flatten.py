@@ -16,7 +16,7 @@ from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control
 from wsdsl.prover.carried import Formulas
-from wsdsl.prover.loop_places import loop_places
+from wsdsl.prover.iterations import loop_places
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS

@@ -20,8 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.tensor_accesses import Touch
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk, yielded
-from wsdsl.prover.by_warpgroup import by_warpgroup
-from wsdsl.prover.global_accesses import Access, Along, Further, Place
+from wsdsl.prover.global_accesses import Access, Along, Further, Place, by_warpgroup
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
 NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2

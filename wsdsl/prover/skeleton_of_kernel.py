@@ -11,7 +11,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD_BYTES
+from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import PACKED_SPAN
@@ -22,10 +22,8 @@ from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_claims import claim_events
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import tensor_events
-from wsdsl.prover.skeleton_of_wgmma import wgmma_told
-from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
-from wsdsl.prover.skeleton_stores import store_fills
+from wsdsl.prover.skeleton_stores import partial_fills, store_fills, wgmma_told
 from wsdsl.prover.skeleton_values import FOLDED
 
 CONDITIONAL = "conditional "

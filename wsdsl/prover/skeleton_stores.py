@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.copy_rules import boxes_of_warps
-from wsdsl.ir.memory_ops import TmaStore
-from wsdsl.ir.types import Shared
-from wsdsl.prover.skeleton_states import Fill
+from wsdsl.ir.memory_ops import StorePartials, TmaStore
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Shared
+from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
+from wsdsl.prover.skeleton_states import Fill, Places
 
 
 def store_fills(
@@ -26,3 +28,56 @@ def store_fills(
         )
         warps = [warp for warp, x in enumerate(apart) if x is not None]
         yield warps, Fill(start=start, by_warp=by_warp)
+
+
+def wgmma_told(op: f.Wgmma, step: int, known: float | None) -> str:
+    """Of one of its instructions; `known`: whether the first accumulates, if that can be told."""
+    assert isinstance(op.acc.type, Accumulator)
+    flag = "1" if step else "p" if known is None else str(int(known))
+    a, b = (DTYPES[name] for name in op.dtypes)
+    total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
+    names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
+    shape = f"m64n{op.num_columns}k{k_step(a)}.{names}"
+    registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
+    if may_be_mn_major(a):
+        majors = [op.a_k_major] * (not registers) + [op.b_k_major]
+        rest += [int(not k_major) for k_major in majors]
+    return ", ".join([f"{shape} {'{a}' if registers else 'a'}", "b", flag, *map(str, rest)])
+
+
+WORD = 4
+
+
+def partial_fills(
+    op: StorePartials, places: Places, start: int, first: int, groups: int
+) -> Iterator[tuple[tuple[int, ...], Fill]]:
+    """Which lanes send, and what: one for each of a thread's words. Lanes that share a row send to
+    one CTA each. All warpgroups share columns, or `each` has rows of its own; they are so many from
+    the `first` of the CTA's on.
+    """
+    assert op.barriers is not None
+    items, kind = places.barriers[op.barriers], op.x.type
+    assert isinstance(kind, Fragment) and isinstance(op.shared.type, Shared)
+    lanes, part = kind.lanes, WORD * kind.rows
+    rows, across = WORD * lanes.of_warp(kind.rows), min(32, lanes.across)
+    own = [w % lanes.warps * part + w // lanes.warps * rows for w in range(4)]
+    apart = (op.each or lanes.warps) * part
+    by_warp = (None,) * 4 * first + tuple(x + g * apart for g in range(groups) for x in own)
+    together = lanes.warps if op.each else lanes.warps * groups
+    by_rank = tuple(part * together * rank for rank in range(op.ctas))
+    for begin in range(0, op.ctas, across):
+        senders = tuple(lane for lane in range(32) if begin + lane % across < op.ctas)
+        for n in range(lanes.held(kind.rows)):
+            yield (
+                senders,
+                Fill(
+                    items,
+                    op.state,
+                    start=start + WORD * n * lanes.rows,
+                    stride=op.shared.type.bytes,
+                    by_rank=by_rank,
+                    by_warp=by_warp,
+                    by_lane=tuple(WORD * (lane // across) for lane in range(32)),
+                    cta_by_lane=tuple(begin + lane % across for lane in range(32)),
+                ),
+            )

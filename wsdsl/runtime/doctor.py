@@ -67,7 +67,7 @@ def _knob(knob: knobs.Knob[Any]) -> Row:
 
 
 def _ptxas() -> Row:
-    from wsdsl.artifact.tools import find_ptxas, ptxas_version
+    from wsdsl.artifact.versions import find_ptxas, ptxas_version
 
     hint = "pip install nvidia-cuda-nvcc; without it the driver assembles, and spills go unseen"
     given = knobs.PTXAS.get()
@@ -83,7 +83,7 @@ def _ptxas() -> Row:
 
 
 def _nvdisasm() -> Row:
-    from wsdsl.artifact.tools import find_nvdisasm
+    from wsdsl.artifact.versions import find_nvdisasm
 
     path = find_nvdisasm()
     missing = "not found; `--emit sass` needs it: pip install nvidia-cuda-nvdisasm"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.blocks import COLUMNS, HELD_BYTES
+from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype

@@ -23,12 +23,12 @@ from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.handed_back import handed_back
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.speeds import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
+from wsdsl.lowering.started_sums import handed_back
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Mode, Schedule, changed
 

@@ -33,8 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis

@@ -73,6 +73,7 @@ Why here: all barriers and tensor maps are known.
 from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as bar
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.early_start import constant_tensors, only_reads
 from wsdsl.ir.memory_ops import (
     LoadGlobal,
@@ -84,18 +85,12 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTensorMap
 from wsdsl.ir.protocol_rules import reaches_others, reaching
 from wsdsl.ir.tensor_accesses import mapped_tensors
-from wsdsl.ir.tensor_ops import (
-    AllocateTensorMemory,
-    FreeTensorMemory,
-    TensorColumns,
-    TensorFence,
-)
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import Namer, walk
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
-from wsdsl.lowering.early_boxes import first_boxes
+from wsdsl.lowering.early_loads import first_boxes
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
@@ -131,20 +126,20 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     apart = bool(early) or any(ahead.values())
     if not apart:
         prologue += [bar.WaitPredecessor(), *after]
-    taken = [op for op in kernel.body if isinstance(op, AllocateTensorMemory)]
-    columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
+    taken = [op for op in kernel.body if isinstance(op, tm.AllocateTensorMemory)]
+    columns = [op for op in kernel.body if isinstance(op, tm.TensorColumns)]
     freed: list[Op] = []
     if taken:
         group = group_of(kernel)
         meet = bar.SyncCta() if group == 1 else bar.SyncCluster()
-        fenced = [TensorFence(), meet, TensorFence(after=True)]
+        fenced = [tm.TensorFence(), meet, tm.TensorFence(after=True)]
         taken = [with_fields(op, cta_group=group) for op in taken]
         prologue += [*taken, *fenced, *columns]
-        freed = [*fenced, *(FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
+        freed = [*fenced, *(tm.FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
         prologue.append(bar.SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
-    inside = (Partition, AllocateTensorMemory, TensorColumns)
+    inside = (Partition, tm.AllocateTensorMemory, tm.TensorColumns)
     declared = [op for op in kernel.body if not isinstance(op, inside)]
     partitions: list[Partition] = []
     for op in kernel.body:

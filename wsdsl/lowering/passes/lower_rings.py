@@ -48,9 +48,8 @@ from wsdsl.lowering.placed_ring import (
     drain,
     take_subtiles,
 )
-from wsdsl.lowering.placed_slots import Located, located
 from wsdsl.lowering.raster import declared_in
-from wsdsl.lowering.ring_uses import RingUses
+from wsdsl.lowering.ring_uses import Located, RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears

@@ -59,8 +59,8 @@ from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_back, write_to_slot
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.tensor_loop import TensorReads
 from wsdsl.lowering.tensor_products import TensorProducts
-from wsdsl.lowering.tensor_reads import TensorReads
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 # What `_Lowering.op` has an arm for.

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tile_ops as tile
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk

@@ -15,8 +15,7 @@ from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
-from wsdsl.report.timed.spans import Span, What
-from wsdsl.report.timed.units import Channel, Unit
+from wsdsl.report.timed.units import Channel, Span, Unit, What
 from wsdsl.simulator.context import Warpgroup
 from wsdsl.simulator.scalar_ops import SIMPLE
 

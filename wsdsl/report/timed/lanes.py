@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from wsdsl.report.picture import Picture
-from wsdsl.report.timed.spans import Span
+from wsdsl.report.timed.units import Span
 from wsdsl.report.timed.worker import Worker
 
 COLUMNS = 96

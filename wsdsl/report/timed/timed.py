@@ -16,8 +16,8 @@ from wsdsl.lowering.model.predict import Prediction
 from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.run import Run
 from wsdsl.report.timed.sm import Facts
-from wsdsl.report.timed.spans import Span
 from wsdsl.report.timed.speeds import Speeds
+from wsdsl.report.timed.units import Span
 from wsdsl.report.timed.worker import Lane, Worker
 from wsdsl.schedule import Schedule
 from wsdsl.simulator.arrays import Arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 class Unit:
@@ -101,3 +102,18 @@ class Flag(Channel):
         for at, more in sorted(self.added):
             there += more
             yield at, there
+
+
+What = Literal[
+    "products", "arithmetic", "SMEM", "loads", "stores", "issue", "exchange", "wait", "start"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`edge`: what is waited for, or moved. Cycles since the launch."""
+
+    what: What
+    edge: str
+    start: float
+    stop: float

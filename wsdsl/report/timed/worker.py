@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from wsdsl.report.timed.edges import EMPTY, FULL
-from wsdsl.report.timed.spans import Span
+from wsdsl.report.timed.units import Span
 
 LEAST = 0.005
 """Of the time, that is worth telling."""
