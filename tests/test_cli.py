@@ -194,7 +194,7 @@ MISTAKES = [
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(stages=4, stages=5)"], "no schedule", ""),
     (["schedule", GEMM, *SIZES, "--schedule", ""], "no schedule", "tile="),
     (["schedule", "kernel.ir", *SIZES], "is dumped IR", ".ws file"),
-    (["schedule", GEMM, *SIZES, "-o", "t.gif"], "no name of an SVG or PNG", "timeline.svg"),
+    (["schedule", GEMM, *SIZES, "-o", "t.gif"], "has the suffix of no figure", "timeline.svg"),
     (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "there are no tiles", ""),
     (["compile", GEMM, "--emit", "tile", "-o", "README.md"], "README.md", ""),
     (["run", GEMM, *SIZES, "--seed", "-1"], "'-1' is no number from 0 on", "--help"),
@@ -273,18 +273,16 @@ def test_schedule_options_build_a_schedule():
     assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
 
 
-def test_schedule_says_and_draws_who_does_what(wsdsl, tmp_path):
-    path = tmp_path / "timeline.svg"
+def test_schedule_prints_and_draws_timeline(wsdsl, tmp_path, import_optional):
+    import_optional("matplotlib")
+    path = tmp_path / "nor" / "this" / "timeline.svg"
     sizes = ["--size", "M=1024", "--size", "N=2112", "--size", "K=16384"]
     given = 'Schedule(tile=dict(m=128, n=192), scheduler="stream_k")'
     status, out, err = wsdsl("schedule", GEMM, *sizes, "--schedule", given, "-o", path)
     assert status == 0, err
-    assert 'scheduler="stream_k"' in out
     assert "132 SMs, 88 tiles, 88 of them cut: 176 pieces" in out
-    picture = ElementTree.parse(path).getroot()
-    titles = [e.text or "" for e in picture.iter() if e.tag.endswith("title")]
-    assert sum("a part of the products" in t for t in titles) == 176
-    assert any(t.startswith("SM 131: tile 87,") for t in titles)
+    texts = [e.text or "" for e in ElementTree.parse(path).getroot().iter()]
+    assert any('scheduler="stream_k"' in text for text in texts)
 
 
 def test_schedule_as_json(wsdsl):
@@ -301,11 +299,11 @@ def test_a_schedule_as_it_is_written():
     assert written_schedule(repr(schedule)) == schedule
 
 
-def test_a_png_says_what_it_needs(wsdsl, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cairosvg", None)
+def test_schedule_rejects_figure_without_matplotlib(wsdsl, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, _, err = wsdsl("schedule", GEMM, *SIZES, "-o", tmp_path / "timeline.png")
     assert status == 2
-    assert "cairosvg" in err and ".svg" in err
+    assert "needs matplotlib" in err and "wsdsl[plot]" in err
 
 
 def test_version(capsys):
@@ -333,9 +331,6 @@ def test_a_folder_to_write_to_gets_all_levels(wsdsl, tmp_path):
         for path in folder.iterdir()
         if path.name not in ("gemm.tile.ir", "gemm.partitioned.ir", "gemm.plan.txt")
     }
-    picture = tmp_path / "nor" / "this" / "t.svg"
-    assert wsdsl("schedule", GEMM, *SIZES, "-o", picture)[0] == 0
-    assert picture.exists()
 
 
 def test_sums_in_memory_are_rounded_once_for_each_tile(wsdsl, tmp_path):

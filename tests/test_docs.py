@@ -74,8 +74,9 @@ def test_readme_shows_the_errors_that_there_are():
     assert f"TypeCheckError: {caught.value}\n" in (ROOT / "README.md").read_text()
 
 
-def test_readme_draws_the_picture_that_it_shows(tmp_path, monkeypatch, capsys):
-    """Schedules are compared: times change with the model."""
+def test_readme_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys, import_optional):
+    """Compare schedules: times change with the cost model."""
+    import_optional("matplotlib")
     text = (ROOT / "README.md").read_text().replace("\\\n", " ")
     (command,) = re.findall(r"^wsdsl schedule .* -o t.svg$", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
@@ -83,7 +84,7 @@ def test_readme_draws_the_picture_that_it_shows(tmp_path, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["tiles_cut"] > 0
     shown = unescape((ROOT / "docs" / "timeline.svg").read_text())
-    assert f">{told['schedule']}<" in shown, f"draw it: {command}"
+    assert told["schedule"] in shown, f"draw it: {command}"
 
 
 def test_language_page_lists_the_knobs():

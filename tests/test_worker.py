@@ -117,7 +117,11 @@ def test_trace(tmp_path) -> None:
     assert {"wait: ring of A, B (full)", "products"} <= {event["name"] for event in spans}
     last = max(event["ts"] + event["dur"] for event in spans)
     assert last == pytest.approx(timeline.worker.cycles / timeline.clock / 1000)
-    timeline.save(tmp_path / "lanes.svg")
+
+
+def test_save_draws_worker(tmp_path, import_optional) -> None:
+    import_optional("matplotlib")
+    CASES["gemm"].kernel.timeline(M=1024, N=1024, K=1024).save(tmp_path / "lanes.svg")
     assert "ring of A, B (full)" in (tmp_path / "lanes.svg").read_text()
 
 

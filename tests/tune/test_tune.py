@@ -18,7 +18,7 @@ from tests.tune.fakes import InThisProcess
 from wsdsl import Kernel, Schedule, knobs
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
-from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
+from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError, WsdslError
 from wsdsl.kernels.gemm import product
 from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.records import card
@@ -169,7 +169,7 @@ def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.Mo
     with knobs.override(cache_dir=None):
         assert "nothing is kept: WSDSL_CACHE_DIR is off" in str(tune(make_gemm(), like(192)))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CompileError, match="a plot needs matplotlib"):
+    with pytest.raises(WsdslError, match="a figure needs matplotlib"):
         tune(make_gemm(), like(192), plot="x.png")
 
 

@@ -184,13 +184,13 @@ def timeline_command(options: argparse.Namespace) -> int:
 
 
 def schedule_command(options: argparse.Namespace) -> int:
-    from wsdsl.report.draw_timeline import draw, summary_line
+    from wsdsl.report.figure import draw_timeline
 
     kernel, schedule, sizes, timeline = _timeline(options)
     chosen = kernel.schedule(schedule, **sizes)
     if options.output:
         heading = f"{kernel.name}, {', '.join(f'{d} = {n}' for d, n in sizes.items())}"
-        draw(timeline, heading, [repr(chosen), summary_line(timeline)]).save(options.output)
+        draw_timeline(timeline, options.output, heading, [repr(chosen), timeline.summary])
     if options.json:
         told = {
             "kernel": kernel.name,
@@ -206,7 +206,7 @@ def schedule_command(options: argparse.Namespace) -> int:
             json.dumps(told | ({"file": str(options.output)} if options.output else {}), indent=2)
         )
     else:
-        print(f"{kernel.name}: {chosen!r}\n  {summary_line(timeline)}")
+        print(f"{kernel.name}: {chosen!r}\n  {timeline.summary}")
         if options.explain:
             print(kernel.explain(schedule, **sizes))
         if options.output:

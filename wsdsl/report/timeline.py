@@ -31,7 +31,8 @@ from wsdsl.lowering.model.predict import (
     sum_cycles,
 )
 from wsdsl.lowering.model.workload import Work
-from wsdsl.report.timed.lanes import draw_lanes, text_lanes
+from wsdsl.report.figure import draw_worker
+from wsdsl.report.timed.lanes import text_lanes, window
 from wsdsl.report.timed.timed import timed
 from wsdsl.report.timed.worker import Worker, trace
 from wsdsl.schedule import Schedule
@@ -91,8 +92,10 @@ class Timeline:
         return f"{self.worker}\n{text_lanes(self.worker)}"
 
     def save(self, path: str | Path) -> None:
-        """The worker's partitions over time: `trace.json` for ui.perfetto.dev, or a picture of a
-        few steps, .svg or .png.
+        """Write the partitions of the critical-path worker over time: `trace.json` for
+        ui.perfetto.dev, or a figure of a few steps (.svg, .png, .pdf).
+
+        FigureError for another suffix, or without matplotlib (extra `plot`).
         """
         path = Path(path)
         if path.suffix.lower() == ".json":
@@ -101,7 +104,16 @@ class Timeline:
             return
         name = self.scheduled.name if self.scheduled else ""
         told = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
-        draw_lanes(self.worker, f"{name}, {told}").save(path)
+        draw_worker(self.worker, window(self.worker), path, f"{name}, {told}")
+
+    @property
+    def summary(self) -> str:
+        """One line: workers, tiles, work units of cut tiles, idle time and predicted time."""
+        size, rows = self.cluster, len(self.rows)
+        workers = f"{rows} SMs" if size == 1 else f"{rows} clusters of {size}"
+        cut = f", {self.cut} of them cut: {self.pieces} pieces" if self.cut else ""
+        told = f"{workers}, {self.tiles} tiles{cut}, {100 * self.idle:.0f} % idle"
+        return f"{told}, predicted {self.microseconds:.1f} µs at {self.clock:.2g} GHz"
 
     @property
     def target(self) -> Target:

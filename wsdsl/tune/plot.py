@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.report.figure import require_matplotlib
 from wsdsl.tune.result import axes
 
 if TYPE_CHECKING:
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
 MOST_TICKS = 10
 """Below a panel."""
-
-
-def require_matplotlib() -> Any:
-    try:
-        return importlib.import_module("matplotlib")
-    except ImportError:
-        hint = "pip install matplotlib; or leave `plot` out"
-        raise CompileError(Finding("a plot needs matplotlib", hint=hint)) from None
 
 
 def plot(tuned: Tuned, path: Path) -> Path:

@@ -17,6 +17,7 @@ from wsdsl.artifact.artifact import Access, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.records.row import agrees
+from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.device import context_for, current
@@ -28,7 +29,6 @@ from wsdsl.tune.candidates import USUAL, candidates
 from wsdsl.tune.compiling import compiled
 from wsdsl.tune.keeping import Keeping
 from wsdsl.tune.memory import ALIGN
-from wsdsl.tune.plot import require_matplotlib
 from wsdsl.tune.race import Race, name_of
 from wsdsl.tune.result import Trial, Tuned
 from wsdsl.tune.spec import Argument, Spec

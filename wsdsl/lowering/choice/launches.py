@@ -13,7 +13,7 @@ The next kernel's start hides how a kernel begins. But where memory is the limit
 tiles than SMs, loads then take longer, the more so the more SMs idle: CTAs of the next kernel take
 SMs in the order in which they get free, so that some which share a way to memory are all busy.
 Where those of both kernels find an SM at once, nothing is lost. Kernels that compute operands ask
-L2 for the first ones meanwhile (`early_boxes.py`), and gain more.
+L2 for the first ones meanwhile (`early_loads.py`), and gain more.
 """
 
 from __future__ import annotations

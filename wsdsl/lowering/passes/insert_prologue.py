@@ -44,7 +44,7 @@ partition waits for itself:
       ...
     }
 
-Where a load partition asks early for what it will load (`lowering/early_boxes.py`), every partition
+Where a load partition asks early for what it will load (`lowering/early_loads.py`), every partition
 waits for itself likewise, the load partition behind that:
 
     partition(role="load", registers=40) {

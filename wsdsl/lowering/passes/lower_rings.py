@@ -16,7 +16,7 @@ gets a part of its tiles from here. Of a tile that is multicast each CTA copies 
 expects the whole; at its end it waits until all slots have been given back.
 
 The thread that multiplies on tensor memory commits: that gives back the slots that its products
-read, to all who copied to them, or hands over those that they write (`lowering/tensor_reads.py`).
+read, to all who copied to them, or hands over those that they write (`lowering/tensor_loop.py`).
 
 Why here: states are explicit; products next read tiles at known places.
 """

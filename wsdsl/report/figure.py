@@ -1,0 +1,150 @@
+"""Draw timelines with matplotlib, an optional dependency (extra `plot`)."""
+
+from __future__ import annotations
+
+import colorsys
+import importlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.diagnostics import Finding, WsdslError
+
+if TYPE_CHECKING:
+    from wsdsl.report.timed.worker import Worker
+    from wsdsl.report.timeline import Bar, Timeline
+
+SUFFIXES = (".svg", ".png", ".pdf")
+GOLDEN = 0.61803398875
+"""Part of the circle of hues between consecutive tiles, so that adjacent tiles differ most."""
+WAIT, PARTIAL_SUMS, UNIT = "#d9d9d9", "#444444", "#777777"
+COLORS = {
+    "products": "#4c78a8",
+    "arithmetic": "#f2a33c",
+    "SMEM": "#72b7b2",
+    "loads": "#54a24b",
+    "stores": "#b279a2",
+    "issue": "#9d755d",
+    "exchange": "#ff9da6",
+    "wait": WAIT,
+    "start": "#eeeeee",
+}
+LABEL_WIDTH = 0.0055
+"""Width of a character of a bar's label, as a part of the width of the axes."""
+
+
+class FigureError(WsdslError):
+    """A figure that cannot be drawn."""
+
+
+def require_matplotlib() -> Any:
+    """Import matplotlib, or raise FigureError with the command that installs it."""
+    try:
+        return importlib.import_module("matplotlib")
+    except ImportError:
+        finding = Finding("a figure needs matplotlib", hint="pip install 'wsdsl[plot]'")
+        raise FigureError(finding) from None
+
+
+def draw_timeline(
+    timeline: Timeline, path: Path, heading: str, details: Sequence[str] = ()
+) -> Path:
+    """Draw SMs or clusters (rows) over time in µs, a color per output tile.
+
+    FigureError for another suffix than those of SUFFIXES, or without matplotlib.
+    """
+    figure, axes = _subplots(path, len(timeline.rows), 0.05, heading, details)
+    unit = 1 / (1000 * timeline.clock)
+    for row, bars in enumerate(timeline.rows):
+        styles: dict[tuple[bool, str], list[Bar]] = defaultdict(list)
+        for bar in bars:
+            hatch = "////" if bar.partial and bar.kind == "products" else ""
+            styles[bar.beside, hatch].append(bar)
+        for (beside, hatch), alike in sorted(styles.items()):
+            spans = [(bar.start * unit, (bar.stop - bar.start) * unit) for bar in alike]
+            style = dict(facecolors=[*map(color, alike)], hatch=hatch or None, zorder=2 + beside)
+            place = row + (0.54 if beside else 0.0), 0.36 if beside else 0.9
+            axes.broken_barh(spans, place, edgecolor="white", linewidth=0, **style)
+    at, number = timeline.start + timeline.wave, 1
+    while at < timeline.cycles * 1.001 and timeline.wave > 0.01 * timeline.cycles:
+        axes.axvline(at * unit, color="#222222", linestyle="--", linewidth=0.8, zorder=4)
+        if timeline.wave > 0.05 * timeline.cycles:
+            place = dict(transform=axes.get_xaxis_transform(), ha="right", fontsize=7)
+            axes.text(at * unit, 1.01, f"wave {number}", **place)
+        at, number = at + timeline.wave, number + 1
+    axes.set(xlim=(0, timeline.microseconds), ylim=(len(timeline.rows), 0))
+    axes.set_xlabel("µs since the launch (dashed: a wave of whole tiles would end)")
+    axes.set_ylabel("SM" if timeline.cluster == 1 else f"cluster of {timeline.cluster} SMs")
+    sample = next((bar for bar in timeline.bars if bar.kind == "products"), None)
+    entries = {"MMA of a tile": color(sample)} if sample else {}
+    if timeline.cut:
+        entries |= {"partial sums handed on": PARTIAL_SUMS, "wait for partial sums": WAIT}
+    return _save(figure, axes, path, entries)
+
+
+def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading: str) -> Path:
+    """Draw the partitions and units of a CTA (rows) over cycles, from `window[0]` to `window[1]`.
+
+    FigureError for another suffix than those of SUFFIXES, or without matplotlib.
+    """
+    begin, end = window
+    lanes = [lane for lane in worker.lanes if lane.rank == 0]
+    names = [*(lane.name for lane in lanes), *worker.units]
+    figure, axes = _subplots(path, len(names), 0.3, heading)
+    used: dict[str, str] = {}
+    for row, lane in enumerate(lanes):
+        for span in lane.spans:
+            start, stop = max(begin, span.start), min(end, span.stop)
+            if start >= stop:
+                continue
+            used[span.what] = COLORS[span.what]
+            style = dict(facecolors=COLORS[span.what], edgecolor="white", linewidth=0.5)
+            axes.broken_barh([(start, stop - start)], (row + 0.1, 0.8), **style)
+            label = span.edge if span.what == "wait" else f"{span.what} {span.edge}".strip()
+            if len(label) * LABEL_WIDTH < (stop - start) / (end - begin):
+                axes.text(start, row + 0.5, f" {label}", va="center", fontsize=7)
+    for row, times in enumerate(worker.units.values(), len(lanes)):
+        spans = [(max(begin, a), min(end, b) - max(begin, a)) for a, b in times]
+        inside = [(start, width) for start, width in spans if width > 0]
+        axes.broken_barh(inside, (row + 0.1, 0.8), facecolors=UNIT)
+    axes.set(xlim=window, ylim=(len(names), 0), xlabel="cycles since the launch")
+    axes.set_yticks([row + 0.5 for row in range(len(names))], names)
+    return _save(figure, axes, path, used)
+
+
+def color(bar: Bar) -> str:
+    """Choose the color of a bar: bright for the MMA of a tile, dark for its epilogue."""
+    if bar.kind in ("wait", "sums"):
+        return WAIT if bar.kind == "wait" else PARTIAL_SUMS
+    light, saturation = (0.66, 0.62) if bar.kind == "products" else (0.34, 0.7)
+    light += 0.05 * (bar.tile % 3 - 1)
+    parts = colorsys.hls_to_rgb((bar.tile * GOLDEN) % 1, light, saturation)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def _subplots(
+    path: Path, rows: int, row_height: float, heading: str, details: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    if path.suffix.lower() not in SUFFIXES:
+        told = f"`{path}` has the suffix of no figure: {', '.join(SUFFIXES)}"
+        raise FigureError(Finding(told, hint="write to timeline.svg"))
+    matplotlib = require_matplotlib()
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "wsdsl"})
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    height = min(8.0, max(2.0, row_height * rows)) + 1.2
+    figure, axes = pyplot.subplots(figsize=(10, height), layout="constrained")
+    figure.suptitle(heading, fontsize=10)
+    axes.set_title("\n".join(details), fontsize=7, loc="left", pad=14)
+    return figure, axes
+
+
+def _save(figure: Any, axes: Any, path: Path, entries: Mapping[str, str]) -> Path:
+    patch: Any = importlib.import_module("matplotlib.patches").Patch
+    handles = [patch(color=fill, label=label) for label, fill in entries.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {}))
+    importlib.import_module("matplotlib.pyplot").close(figure)
+    return path
