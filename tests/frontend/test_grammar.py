@@ -16,7 +16,7 @@ def test_tables_are_up_to_date() -> None:
     held = json.loads(grammar.TABLES.read_text())
     if held["lark"] != lark.__version__:
         pytest.skip("made by another lark; the parser is built in memory")
-    assert held["key"] == grammar.key(), "run python -m wsdsl.frontend.parse"
+    assert held["key"] == grammar.key(), "run python -m wsdsl.frontend.grammar"
 
 
 def test_built_and_loaded_parsers_agree() -> None:
