@@ -193,7 +193,7 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
         shared: object = getattr(getattr(op, "shared", None), "type", None)
         if not isinstance(shared, Shared):
             continue
-        size, told = _reach(op, made)
+        size, told = reach(op, made)
         start = getattr(op, "offset", 0)
         if told:
             yield op, told
@@ -201,7 +201,7 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"bytes {start} to {start + size} of an item, which has {shared.bytes}"
 
 
-def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
+def reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
     """The bytes from its offset on that an op accesses; and why it can not."""
     match op:
         case m.TmaLoad():

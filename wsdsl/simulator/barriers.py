@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wsdsl.ir.op import Op
-from wsdsl.simulator.clocks import Clock, Clocks
+from wsdsl.simulator.clocks import Clock
+
+if TYPE_CHECKING:
+    from wsdsl.simulator.cta import Cta
 
 TX_LIMIT = (1 << 20) - 1
 
@@ -27,17 +31,9 @@ class RemoteArrival:
 class Barrier:
     """One mbarrier. Methods that may be misused answer with what is wrong, or "" if nothing is."""
 
-    def __init__(
-        self,
-        label: str,
-        stage: int,
-        arrivals: int,
-        component: int,
-        clocks: Clocks,
-        suffix: str = "",
-    ):
+    def __init__(self, label: str, stage: int, arrivals: int, component: int, cta: Cta) -> None:
         self.label, self.stage, self.arrivals = label, stage, arrivals
-        self.suffix = suffix
+        self.cta, self.suffix, clocks = cta.index, cta.suffix, cta.clocks
         self.remote: dict[int, RemoteArrival] = {}
         self.component, self.clocks = component, clocks
         self.initialised: tuple[int, int] | None = None

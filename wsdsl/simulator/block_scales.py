@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,9 @@ from wsdsl.ir.tensor_ops import StoreScales, TensorProduct
 from wsdsl.ir.types import DTYPES, F32
 from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
 from wsdsl.simulator.context import SharedItems, State, Warpgroup
+from wsdsl.simulator.shared_memory import Region
 from wsdsl.simulator.shared_ops import read_by_warps
-from wsdsl.simulator.tensor_memory import PipeAccess, TensorMemory
+from wsdsl.simulator.tensor_memory import PipeAccess, TensorMemory, cells
 
 Fetch = Callable[[], Array]
 
@@ -27,7 +28,6 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
     state: State = wg.values[op.shared_state.name]
     size = op.bytes
     start = wg.item(op, shared, state.stage, op.offset, size)
-    read_by_warps(wg, op, start, size, f"it reads item {state.stage} of `{shared.label}`")
     first, own = int(wg.get(op.first, op)), WORD * op.words
     if op.atoms:
         if not 0 <= first < ROWS or first + op.rows > ROWS * (size // op.line):
@@ -35,22 +35,23 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
         row, blocks = first + np.arange(op.rows)[:, None], np.arange(own)[None, :]
         rows, atom, half, byte = place_of(row, blocks)
         at = start + rows * op.line + atom * BYTES + half * SHAPE[1] + byte
-        return wg.cta.memory.bytes[at].view(np.uint32)
-    if first % WORD or first < 0 or first + own > op.line:
+    elif first % WORD or first < 0 or first + own > op.line:
         wg.fail(op, f"bytes {first} to {first + own} of lines of {op.line}")
-    lines = wg.cta.memory.bytes[start : start + size].reshape(op.rows, op.line)
-    held = lines[:, first : first + own].copy()
-    if op.valid is not None:
+    else:
+        at = start + np.arange(op.rows)[:, None] * op.line + first + np.arange(own)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    held = read_by_warps(wg, op, what, Region([(start, start + size)], at))[0]
+    if op.valid is not None and not op.atoms:
         held[:, np.arange(own) >= int(wg.get(op.valid, op))] = 0
     return held.view(np.uint32)
 
 
-def write_words(memory: TensorMemory, first: int, words: Array) -> None:
-    """One of each row, from a column on, to all quarters of the lanes."""
-    row = np.arange(len(words))
-    for quarter in range(0, LANES, WARP_ROWS):
-        memory.cells[quarter + row % WARP_ROWS, first + row // WARP_ROWS] = words
-    memory.written[:, first : first + -(-len(words) // WARP_ROWS)] = True
+def word_cells(first: int, rows: int) -> Region:
+    """Return the cells of a word of each row, from a column on, in all quarters of the lanes."""
+    row = np.arange(rows)
+    quarters = np.arange(0, LANES, WARP_ROWS)[:, None]
+    columns = slice(first, first + -(-rows // WARP_ROWS))
+    return cells(columns, (quarters + row % WARP_ROWS, first + row // WARP_ROWS))
 
 
 def scaled_operands(
@@ -86,20 +87,19 @@ def _scales(
     if not 0 <= state.stage < items.num or column + columns[-1].stop > items.columns:
         wg.fail(op, f"columns {column} to {column + columns[-1].stop} of item {state.stage}")
     base = items.first + state.stage * items.columns + column
-    for own in columns:
+    words = [word_cells(base + own.start, rows) for own in columns]
+    for own, region in zip(columns, words, strict=True):
         start, stop = base + own.start, base + own.stop
-        actors, reader = wg.tensor_pipe.thread, (wg.index, "scales")
-        conflict = memory.read(slice(start, stop), read, actors, reader)
-        wg.settle(op, f"it reads scales in columns {start} to {stop}", conflict)
-        if not memory.written[:, start:stop].all():
+        what, reader = f"it reads scales in columns {start} to {stop}", (wg.index, "scales")
+        wg.begin(op, what, "read", memory, region, read, wg.tensor_pipe.thread, reader, False)
+        if not memory.written[region.index].all():
             wg.fail(op, f"its scales, in columns {start} to {stop}, nothing has written")
-    first = [base + own.start for own in columns]
-    return lambda: _fetch(memory, first, rows, op.scale_dtype, op.block)
+    return lambda: _fetch(memory, words, op.scale_dtype, op.block)
 
 
-def _fetch(memory: TensorMemory, first: list[int], rows: int, dtype: str, block: int) -> Array:
+def _fetch(memory: TensorMemory, words: Sequence[Region], dtype: str, block: int) -> Array:
     """Each row's, one an element; NaN where the quarters of the lanes differ."""
-    held = words_read(memory, first, rows)
+    held = words_read(memory, words)
     alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
     raw = np.ascontiguousarray(alike).view(np.uint8)
     if dtype != "f8e8m0":
@@ -109,11 +109,6 @@ def _fetch(memory: TensorMemory, first: list[int], rows: int, dtype: str, block:
     return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
 
 
-def words_read(memory: TensorMemory, first: list[int], rows: int) -> Array:
-    """By quarter of the lanes, row and word, of which each column begins one."""
-    row = np.arange(rows)
-    words = [
-        [memory.cells[q + row % WARP_ROWS, at + row // WARP_ROWS] for at in first]
-        for q in range(0, LANES, WARP_ROWS)
-    ]
-    return np.stack([np.stack(own, -1) for own in words])
+def words_read(memory: TensorMemory, words: Sequence[Region]) -> Array:
+    """By quarter of the lanes, row and word."""
+    return np.stack([memory.read(region) for region in words], -1)

@@ -11,12 +11,12 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.op import Op
-from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import Clock
+from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Steps, Warpgroup, ended
-from wsdsl.simulator.cta import Cta, Residents
-from wsdsl.simulator.races import CopyIn, ThreadAccess
-from wsdsl.simulator.shared_ops import read_by_warps
+from wsdsl.simulator.cta import Residents
+from wsdsl.simulator.shared_memory import span
+from wsdsl.simulator.shared_ops import read_by_warps, read_shared
+from wsdsl.simulator.transfers import Transfer
 
 REFUSED = 0.2
 """How often there is none though some have not started: another kernel's turn may have come."""
@@ -41,25 +41,13 @@ class Answer:
 
 
 @dataclass(eq=False)
-class AnswerInFlight:
+class AnswerInFlight(Transfer):
     """To one CTA."""
 
-    wg: Warpgroup
-    op: b.ClaimCluster
-    cta: Cta
     answer: Answer
-    address: int
-    barrier: Barrier
-    access: CopyIn
-    phases: Clock
-    speed: float = 1.0
 
-    def step(self) -> bool:
-        words = np.array(self.answer.found(self.op.ctas), np.int32).view(np.uint8)
-        self.cta.memory.bytes[self.address : self.address + ANSWER_BYTES] = words
-        self.access.phase = self.barrier.phase
-        self.wg.check(self.op, self.barrier.complete_tx(ANSWER_BYTES, self.phases))
-        return False
+    def data(self) -> Array:
+        return np.array(self.answer.found(self.op.ctas), np.int32).view(np.uint8)
 
 
 def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
@@ -76,12 +64,9 @@ def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
         if cta.done:
             wg.fail(op, ended(cta), hint=END_TOGETHER)
         barrier = wg.barrier(op, op.barriers, state, cta)
-        access = CopyIn(wg.told, op, barrier.component, str(barrier))
-        place = f"item {state.stage} of `{shared.label}`"
-        wg.begin_write(op, cta, place, start, ANSWER_BYTES, access, wg.one, True)
-        phases = wg.cta.clocks.phases_seen(wg.one)
-        sent = AnswerInFlight(wg, op, cta, answer, start, barrier, access, phases)
-        wg.cta.residents.start(sent, op, cta)
+        phases, region = wg.cta.clocks.phases_seen(wg.one), span(start, ANSWER_BYTES)
+        sent = AnswerInFlight(wg, op, cta, region, barrier, wg.one, phases, answer)
+        sent.start(f"item {state.stage} of `{shared.label}`")
 
 
 def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
@@ -89,20 +74,14 @@ def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
     what = f"it reads item {state.stage} of `{shared.label}`"
+    region = span(start, ANSWER_BYTES)
     if wg.elected:
-        _read_by_one(wg, op, start, what)
+        held = read_shared(wg, op, region, wg.one, what, (wg.index, "one"))
     else:
-        read_by_warps(wg, op, start, ANSWER_BYTES, what)
-    first, given = wg.cta.memory.bytes[start : start + ANSWER_BYTES].view(np.int32)[:2]
+        held = read_by_warps(wg, op, what, region)[0]
+    first, given = held.view(np.int32)[:2]
     wg.cta.cluster.refused |= not given
     wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
-
-
-def _read_by_one(wg: Warpgroup, op: Op, start: int, what: str) -> None:
-    access = ThreadAccess(wg.told, op, wg.one, wg.cta.clocks.own[wg.one].copy())
-    reader = wg.index, "one"
-    end = start + ANSWER_BYTES
-    wg.settle(op, what, wg.cta.accesses.read(start, end, access, wg.one, reader, False))
 
 
 CLAIMS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {

@@ -11,11 +11,12 @@ from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
-from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import Clock, Clocks
+from wsdsl.simulator.clocks import Clocks
 from wsdsl.simulator.context import SharedItems, State, Warpgroup
-from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.races import CopyIn, ThreadAccess
+from wsdsl.simulator.races import CopyIn
+from wsdsl.simulator.shared_memory import span
+from wsdsl.simulator.shared_ops import read_shared
+from wsdsl.simulator.transfers import Transfer
 
 
 @dataclass(eq=False)
@@ -28,23 +29,14 @@ class SentIn(CopyIn):
 
 
 @dataclass(eq=False)
-class SendInFlight:
-    wg: Warpgroup
-    op: m.SendFragment | m.StorePartials
-    cta: Cta
-    bytes: Array
-    address: int
-    barrier: Barrier
-    access: SentIn
-    known: Clock
-    """What who hears of it knows."""
-    speed: float = 1.0
+class SendInFlight(Transfer):
+    """A store to the SMEM of a CTA of the cluster."""
 
-    def step(self) -> bool:
-        self.cta.memory.bytes[self.address : self.address + self.bytes.size] = self.bytes
-        self.access.phase = self.barrier.phase
-        self.wg.check(self.op, self.barrier.complete_tx(self.bytes.size, self.known))
-        return False
+    bytes: Array
+    access_type = SentIn
+
+    def data(self) -> Array:
+        return self.bytes
 
 
 def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
@@ -56,12 +48,9 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     _aligned(wg, op, start)
     cta = wg.of_rank(op, op.cta)
     barrier = wg.barrier(op, op.barriers, state, cta)
-    access = SentIn(wg.told, op, barrier.component, str(barrier))
-    place = f"item {state.stage} of `{shared.label}`"
-    wg.begin_write(op, cta, place, start, held.size, access, wg.everyone, False)
-    phases = wg.cta.clocks.phases_seen(wg.everyone)
-    sent = SendInFlight(wg, op, cta, held, start, barrier, access, phases)
-    wg.cta.residents.start(sent, op, cta)
+    phases, region = wg.cta.clocks.phases_seen(wg.everyone), span(start, held.size)
+    sent = SendInFlight(wg, op, cta, region, barrier, wg.everyone, phases, held)
+    sent.start(f"item {state.stage} of `{shared.label}`", asynchronous=False)
 
 
 def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
@@ -72,13 +61,10 @@ def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), size)
     _aligned(wg, op, start)
-    access = ThreadAccess(wg.told, op, wg.everyone, wg.cta.clocks.own[wg.everyone].copy())
-    conflict = wg.cta.accesses.read(
-        start, start + size, access, wg.everyone, (wg.index, "received"), False
-    )
-    wg.settle(op, f"it reads item {state.stage} of `{shared.label}`", conflict)
-    held = wg.cta.memory.bytes[start : start + size].view(numpy_dtype(kind.dtype))
-    blocks = held.reshape(kind.columns // COLUMNS, 4, 8, 4, 2, 2)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    reader = wg.index, "received"
+    held = read_shared(wg, op, span(start, size), wg.everyone, what, reader)
+    blocks = held.view(numpy_dtype(kind.dtype)).reshape(kind.columns // COLUMNS, 4, 8, 4, 2, 2)
     rows = blocks.transpose(1, 4, 2, 0, 3, 5)
     wg.values[op.result.name] = rows.reshape(kind.rows, kind.columns).copy()
 

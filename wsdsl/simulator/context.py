@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
@@ -14,12 +14,14 @@ from wsdsl.ir.printer import print_head
 from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import THREADS
+from wsdsl.simulator.clocks import THREADS, Clock
 from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.effects import Effect, Kind, Space, thread_numbers
 from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.races import Access, Conflict, CopyIn
+from wsdsl.simulator.races import Access, Conflict, ThreadAccess
 from wsdsl.simulator.register_operands import RegisterOperands
-from wsdsl.simulator.tensor_memory import CellAccess, TensorPipe
+from wsdsl.simulator.shared_memory import Region, SharedMemory
+from wsdsl.simulator.tensor_memory import CellAccess, TensorMemory, TensorPipe
 from wsdsl.simulator.wgmma_groups import WgmmaPipe
 
 
@@ -99,6 +101,7 @@ class Warpgroup:
         self.written_groups = 0
         self.blocked: Blocked | None = None
         self.done = False
+        self.effects = cta.residents.effects
 
     @property
     def key(self) -> str:
@@ -168,22 +171,54 @@ class Warpgroup:
         )
         self.fail(op, message, kind="race", extra=earlier.op)
 
-    def begin_write(
+    def by_threads(self, op: Op, threads: slice, who: str = "") -> ThreadAccess:
+        return ThreadAccess(who or self.told, op, threads, self.cta.clocks.own[threads].copy())
+
+    def begin(
         self,
         op: Op,
-        cta: Cta,
-        place: str,
-        start: int,
-        size: int,
-        access: CopyIn,
-        writers: slice,
-        by_async: bool,
+        what: str,
+        kind: Literal["read", "write", "add"],
+        memory: SharedMemory | TensorMemory,
+        region: Region,
+        access: Access,
+        threads: slice,
+        reader: object = None,
+        asynchronous: bool = True,
     ) -> None:
-        """Of bytes of a CTA's SMEM that land some time later."""
-        conflict = cta.accesses.write(start, start + size, access, writers, by_async)
-        self.settle(op, f"it overwrites {place}{cta.suffix}", conflict)
-        # Nobody may look now, so that whoever does all the same finds no old values.
-        cta.memory.poison(start, start + size)
+        """Record an access to SMEM or TMEM and check it for races; see `SharedAccesses.begin`."""
+        self.effect(op, kind, memory.space, threads, region, owner=memory.cta)
+        found = memory.accesses.begin(kind, region.ranges, access, threads, reader, asynchronous)
+        if found is not None:
+            self.settle(op, what, found)
+
+    def effect(
+        self,
+        op: Op,
+        kind: Kind,
+        space: Space,
+        threads: slice,
+        at: Any = None,
+        name: str = "",
+        owner: int | None = None,
+    ) -> None:
+        """Record an effect of the op (`effects.py`), if that is enabled."""
+        if self.effects is not None:
+            cta = self.cta.index
+            where = cta if owner is None else owner
+            numbers = thread_numbers(threads, self.cta.everyone.start)
+            self.effects.append(Effect(op, kind, space, cta, numbers, where, name, at))
+
+    def arrive(
+        self, op: Op, barrier: Barrier, threads: slice, count: int = 1, known: Clock | None = None
+    ) -> None:
+        """Arrive at a barrier; `known`: the clock that it gathers, if not that of the threads."""
+        self.note_arrival(op, barrier, threads)
+        clock = self.cta.clocks.release(threads) if known is None else known
+        self.check(op, barrier.arrive(count, clock))
+
+    def note_arrival(self, op: Op, barrier: Barrier, threads: slice) -> None:
+        self.effect(op, "arrive", "barrier", threads, barrier.stage, barrier.label, barrier.cta)
 
     def of_rank(self, op: Op, rank: Value) -> Cta:
         """A CTA of the cluster."""

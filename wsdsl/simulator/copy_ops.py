@@ -12,8 +12,6 @@ from wsdsl.ir.copy_rules import boxes_of_warps, place_of_box
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
 from wsdsl.simulator.context import (
     Blocked,
@@ -25,13 +23,15 @@ from wsdsl.simulator.context import (
     destinations,
 )
 from wsdsl.simulator.counter_ops import COUNTERS
-from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
+from wsdsl.simulator.effects import Kind
+from wsdsl.simulator.global_ops import access_global, check_repeated
 from wsdsl.simulator.line_ops import BY_LINES
 from wsdsl.simulator.partial_ops import reduce_partials, store_partials
-from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
-from wsdsl.simulator.shared_ops import BY_THREADS, aligned, write_shared
+from wsdsl.simulator.races import CopyOut, StoredOut
+from wsdsl.simulator.shared_memory import Region, tile
+from wsdsl.simulator.shared_ops import BY_THREADS, aligned, read_shared, write_shared
 from wsdsl.simulator.tensor_map import TensorMapValue
+from wsdsl.simulator.transfers import Transfer
 
 
 def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
@@ -69,26 +69,14 @@ def forward(wg: Warpgroup, op: m.ThreadLoad | m.ThreadStore) -> tuple[int, ...]:
 
 
 @dataclass(eq=False)
-class LoadInFlight:
-    """A TMA load to one CTA. Its bytes land, and are counted, at once but late."""
+class LoadInFlight(Transfer):
+    """A TMA load."""
 
-    wg: Warpgroup
-    op: m.TmaLoad
-    cta: Cta
     map: TensorMapValue
     coordinates: tuple[int, ...]
-    address: int
-    barrier: Barrier
-    access: CopyIn
-    phases: Clock
-    speed: float = 1.0
 
-    def step(self) -> bool:
-        lines = self.map.read(self.coordinates).reshape(self.map.in_shared)
-        self.cta.memory.write(self.address, lines, self.map.swizzle)
-        self.access.phase = self.barrier.phase
-        self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes, self.phases))
-        return False
+    def data(self) -> Array:
+        return self.map.read(self.coordinates).reshape(self.map.in_shared)
 
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
@@ -103,13 +91,10 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     for cta in destinations(wg, op, op.multicast):
         counted = cta if op.cta is None else wg.of_pair(op, op.cta)
         barrier = wg.barrier(op, op.barriers, state, counted)
-        access = CopyIn(wg.told, op, barrier.component, str(barrier))
-        place = f"item {state.stage} of `{shared.label}`"
-        wg.begin_write(op, cta, place, start, held.bytes, access, wg.one, True)
-        phases = wg.cta.clocks.phases_seen(wg.one)
-        load = LoadInFlight(wg, op, cta, held, at, start, barrier, access, phases)
-        read_global(wg, op, held.tensor, held.inside(at), access, wg.one)
-        wg.cta.residents.start(load, op, cta)
+        phases, region = wg.cta.clocks.phases_seen(wg.one), held.region(start)
+        load = LoadInFlight(wg, op, cta, region, barrier, wg.one, phases, held, at)
+        load.start(f"item {state.stage} of `{shared.label}`")
+        access_global(wg, op, "read", held.tensor, held.inside(at), load.access, wg.one)
 
 
 @dataclass(eq=False)
@@ -120,7 +105,7 @@ class StoreInFlight:
     map: TensorMapValue
     add: bool
     boxes: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    addresses: list[int] = field(default_factory=list[int])
+    regions: list[Region] = field(default_factory=list[Region])
     accesses: list[CopyOut] = field(default_factory=list[CopyOut])
     writes: list[StoredOut] = field(default_factory=list[StoredOut])
     lines: list[Array] | None = None
@@ -129,13 +114,8 @@ class StoreInFlight:
     speed: float = 1.0
 
     def step(self) -> bool:
-        memory = self.wg.cta.memory
         if self.lines is None:
-            everything = slice(None), slice(None)
-            self.lines = [
-                memory.read(a, *self.map.in_shared, self.map.swizzle, everything)
-                for a in self.addresses
-            ]
+            self.lines = [self.wg.cta.memory.read(region) for region in self.regions]
             self.read_done = True
             return True
         tensor = self.map.tensor
@@ -151,34 +131,33 @@ class StoreInFlight:
 
 def boxes_of(
     wg: Warpgroup, op: m.TmaStore | m.ThreadStore, held: TensorMapValue, at: tuple[int, ...]
-) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
-    """Of each box of a warp: the warp's number, the address of the box, its place in the tensor,
-    and what it is that the warp does."""
+) -> Iterator[tuple[int, Region, tuple[int, ...], str]]:
+    """Of each box of a warp: the warp's number, the box in SMEM, its place in the tensor, and what
+    it is that the warp does."""
     shared: SharedItems = wg.values[op.shared.name]
     item = int(wg.get(op.item, op))
     for part in boxes_of_warps(op, held.bytes):
         address = wg.item(op, shared, item, part.bytes.start, held.bytes)
         aligned(wg, op, address, held.swizzle)
         what = f"it reads item {item} of `{shared.label}` (warp {part.warp})"
-        yield part.warp, address, place_of_box(op, part, held.box, at), what
+        yield part.warp, held.region(address), place_of_box(op, part, held.box, at), what
 
 
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     held: TensorMapValue = wg.values[op.map.name]
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
-    check = add_global if op.accumulate else write_global
     store = StoreInFlight(wg, held, op.accumulate)
-    for i, address, box, what in boxes_of(wg, op, held, at):
+    for i, region, box, what in boxes_of(wg, op, held, at):
         warp = wg.storing(i)
         access = CopyOut(wg.told, op, warp.start)
-        end, reader = address + held.bytes, (wg.index, i)
-        wg.settle(op, what, wg.cta.accesses.read(address, end, access, warp, reader))
+        wg.begin(op, what, "read", wg.cta.memory, region, access, warp, (wg.index, i))
         written = StoredOut(wg.full_name, op, warp.start)
-        check(wg, op, held.tensor, held.inside(box), written, warp)
+        kind = "add" if op.accumulate else "write"
+        access_global(wg, op, kind, held.tensor, held.inside(box), written, warp)
         wg.check(op, held.spills(box))
         store.boxes.append(box)
-        store.addresses.append(address)
+        store.regions.append(region)
         store.accesses.append(access)
         store.writes.append(written)
     wg.open_stores.stores.append(store)
@@ -189,24 +168,25 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
     at = forward(wg, op)
-    check = add_global if op.accumulate else write_global
-    everything = slice(None), slice(None)
-    for i, address, box, what in boxes_of(wg, op, panel, at):
-        warp = wg.warp(i)
-        epochs = wg.cta.clocks.own[warp].copy()
-        access = ThreadAccess(wg.told, op, warp, epochs)
-        end, reader = address + panel.bytes, (wg.index, "threads", i)
-        wg.settle(op, what, wg.cta.accesses.read(address, end, access, warp, reader, False))
-        inside = panel.inside(box)
-        check(wg, op, tensor, inside, ThreadAccess(wg.full_name, op, warp, epochs), warp)
+    for i, region, box, what in boxes_of(wg, op, panel, at):
+        warp, inside = wg.warp(i), panel.inside(box)
+        lines = read_shared(wg, op, region, warp, what, (wg.index, "threads", i))
+        access = wg.by_threads(op, warp, wg.full_name)
+        kind = "add" if op.accumulate else "write"
+        access_global(wg, op, kind, tensor, inside, access, warp)
         before = tensor.array[inside].copy()
-        lines = wg.cta.memory.read(address, *panel.in_shared, op.swizzle, everything)
         panel.write(box, lines, op.accumulate, whole_units=False)
         if not op.accumulate:
             check_repeated(wg, op, tensor, inside, before)
 
 
+def _effect_of_each_warp(wg: Warpgroup, op: Op, kind: Kind) -> None:
+    for i in range(4):
+        wg.effect(op, kind, "bulk", wg.storing(i))
+
+
 def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
+    _effect_of_each_warp(wg, op, "arrive")
     wg.store_groups.append(wg.open_stores)
     wg.open_stores = StoreGroup()
 
@@ -221,6 +201,7 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
 
     if not over():
         yield Blocked(op, over, lambda: "its TMA stores")
+    _effect_of_each_warp(wg, op, "wait")
     own = wg.cta.clocks.own
     for i in range(4):
         own[wg.storing(i)] += 1
@@ -243,20 +224,16 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     size = tensor.dtype.size(op.rows * op.columns)
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
-    write_shared(
-        wg, op, start, size, wg.everyone, f"it overwrites item {state.stage} of `{shared.label}`"
-    )
     box = [1] * tensor.array.ndim
     box[-1] = op.columns
     if op.row_dim >= 0:
         box[op.row_dim] = op.rows
-    tile = TensorMapValue(tensor, tuple(box), op.swizzle)
-    at = forward(wg, op)
-    epochs = wg.cta.clocks.own[wg.everyone].copy()
-    access = ThreadAccess(wg.full_name, op, wg.everyone, epochs)
-    read_global(wg, op, tensor, tile.inside(at), access, wg.everyone)
-    lines = tile.read(at)
-    wg.cta.memory.write(start, lines, op.swizzle)
+    panels, at = TensorMapValue(tensor, tuple(box), op.swizzle), forward(wg, op)
+    lines, what = panels.read(at), f"it overwrites item {state.stage} of `{shared.label}`"
+    region = tile(start, len(lines), lines.shape[1], op.swizzle)
+    write_shared(wg, op, region, wg.everyone, what, lines)
+    access = wg.by_threads(op, wg.everyone, wg.full_name)
+    access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
 
 
 COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {

@@ -15,13 +15,14 @@ from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.global_ops import add_elements, places
 from wsdsl.simulator.scalar_ops import as_array
-from wsdsl.simulator.shared_ops import read_by_warps, write_shared
+from wsdsl.simulator.shared_memory import span
+from wsdsl.simulator.shared_ops import write_shared
 
 
 def clear_counters(wg: Warpgroup, op: ClearCounters) -> None:
     begin, end = _share(wg, counter_bytes(op.extents, op.copies), op.by, VECTOR)
-    words = _own(wg, op, begin, end)
-    words.view(np.int32)[:] = nothing(op.tensor.as_tensor.dtype)
+    words = np.full((end - begin) // WORD, nothing(op.tensor.as_tensor.dtype), np.int32)
+    _overwrite(wg, op, begin, words)
 
 
 def add_counters(wg: Warpgroup, op: AddCounters) -> None:
@@ -30,7 +31,6 @@ def add_counters(wg: Warpgroup, op: AddCounters) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     size = counter_bytes(op.extents, op.copies)
     start = wg.item(op, shared, 0, 0, size)
-    read_by_warps(wg, op, start, size, f"it adds to `{shared.label}`")
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     value = as_array(wg.get(op.value, op), op.value)
     index = places(wg, op, op.index)
@@ -48,18 +48,22 @@ def add_counters(wg: Warpgroup, op: AddCounters) -> None:
     place = np.asarray(linear, np.int64) * op.copies
     place += np.arange(len(place)) % op.copies
     dtype = np.float32 if tensor.dtype.is_float else tensor.array.dtype
-    words = wg.cta.memory.bytes[start : start + size].view(dtype)
-    np.add.at(words, place, value[own].astype(dtype))
+    what, memory, region = f"it adds to `{shared.label}`", wg.cta.memory, span(start, size)
+    for i in range(4):
+        warp = wg.warp(i)
+        where = memory, region, wg.by_threads(op, warp), warp, (wg.index, 4, i)
+        wg.begin(op, f"{what} (warp {i})", "add", *where, asynchronous=False)
+    np.add.at(memory.read(region).view(dtype), place, value[own].astype(dtype))
 
 
 def store_counters(wg: Warpgroup, op: StoreCounters) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     begin, end = _share(wg, math.prod(op.extents), op.by, WARP)
-    held = _own(wg, op, begin * WORD * op.copies, end * WORD * op.copies)
+    each = WORD * op.copies
+    held = _overwrite(wg, op, begin * each, np.full((end - begin) * op.copies, -1, np.int32))
     words = held.view(np.float32 if tensor.dtype.is_float else tensor.array.dtype)
     first = -0.0 if tensor.dtype.is_float else 0
     total = words.reshape(-1, op.copies).sum(axis=1, dtype=words.dtype, initial=first)
-    held[:] = 0xFF
     index = list(np.unravel_index(np.arange(begin, end), op.extents))
     inside = np.ones(end - begin, np.bool_)
     for i, length in zip(index, tensor.array.shape, strict=True):
@@ -73,14 +77,15 @@ def _share(wg: Warpgroup, count: int, by: int, unit: int) -> tuple[int, int]:
     return min(wg.rank * each, count), min((wg.rank + 1) * each, count)
 
 
-def _own(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, end: int) -> Array:
-    """The warpgroup's bytes, which nobody else uses meanwhile."""
+def _overwrite(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, words: Array) -> Array:
+    """Write the warpgroup's words, which nothing else uses meanwhile; return what they were."""
     shared: SharedItems = wg.values[op.shared.name]
-    start = wg.item(op, shared, 0, begin, end - begin)
-    if begin < end:
+    region = span(wg.item(op, shared, 0, begin, words.nbytes), words.nbytes)
+    held = wg.cta.memory.read(region).copy()
+    if words.size:
         what = f"it overwrites `{shared.label}`"
-        write_shared(wg, op, start, end - begin, wg.everyone, what)
-    return wg.cta.memory.bytes[start : start + end - begin]
+        write_shared(wg, op, region, wg.everyone, what, words.view(np.uint8))
+    return held
 
 
 COUNTERS: dict[type[Op], Callable[[Warpgroup, Any], None]] = {

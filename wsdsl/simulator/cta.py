@@ -10,10 +10,10 @@ from wsdsl.ir.op import Op
 from wsdsl.simulator.arrays import Arguments
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import THREADS, Clocks
+from wsdsl.simulator.effects import recorder
 from wsdsl.simulator.flags import Flags
 from wsdsl.simulator.global_races import GlobalAccesses
 from wsdsl.simulator.named_barriers import Meeting
-from wsdsl.simulator.races import SharedAccesses
 from wsdsl.simulator.shared_memory import SharedMemory
 from wsdsl.simulator.tensor_memory import TensorMemory
 
@@ -52,6 +52,7 @@ class Residents:
         self.arguments, self.accesses, self.rng, self.seed = arguments, accesses, rng, seed
         self.clocks = Clocks(self.num_ctas * self.num_warpgroups, self.num_ctas * self.num_barriers)
         self.flags = Flags(self.clocks)
+        self.effects = recorder()
         self.agents: list[Agent] = []
         self.ctas: list[Cta] = []
         self.unstarted: list[int] = []
@@ -120,8 +121,7 @@ class Cta:
         first = place * residents.num_warpgroups * THREADS
         self.everyone = slice(first, first + residents.num_warpgroups * THREADS)
         self.next_barrier = len(self.clocks.seen) + place * residents.num_barriers
-        self.memory = SharedMemory(smem_bytes)
-        self.accesses = SharedAccesses(smem_bytes, self.clocks)
+        self.memory = SharedMemory(smem_bytes, self.clocks, index)
         self.tensor_memory: TensorMemory | None = None
         self.barriers: dict[str, list[Barrier]] = {}
         self.warpgroups: list[Warpgroup] = []

@@ -46,6 +46,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
     has_operands = bool(wg.operands.names)
     for op in region:
         kind = type(op)
+        if wg.effects is not None:
+            wg.effect(op, "run", "threads", wg.actors)
         if wg.elected or THREADS[kind] == "one":
             wg.check_threads(op)
         simple = SIMPLE.get(kind)

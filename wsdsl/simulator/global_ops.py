@@ -14,10 +14,12 @@ from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
 from wsdsl.simulator.context import Warpgroup, shape_of
+from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_races import Actor, At
-from wsdsl.simulator.races import Access, ThreadAccess
+from wsdsl.simulator.races import Access
 from wsdsl.simulator.scalar_ops import as_array, finish
 
+_VERBS = {"read": "reads", "write": "writes", "add": "adds to"}
 ANY_BYTE = 0x5A
 """Of what nobody asked for, where there is no NaN."""
 
@@ -51,25 +53,14 @@ def _actor(wg: Warpgroup, threads: slice) -> Actor:
     return Actor(wg.cta.index, wg.cta.clocks, threads)
 
 
-def read_global(
-    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
+def access_global(
+    wg: Warpgroup, op: Op, kind: Kind, tensor: GlobalTensor, at: At, access: Access, threads: slice
 ) -> None:
-    """Check a read of elements, if the kernel writes that tensor too."""
-    accesses = wg.cta.residents.accesses
-    if accesses.reads(tensor.name):
-        conflict = accesses.read(tensor.name, at, access, _actor(wg, threads))
-        if conflict is not None:
-            wg.settle(op, f"it reads {conflict.element}", conflict)
-
-
-def write_global(
-    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
-) -> None:
-    accesses = wg.cta.residents.accesses
-    if accesses.follows(tensor.name):
-        conflict = accesses.write(tensor.name, at, access, _actor(wg, threads))
-        if conflict is not None:
-            wg.settle(op, f"it writes {conflict.element}", conflict)
+    """Record an access to elements of a tensor and check it for races."""
+    wg.effect(op, kind, "global", threads, at, tensor.name, -1)
+    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, _actor(wg, threads))
+    if conflict is not None:
+        wg.settle(op, f"it {_VERBS[kind]} {conflict.element}", conflict)
 
 
 def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: Array) -> None:
@@ -80,34 +71,22 @@ def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: 
         wg.fail(op, told, kind="overlap", hint=hint)
 
 
-def add_global(
-    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
-) -> None:
-    accesses = wg.cta.residents.accesses
-    if accesses.follows(tensor.name):
-        conflict = accesses.add(tensor.name, at, access, _actor(wg, threads))
-        if conflict is not None:
-            wg.settle(op, f"it adds to {conflict.element}", conflict)
-
-
 def _by_warps(
-    wg: Warpgroup,
-    op: Op,
-    tensor: GlobalTensor,
-    places: tuple[list[Array], Array],
-    check: Callable[[Warpgroup, Op, GlobalTensor, At, Access, slice], None],
+    wg: Warpgroup, op: Op, kind: Kind, tensor: GlobalTensor, places: tuple[list[Array], Array]
 ) -> None:
     """Check an access to the elements (index of each dimension, whether inside), where each warp
     has its part of rows and columns, or any thread all that is the same in every row.
     """
+    if wg.effects is None and not wg.cta.residents.accesses.follows(kind, tensor.name):
+        return
     spread, inside = places
     for own, threads in _parts(wg, op, inside):
         mask = inside & own
         if not mask.any():
             continue
         at = tuple(i[mask] for i in spread)
-        access = ThreadAccess(wg.full_name, op, threads, wg.cta.clocks.own[threads].copy())
-        check(wg, op, tensor, at, access, threads)
+        access = wg.by_threads(op, threads, wg.full_name)
+        access_global(wg, op, kind, tensor, at, access, threads)
 
 
 def _parts(wg: Warpgroup, op: Op, inside: Array) -> Iterator[tuple[Array, slice]]:
@@ -140,8 +119,7 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     inside = np.ones(small, np.bool_)
     for i, size in zip(spread, tensor.array.shape, strict=True):
         inside &= (i >= 0) & (i < size)
-    if wg.cta.residents.accesses.reads(tensor.name):
-        _by_warps(wg, op, tensor, (spread, inside), read_global)
+    _by_warps(wg, op, "read", tensor, (spread, inside))
     held = np.zeros(small, tensor.array.dtype)
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
     if op.only is not None:
@@ -164,12 +142,10 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     inside = np.ones(shape, np.bool_)
     for i, size in zip(spread, tensor.array.shape, strict=True):
         inside &= (i >= 0) & (i < size)
-    accesses = wg.cta.residents.accesses
-    if tensor.name in accesses.flags:
+    if tensor.name in wg.cta.residents.accesses.flags:
         _store_flags(wg, op, tensor, value, (spread, inside))
-    elif accesses.follows(tensor.name):
-        check = add_global if op.accumulate else write_global
-        _by_warps(wg, op, tensor, (spread, inside), check)
+    else:
+        _by_warps(wg, op, "add" if op.accumulate else "write", tensor, (spread, inside))
     at = tuple(i[inside] for i in spread)
     value = np.broadcast_to(value, shape)
     if not op.accumulate:
@@ -185,8 +161,7 @@ def add_elements(
 ) -> None:
     """Add to elements (index of each dimension, whether inside)."""
     spread, inside = places
-    if wg.cta.residents.accesses.follows(tensor.name):
-        _by_warps(wg, op, tensor, places, add_global)
+    _by_warps(wg, op, "add", tensor, places)
     _add(tensor, tuple(i[inside] for i in spread), value[inside])
 
 
@@ -213,6 +188,7 @@ def _store_flags(
     for place in np.argwhere(inside):
         at = tuple(int(i[tuple(place)]) for i in spread)
         after = int(np.broadcast_to(value, inside.shape)[tuple(place)])
+        wg.effect(op, "write", "flag", wg.actors, at, tensor.name, -1)
         flags = wg.cta.residents.flags
         told = flags.store((tensor.name, at), int(tensor.array[at]), after, wg.actors)
         if told:

@@ -88,34 +88,25 @@ class GlobalAccesses:
                 if uses.overlapping and self._records[name].only_written:
                     self._written[name] = np.zeros(shape, np.bool_)
 
-    def follows(self, name: str) -> bool:
-        return name in self._records
-
-    def reads(self, name: str) -> bool:
-        """Does the kernel read the tensor, besides?"""
+    def follows(self, kind: str, name: str) -> bool:
+        """Return whether accesses of that kind to the tensor may race."""
         record = self._records.get(name)
-        return record is not None and not record.only_written
+        return record is not None and not (kind == "read" and record.only_written)
 
-    def read(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
-        record = self._records[name]
-        found = self._clash(name, at, access, actor, (record.writes, *record.adds))
-        _keep(record.reads, at, self._number(access, actor))
-        return found
-
-    def add(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
-        record = self._records[name]
-        found = self._clash(name, at, access, actor, (record.writes, *record.reads))
-        _keep(record.adds, at, self._number(access, actor))
-        return found
-
-    def write(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
-        record = self._records[name]
-        if name in self._written:
+    def begin(self, kind: str, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
+        """Check a "read", a "write" or an atomic addition ("add", in any order)."""
+        if not self.follows(kind, name) or (kind == "write" and name in self._written):
             return None
-        everything = record.writes, *record.reads, *record.adds
-        found = self._clash(name, at, access, actor, everything)
-        record.writes[at] = self._number(access, actor)
-        for held in (*record.reads, *record.adds):
+        record = self._records[name]
+        others = {"read": record.adds, "add": record.reads}
+        before = others.get(kind, [*record.reads, *record.adds])
+        found = self._clash(name, at, access, actor, (record.writes, *before))
+        number = self._number(access, actor)
+        if kind != "write":
+            _keep(record.reads if kind == "read" else record.adds, at, number)
+            return found
+        record.writes[at] = number
+        for held in before:
             held[at] = 0
         return found
 

@@ -14,6 +14,7 @@ from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.scalar_ops import finish
+from wsdsl.simulator.shared_memory import Region
 from wsdsl.simulator.shared_ops import read_by_warps, write_shared
 
 
@@ -33,8 +34,9 @@ def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
     item, first = int(wg.get(op.item, op)), op.line * line_bytes
     start = wg.item(op, shared, item, first, lines.size)
     what = f"it overwrites item {item} of `{shared.label}`"
-    write_shared(wg, op, start, lines.size, wg.everyone, what)
-    wg.cta.memory.bytes[start - first + _places(count, line_bytes, op.step, op.line)] = lines
+    places = start - first + _places(count, line_bytes, op.step, op.line)
+    region = Region([(start, start + lines.size)], places)
+    write_shared(wg, op, region, wg.everyone, what, lines)
 
 
 def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
@@ -45,10 +47,14 @@ def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     line_bytes, item = op.length * kind.dtype.bytes, int(wg.get(op.item, op))
     first = op.line * line_bytes
     start = wg.item(op, shared, item, first, kind.rows * line_bytes)
-    own = kind.rows // 4 * line_bytes
-    read_by_warps(wg, op, start, own, f"it reads item {item} of `{shared.label}`", apart=own)
     places = start - first + _places(kind.rows, line_bytes, op.step, op.line)
-    lines = np.ascontiguousarray(wg.cta.memory.bytes[places]).view(numpy_dtype(kind.dtype))
+    rows, own = kind.rows // 4, kind.rows // 4 * line_bytes
+    regions = [
+        Region([(start + i * own, start + i * own + own)], places[i * rows : i * rows + rows])
+        for i in range(4)
+    ]
+    held = read_by_warps(wg, op, f"it reads item {item} of `{shared.label}`", *regions)
+    lines = np.concatenate(held).view(numpy_dtype(kind.dtype))
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)
 
 

@@ -10,12 +10,12 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.types import DType, Fragment
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.cluster_ops import SendInFlight, SentIn
+from wsdsl.simulator.cluster_ops import SendInFlight
 from wsdsl.simulator.context import SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.races import ThreadAccess
 from wsdsl.simulator.scalar_ops import dtype_of, finish
-from wsdsl.simulator.shared_ops import read_by_warps
+from wsdsl.simulator.shared_memory import span
+from wsdsl.simulator.shared_ops import read_by_warps, write_shared
 
 
 def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
@@ -64,12 +64,8 @@ def _store_columns(wg: Warpgroup, op: m.StorePartials, value: Array, part: int) 
 def _write(
     wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array
 ) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    actors = wg.warp(warp)
-    access = ThreadAccess(wg.told, op, actors, wg.cta.clocks.own[actors].copy())
-    conflict = cta.accesses.write(start, start + held.size, access, actors, False)
-    wg.settle(op, f"it overwrites `{shared.label}` (warp {warp})", conflict)
-    cta.memory.bytes[start : start + held.size] = held
+    what = f"it overwrites `{wg.values[op.shared.name].label}` (warp {warp})"
+    write_shared(wg, op, span(start, held.size), wg.warp(warp), what, held, cta)
 
 
 def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array) -> None:
@@ -77,14 +73,12 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     barrier = wg.barrier(op, op.barriers, state, cta)
-    access = SentIn(wg.told, op, barrier.component, str(barrier))
-    actors = wg.warp(warp)
-    wg.begin_write(op, cta, f"`{shared.label}`", start, held.size, access, actors, False)
-    clocks = wg.cta.clocks
+    actors, clocks = wg.warp(warp), wg.cta.clocks
     known = np.maximum(clocks.phases_seen(actors), clocks.seen[actors].min(axis=0))
+    region = span(start, held.size)
+    sent = SendInFlight(wg, op, cta, region, barrier, actors, known, held.copy())
+    sent.start(f"`{shared.label}`", asynchronous=False)
     clocks.tick(actors)
-    sent = SendInFlight(wg, op, cta, held.copy(), start, barrier, access, known)
-    wg.cta.residents.start(sent, op, cta)
 
 
 def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
@@ -97,8 +91,8 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     size = op.parts * words * word.itemsize
     first = op.offset + wg.rank * op.each * words * word.itemsize
     start = wg.item(op, shared, _item(wg, op), first, size)
-    read_by_warps(wg, op, start, size, f"it reads `{shared.label}`")
-    held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, words)
+    held = read_by_warps(wg, op, f"it reads `{shared.label}`", span(start, size))[0]
+    held = held.view(word).reshape(op.parts, words)
     made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
     shape = (1, -1) if op.over_rows else (-1, 1)
     wg.values[op.result.name] = finish(made.reshape(shape), op.result)

@@ -9,6 +9,7 @@ fence of theirs that it has seen.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wsdsl.ir.op import Op
@@ -176,45 +177,37 @@ class SharedAccesses:
         self._split(end)
         return self.spans[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
-    def read(
+    def begin(
         self,
-        start: int,
-        end: int,
+        kind: str,
+        ranges: Sequence[tuple[int, int]],
         access: Access,
         actors: slice,
-        reader: object,
+        reader: object = None,
         asynchronous: bool = True,
     ) -> Conflict | None:
-        """A read, by the async proxy or threads. `reader` names who reads: a later one stands for
-        earlier."""
-        for span in self._covering(start, end):
-            if span.write is None:
-                return Conflict("nobody has written it")
-            reason = span.write.open_to(self.clocks, actors)
-            if asynchronous and not reason:
-                reason = span.write.hidden_from_async(self.clocks, actors)
-            if reason:
-                return Conflict(reason, span.write)
-            span.reads[reader] = access
-        return None
-
-    def write(
-        self, start: int, end: int, access: Access, actors: slice, asynchronous: bool
-    ) -> Conflict | None:
-        for span in self._covering(start, end):
-            for read in span.reads.values():
-                reason = read.open_to(self.clocks, actors)
-                if asynchronous and not reason:
-                    reason = read.hidden_from_async(self.clocks, actors)
-                if reason:
-                    return Conflict(reason, read)
-            if span.write is not None:
-                reason = span.write.open_to(self.clocks, actors)
-                if asynchronous and not reason:
-                    reason = span.write.hidden_from_async(self.clocks, actors)
-                if reason:
-                    return Conflict(reason, span.write)
-        self._forget(start, end, access)
+        """Check a read, a write or an atomic addition ("add", in any order, like reads), by the
+        async proxy or threads. A later read stands for earlier ones of the same `reader`.
+        """
+        for start, end in ranges:
+            for span in self._covering(start, end):
+                last = span.write
+                if kind != "write":
+                    if last is None:
+                        return Conflict("nobody has written it")
+                    before = (last,)
+                else:
+                    before = (*span.reads.values(), last) if last else span.reads.values()
+                for earlier in before:
+                    reason = earlier.open_to(self.clocks, actors)
+                    if asynchronous and not reason:
+                        reason = earlier.hidden_from_async(self.clocks, actors)
+                    if reason:
+                        return Conflict(reason, earlier)
+                if kind != "write":
+                    span.reads[reader] = access
+            if kind == "write":
+                self._forget(start, end, access)
         return None
 
     def _forget(self, start: int, end: int, access: Access) -> None:

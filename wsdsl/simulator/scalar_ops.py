@@ -203,7 +203,7 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     b.InitialState: initial_state,
     b.Advance: advance,
     b.LaunchGrid: nothing,
-    b.WaitPredecessor: nothing,
-    b.LaunchDependents: nothing,
+    b.WaitPredecessor: lambda wg, op: wg.effect(op, "wait", "grid", wg.actors),
+    b.LaunchDependents: lambda wg, op: wg.effect(op, "arrive", "grid", wg.actors),
 }
 """Ops that neither wait nor touch memory."""

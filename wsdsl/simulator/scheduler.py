@@ -167,7 +167,7 @@ def _check_end(cta: Cta) -> None:
         wg.fail(left.opened_by, f"the kernel ends, and at named barrier {number} {left.state()}")
     clocks, everyone = cta.clocks, cta.everyone
     clocks.acquire(everyone, clocks.release(everyone))
-    for span in cta.accesses.spans:
+    for span in cta.memory.accesses.spans:
         if isinstance(span.write, CopyIn):
             reason = span.write.open_to(clocks, everyone)
             if reason:

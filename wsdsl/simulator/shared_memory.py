@@ -1,18 +1,30 @@
 """SMEM as bytes, and where a tile's elements lie in it: panels, their bits exchanged by swizzle.
 
-TMA, wgmma's operands and stores from registers all go through `places_of`, each with the layout
-that it was told, so that two that disagree see different elements.
+All accesses go through regions: the race detector, the recorder of effects and the copy of the data
+read the same one. TMA, wgmma operands and stores from registers build theirs from their attributes
+for the layout, so that two that disagree see different elements.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final
 
 import numpy as np
 
-from wsdsl.ir.swizzle import OF_NIBBLES, PACKED_SPAN, SWIZZLE_SPAN, nibble_address, panel_address
+from wsdsl.ir.swizzle import (
+    OF_NIBBLES,
+    PACKED_LINES,
+    PACKED_SPAN,
+    SWIZZLE_SPAN,
+    nibble_address,
+    panel_address,
+)
 from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.clocks import Clocks
+from wsdsl.simulator.races import SharedAccesses
 
 CHUNK = 16
 """Bytes that stay together under every swizzle mode but those of packed tensors."""
@@ -46,47 +58,96 @@ def alignment(swizzle: str) -> int:
     return max(128, 8 * SWIZZLE_SPAN[swizzle])
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Region:
+    """Bytes of SMEM that an access moves, or cells of TMEM (see `TensorMemory`).
+
+    ranges: bytes that the race detector checks, all of `index` among them
+    index: numbers of the units, of `unit` bytes each; 0 for nibbles
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    index: Any
+    unit: int = 1
+
+    @property
+    def bytes(self) -> Array:
+        """Return the addresses of the bytes that are moved."""
+        if isinstance(self.index, slice):
+            return np.arange(self.index.start, self.index.stop)
+        if self.unit <= 1:
+            return self.index if self.unit else self.index // 2
+        return self.index[..., None] * self.unit + np.arange(self.unit)
+
+
+def span(start: int, size: int) -> Region:
+    return Region([(start, start + size)], slice(start, start + size))
+
+
+@lru_cache(1024)
+def tile(
+    base: int,
+    rows: int,
+    row_bytes: int,
+    swizzle: str,
+    lines: tuple[int, int] | None = None,
+    columns: tuple[int, int] | None = None,
+) -> Region:
+    """Return lines of a tile of `rows` lines in panels at `base`, or bytes `columns` of them."""
+    begin, end = lines or (0, rows)
+    first, last = columns or (0, row_bytes)
+    part = slice(begin, end), slice(first, last)
+    wide = SWIZZLE_SPAN[swizzle]
+    if swizzle in PACKED_SPAN:
+        # A line lies all over its block.
+        begin, end = begin // PACKED_LINES * PACKED_LINES, -(-end // PACKED_LINES) * PACKED_LINES
+    panels = range(first // wide, -(-last // wide))
+    starts = [base + panel * rows * wide for panel in panels]
+    ranges = [(start + begin * wide, start + end * wide) for start in starts]
+    if (begin, end) == (0, rows):
+        ranges = [(starts[0], starts[-1] + rows * wide)]
+    if swizzle == OF_NIBBLES:
+        part = part[0], slice(2 * first, 2 * last)
+        return Region(ranges, nibbles_of(rows, row_bytes)[part] + 2 * base, 0)
+    if swizzle in PACKED_SPAN or first % CHUNK or last % CHUNK:
+        return Region(ranges, places_of(rows, row_bytes, swizzle, 1)[part] + base)
+    part = part[0], slice(first // CHUNK, last // CHUNK)
+    return Region(ranges, places_of(rows, row_bytes, swizzle)[part] + base // CHUNK, CHUNK)
+
+
 class SharedMemory:
     """A CTA's dynamic SMEM. It starts as NaN bytes."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    space: Final = "shared"
+
+    def __init__(self, size: int, clocks: Clocks, cta: int) -> None:
+        self.size, self.cta = size, cta
+        self.accesses = SharedAccesses(size, clocks)
         self.bytes = np.full(-(-size // CHUNK) * CHUNK, 0xFF, np.uint8)
         self.chunks: Array = self.bytes.view(CHUNK_DTYPE)
 
-    def poison(self, start: int, end: int) -> None:
-        self.bytes[start:end] = 0xFF
+    def poison(self, region: Region) -> None:
+        for start, end in region.ranges:
+            self.bytes[start:end] = 0xFF
 
-    def read(
-        self, base: int, rows: int, row_bytes: int, swizzle: str, part: tuple[slice, slice]
-    ) -> Array:
-        """Part (rows, chunks) of the tile at `base`, as bytes."""
-        if swizzle in PACKED_SPAN:
-            lines, chunks = part
-            if swizzle == OF_NIBBLES:
-                held = self._nibbles(base, rows * row_bytes)[nibbles_of(rows, row_bytes)[lines]]
-                held = held[:, 0::2] | held[:, 1::2] << 4
-                return held.reshape(len(held), -1, CHUNK)[:, chunks].reshape(len(held), -1)
-            held = self.bytes[places_of(rows, row_bytes, swizzle, 1)[lines] + base]
-            return held.reshape(len(held), -1, CHUNK)[:, chunks].reshape(len(held), -1)
-        places = places_of(rows, row_bytes, swizzle)[part]
-        return self.chunks[places + base // CHUNK].view(np.uint8)
+    def read(self, region: Region) -> Array:
+        """Return a region's bytes; of a `span` the memory itself."""
+        if region.unit:
+            units = self.chunks if region.unit == CHUNK else self.bytes
+            return units[region.index].view(np.uint8)
+        held = self.bytes[region.bytes] >> 4 * (region.index & 1).astype(np.uint8) & 15
+        return held[:, 0::2] | held[:, 1::2] << 4
 
-    def write(self, base: int, tile: Array, swizzle: str) -> None:
-        """Lay the tile, a contiguous 2-D array, out at `base`."""
-        raw = tile.view(np.uint8)
-        if swizzle == OF_NIBBLES:
-            held = self._nibbles(base, raw.size)
-            held[nibbles_of(*raw.shape)] = np.stack([raw & 15, raw >> 4], -1).reshape(len(raw), -1)
-            self.bytes[base : base + raw.size] = held[0::2] | held[1::2] << 4
-            return
-        if swizzle in PACKED_SPAN:
-            self.bytes[places_of(*raw.shape, swizzle, 1) + base] = raw
-            return
-        places = places_of(raw.shape[0], raw.shape[1], swizzle)
-        self.chunks[places + base // CHUNK] = raw.view(CHUNK_DTYPE)
-
-    def _nibbles(self, base: int, size: int) -> Array:
-        """A copy of so many bytes, a nibble an element."""
-        raw = self.bytes[base : base + size]
-        return np.stack([raw & 15, raw >> 4], -1).reshape(-1)
+    def write(self, region: Region, held: Any) -> None:
+        """Write a region's bytes, a contiguous array of its shape."""
+        if region.unit == CHUNK:
+            self.chunks[region.index] = held.view(CHUNK_DTYPE)
+        elif region.unit:
+            self.bytes[region.index] = held
+        else:
+            start, end = region.ranges[0][0], region.ranges[-1][1]
+            raw = self.bytes[start:end]
+            nibbles = np.stack([raw & 15, raw >> 4], -1).reshape(-1)
+            both = np.stack([held & 15, held >> 4], -1)
+            nibbles[region.index - 2 * start] = both.reshape(region.index.shape)
+            self.bytes[start:end] = nibbles[0::2] | nibbles[1::2] << 4

@@ -19,9 +19,9 @@ from wsdsl.simulator.context import (
     Steps,
     Warpgroup,
 )
-from wsdsl.simulator.races import ThreadAccess
+from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.scalar_ops import dtype_of, finish
-from wsdsl.simulator.shared_memory import alignment
+from wsdsl.simulator.shared_memory import Region, alignment, tile
 
 
 def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
@@ -32,22 +32,36 @@ def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
         )
 
 
-def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str) -> None:
-    """Check generic stores to [start, start + size) by `writers`."""
-    access = ThreadAccess(wg.told, op, writers, wg.cta.clocks.own[writers].copy())
-    wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))
+def write_shared(
+    wg: Warpgroup,
+    op: Op,
+    region: Region,
+    writers: slice,
+    what: str,
+    held: Any,
+    cta: Cta | None = None,
+) -> None:
+    """Store `held` by threads. `cta`: to whose SMEM, if another CTA's."""
+    memory, access = (cta or wg.cta).memory, wg.by_threads(op, writers)
+    wg.begin(op, what, "write", memory, region, access, writers, asynchronous=False)
+    memory.write(region, held)
 
 
-def read_by_warps(wg: Warpgroup, op: Op, start: int, size: int, what: str, apart: int = 0) -> None:
-    """Check generic loads of `size` bytes by each warp, from `start` on, or `apart` bytes behind
-    those of the warp before.
-    """
-    for i in range(4):
-        warp, begin = wg.warp(i), start + i * apart
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(begin, begin + size, access, warp, reader, False)
-        wg.settle(op, f"{what} (warp {i})", conflict)
+def read_shared(
+    wg: Warpgroup, op: Op, region: Region, readers: slice, what: str, reader: object
+) -> Array:
+    """Load by threads."""
+    memory, access = wg.cta.memory, wg.by_threads(op, readers)
+    wg.begin(op, what, "read", memory, region, access, readers, reader, asynchronous=False)
+    return memory.read(region)
+
+
+def read_by_warps(wg: Warpgroup, op: Op, what: str, *regions: Region) -> list[Array]:
+    """Load a region by each warp, or one by all of them."""
+    return [
+        read_shared(wg, op, region, wg.warp(i), f"{what} (warp {i})", (wg.index, 4, i))
+        for i, region in enumerate(regions if len(regions) > 1 else regions * 4)
+    ]
 
 
 def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
@@ -76,8 +90,8 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         aligned(wg, op, address, op.swizzle)
         who, actors = ("all warps", wg.everyone) if op.joined else (f"warp {i}", wg.warp(i))
         what = f"it overwrites item {item} of `{shared.label}` ({who})"
-        write_shared(wg, op, address, lines.nbytes, actors, what)
-        wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
+        held = lines.view(np.uint8).reshape(-1, span)
+        write_shared(wg, op, tile(address, *held.shape, op.swizzle), actors, what, held)
 
 
 def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: int) -> None:
@@ -86,11 +100,9 @@ def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: i
     if wide != SWIZZLE_SPAN[op.swizzle] or count * wide > wg.values[op.shared.name].bytes // 4:
         wg.fail(op, f"{count} lines of {wide} bytes with swizzle {op.swizzle}")
     aligned(wg, op, panel, op.swizzle)
-    write_shared(wg, op, panel, count * wide, wg.warp(i), f"it overwrites a panel (warp {i})")
-    everything = slice(None), slice(None)
-    held = wg.cta.memory.read(panel, count, wide, op.swizzle, everything).copy()
-    held[:, op.along : op.along + wide // 2] = lines.view(np.uint8)
-    wg.cta.memory.write(panel, held, op.swizzle)
+    region = tile(panel, count, wide, op.swizzle, columns=(op.along, op.along + wide // 2))
+    what = f"it overwrites a panel (warp {i})"
+    write_shared(wg, op, region, wg.warp(i), what, lines.view(np.uint8))
 
 
 def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: Array) -> None:
@@ -100,23 +112,16 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
     first = 0 if op.start is None else int(wg.get(op.start, op))
     if first < 0 or first + lines_reached(op.apart) > op.rows:
         wg.fail(op, f"lines {first} to {first + lines_reached(op.apart)} of a tile of {op.rows}")
-    span = SWIZZLE_SPAN[op.swizzle]
-    row = np.arange(len(value))
-    rows = first + row + row // 16 * (op.apart - 16)
-    tile = wg.item(op, shared, state.stage, op.offset, op.panels * op.rows * span)
-    aligned(wg, op, tile, op.swizzle)
-    what = f"it overwrites item {state.stage} of `{shared.label}`"
+    row_bytes = op.panels * SWIZZLE_SPAN[op.swizzle]
+    start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    aligned(wg, op, start, op.swizzle)
     lines = np.ascontiguousarray(value).view(np.uint8).reshape(len(value), -1)
-    for panel in range(op.panels):
-        own = lines[:, panel * span : (panel + 1) * span]
-        start = tile + panel * op.rows * span
-        for i in range(4):
-            place = start + (first + op.apart * i) * span
-            write_shared(wg, op, place, 16 * span, wg.warp(i), f"{what} (warp {i})")
-        held = wg.cta.memory.read(start, op.rows, span, op.swizzle, (slice(None), slice(None)))
-        held = held.copy()
-        held[rows, : own.shape[1]] = own
-        wg.cta.memory.write(start, held, op.swizzle)
+    for i in range(4):
+        at, own = first + op.apart * i, lines[16 * i : 16 * i + 16]
+        part = (at, at + 16), (0, own.shape[1])
+        region = tile(start, op.rows, row_bytes, op.swizzle, *part)
+        what = f"it overwrites item {state.stage} of `{shared.label}` (warp {i})"
+        write_shared(wg, op, region, wg.warp(i), what, own)
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
@@ -129,27 +134,18 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     if first < 0 or first + reached > op.rows:
         wg.fail(op, f"lines {first} to {first + reached} of a tile of {op.rows}")
     row_bytes = kind.dtype.size(kind.columns)
-    tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     if op.start is not None:
-        aligned(wg, op, tile, op.swizzle)
-    span = SWIZZLE_SPAN[op.swizzle]
+        aligned(wg, op, start, op.swizzle)
     what = f"it reads item {state.stage} of `{shared.label}`"
     parts = 4 if kind.rows > 1 else 1
+    held = list[Array]()
     for i in range(parts):
         readers = wg.warp(i) if parts > 1 else wg.everyone
-        lines = kind.rows // parts
-        for panel in range(-(-row_bytes // span)):
-            start = tile + (panel * op.rows + first + i * op.apart) * span
-            access = ThreadAccess(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
-            conflict = wg.cta.accesses.read(
-                start, start + lines * span, access, readers, (wg.index, parts, i), False
-            )
-            wg.settle(op, what, conflict)
-    rows = slice(first, first + reached), slice(None)
-    held = wg.cta.memory.read(tile, op.rows, row_bytes, op.swizzle, rows)
-    if op.apart != 16:
-        held = np.concatenate([held[i * op.apart : i * op.apart + 16] for i in range(4)])
-    elements = elements_of(held, kind.dtype)
+        lines = first + i * op.apart, first + i * op.apart + kind.rows // parts
+        region = tile(start, op.rows, row_bytes, op.swizzle, lines)
+        held.append(read_shared(wg, op, region, readers, what, (wg.index, parts, i)))
+    elements = elements_of(np.concatenate(held), kind.dtype)
     wg.values[op.result.name] = elements.reshape(kind.rows, kind.columns)
 
 
@@ -157,14 +153,16 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset, op.bytes)
-    read_by_warps(wg, op, start, op.bytes, f"it reads item {state.stage} of `{shared.label}`")
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     width = dtype_of(op.result).bytes
     if index.min() < 0 or width * index.max() >= op.bytes:
         wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
-    line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
-    wg.values[op.result.name] = finish(line[index], op.result)
+    places = start + width * index[..., None] + np.arange(width)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    held = read_by_warps(wg, op, what, Region([(start, start + op.bytes)], places))[0]
+    elements = held.view(numpy_dtype(dtype_of(op.result)))[..., 0]
+    wg.values[op.result.name] = finish(elements, op.result)
 
 
 def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
@@ -175,14 +173,12 @@ def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
     what = f"it overwrites item {state.stage} of `{shared.label}`"
-    write_shared(wg, op, start, size, wg.everyone, what)
-    everything = slice(None), slice(None)
-    held = wg.cta.memory.read(start, op.rows, op.columns * width, op.swizzle, everything)
-    tile = held.reshape(op.rows, op.columns, width).copy()
+    whole = tile(start, op.rows, op.columns * width, op.swizzle)
+    places = whole.bytes.reshape(op.rows, op.columns, width)
     index = np.arange(op.rows if op.lines else op.columns)
     outside = (index < int(wg.get(op.begin, op))) | (index >= int(wg.get(op.end, op)))
-    tile[(outside,) if op.lines else (slice(None), outside)] = 0
-    wg.cta.memory.write(start, tile.reshape(op.rows, -1), op.swizzle)
+    cleared = Region(whole.ranges, places[outside] if op.lines else places[:, outside])
+    write_shared(wg, op, cleared, wg.everyone, what, 0)
 
 
 BY_THREADS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {

@@ -18,7 +18,7 @@ def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
         assert isinstance(op.result.type, Barriers)
         cta = wg.cta
         held = [
-            Barrier(op.label, stage, op.arrivals, cta.next_barrier + stage, cta.clocks, cta.suffix)
+            Barrier(op.label, stage, op.arrivals, cta.next_barrier + stage, cta)
             for stage in range(op.result.type.num)
         ]
         cta.next_barrier += len(held)
@@ -29,22 +29,28 @@ def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
 def initialize_barriers(wg: Warpgroup, op: b.InitializeBarriers) -> None:
     held: list[Barrier] = wg.values[op.barriers.name]
     for barrier in held:
+        wg.effect(op, "write", "barrier", wg.one, barrier.stage, barrier.label)
         wg.check(op, barrier.initialise(wg.first))
 
 
 def fence_barrier_init(wg: Warpgroup, op: b.FenceBarrierInit) -> None:
-    del op
+    wg.effect(op, "fence", "barrier", wg.actors)
     wg.cta.clocks.fence(wg.actors, wg.cta.clocks.init_fences)
 
 
 def fence_async_proxy(wg: Warpgroup, op: b.FenceAsyncProxy) -> None:
     clocks = wg.cta.clocks
+    wg.effect(op, "fence", "shared", wg.actors)
     clocks.fence(wg.actors, clocks.proxy_fences)
     if op.everywhere:
+        wg.effect(op, "fence", "global", wg.actors)
         clocks.fence(wg.actors, clocks.global_fences)
 
 
 def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
+    for i in range(4):
+        wg.effect(op, "arrive", "warp", wg.warp(i))
+        wg.effect(op, "wait", "warp", wg.warp(i))
     wg.cta.clocks.sync_warps(wg.everyone)
 
 
@@ -64,10 +70,9 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
         leave_remote(wg, op, barrier, actors)
     if op.each_warp:
         for i in range(4):
-            wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.storing(i))))
-        return
-    clock = wg.cta.clocks.release(actors)
-    wg.check(op, barrier.arrive(128 if op.each_thread else 1, clock))
+            wg.arrive(op, barrier, wg.storing(i))
+    else:
+        wg.arrive(op, barrier, actors, 128 if op.each_thread else 1)
 
 
 def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
@@ -76,7 +81,7 @@ def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
     if cta is not wg.cta:
         leave_remote(wg, op, barrier, wg.one)
     wg.check(op, barrier.expect(op.tx_bytes))
-    wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.one)))
+    wg.arrive(op, barrier, wg.one)
 
 
 def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
@@ -89,6 +94,7 @@ def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
             lambda: barrier.passes(state.parity),
             lambda: f"{barrier}, parity {state.parity}; the barrier: {barrier.state()}",
         )
+    wg.effect(op, "wait", "barrier", wg.actors, barrier.stage, barrier.label)
     wg.cta.clocks.acquire(wg.actors, barrier.completed)
 
 

@@ -25,7 +25,7 @@ from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Step
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
-from wsdsl.simulator.shared_memory import CHUNK
+from wsdsl.simulator.shared_memory import Region, tile
 from wsdsl.simulator.shared_ops import aligned
 from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
 
@@ -45,15 +45,6 @@ class Operand:
     deep: int = 0
     """Where along K to begin."""
 
-    def part(self, extent: int, k: int) -> tuple[slice, slice]:
-        """Rows and 16-byte chunks that `extent` elements along M or N and `k` take."""
-        per_chunk = self.dtype.count(CHUNK)
-        if self.k_major:
-            chunks = slice(self.deep // per_chunk, (self.deep + k) // per_chunk)
-            return slice(self.start, self.start + extent), chunks
-        first = self.start // per_chunk
-        return slice(self.deep, self.deep + k), slice(first, first + extent // per_chunk)
-
     def fault(self, extent: int, k: int) -> str:
         along, deep = (self.rows, self.columns) if self.k_major else (self.columns, self.rows)
         if self.start < 0 or self.start + extent > along or self.deep + k > deep:
@@ -65,25 +56,17 @@ class Operand:
             return f"an operand that begins at {self.start}: no multiple of {granule}"
         return ""
 
-    def ranges(self, extent: int, k: int) -> list[tuple[int, int]]:
-        """The bytes that are read, widened to whole swizzle atoms."""
-        rows, chunks = self.part(extent, k)
-        span = SWIZZLE_SPAN[self.swizzle]
-        panel = self.rows * span
-        first, last = chunks.start * CHUNK // span, -(-chunks.stop * CHUNK // span)
-        begin, end = rows.start // 8 * 8 * span, min(-(-rows.stop // 8) * 8, self.rows) * span
-        if begin == 0 and end == panel:
-            return [(self.base + first * panel, self.base + last * panel)]
-        return [
-            (self.base + p * panel + begin, self.base + p * panel + end) for p in range(first, last)
-        ]
-
-    def fetch(self, cta: Cta, extent: int, k: int) -> Array:
-        """The operand as (M or N) x K, widened for the product."""
+    def region(self, extent: int, k: int) -> Region:
+        """The bytes of `extent` elements along M or N and `k`."""
+        along, deep = (self.start, self.start + extent), (self.deep, self.deep + k)
+        lines, columns = (along, deep) if self.k_major else (deep, along)
+        first, last = (self.dtype.size(at) for at in columns)
         row_bytes = self.dtype.size(self.columns)
-        part = self.part(extent, k)
-        raw = cta.memory.read(self.base, self.rows, row_bytes, self.swizzle, part)
-        held = multiplicand(elements_of(raw, self.dtype), self.dtype)
+        return tile(self.base, self.rows, row_bytes, self.swizzle, lines, (first, last))
+
+    def fetch(self, cta: Cta, region: Region) -> Array:
+        """The operand as (M or N) x K, widened for the product."""
+        held = multiplicand(elements_of(cta.memory.read(region), self.dtype), self.dtype)
         return held if self.k_major else held.T
 
 
@@ -116,6 +99,7 @@ def as_accumulator(wg: Warpgroup, op: f.AsAccumulator) -> None:
 
 
 def wgmma_fence(wg: Warpgroup, op: f.WgmmaFence) -> None:
+    wg.effect(op, "fence", "wgmma", wg.everyone)
     wg.wgmma.fences += 1
 
 
@@ -194,14 +178,14 @@ def operand_in_shared(
             f"{dtype} with {k_major}",
         )
     wg.check(op, held.fault(extent, op.k))
-    for start, end in held.ranges(extent, op.k):
-        reader = (wg.cta.index, wg.index, "product")
-        conflict = there.accesses.read(start, end, read, wg.actors, reader)
-        wg.settle(op, f"it reads {held.label}{there.suffix}", conflict)
-    return lambda: held.fetch(there, extent, op.k)
+    what, region = f"it reads {held.label}{there.suffix}", held.region(extent, op.k)
+    reader = wg.cta.index, wg.index, "product"
+    wg.begin(op, what, "read", there.memory, region, read, wg.actors, reader)
+    return lambda: held.fetch(there, region)
 
 
 def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:
+    wg.effect(op, "arrive", "wgmma", wg.everyone)
     wg.wgmma.groups.append(wg.wgmma.open)
     wg.wgmma.open = []
 
@@ -214,6 +198,7 @@ def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
     jobs = [job for group in covered for job in group]
     if not all(job.done for job in jobs):
         yield Blocked(op, lambda: all(job.done for job in jobs), lambda: "its wgmmas")
+    wg.effect(op, "wait", "wgmma", wg.everyone)
     _check_kept(wg, op, jobs)
     clocks = wg.cta.clocks
     clocks.tick(wg.everyone)

@@ -12,6 +12,7 @@ from wsdsl.ir.tma import TMA_ALIGN, box_fault
 from wsdsl.lazy import cached_property
 from wsdsl.simulator.arithmetic import SMALL_MASK, Array, added
 from wsdsl.simulator.arrays import GlobalTensor, bytes_of, elements_of
+from wsdsl.simulator.shared_memory import Region, tile
 
 OF_THEIR_OWN = ("i4", "u4", *SMALL_MASK)
 
@@ -35,6 +36,10 @@ class TensorMapValue:
         """
         span = SWIZZLE_SPAN[self.swizzle]
         return self.bytes // span, span
+
+    def region(self, start: int) -> Region:
+        """Return the box in SMEM."""
+        return tile(start, *self.in_shared, self.swizzle)
 
     def fault(self) -> str:
         """What TMA would refuse, "" if nothing."""

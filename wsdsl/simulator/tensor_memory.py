@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from wsdsl.ir.tensor_ops import TensorCommit, TensorProduct
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier, RemoteArrival
 from wsdsl.simulator.clocks import Clock, Clocks
-from wsdsl.simulator.races import Access, Conflict, SharedAccesses
+from wsdsl.simulator.races import Access, SharedAccesses
+from wsdsl.simulator.shared_memory import Region
 from wsdsl.simulator.wgmma_groups import summed
 
 
@@ -40,8 +41,10 @@ class FencedClocks(Clocks):
 class TensorMemory:
     """A CTA's: cells by (lane, column), and the columns that it has, from `first` on."""
 
-    def __init__(self, columns: int, clocks: Clocks) -> None:
-        self.columns = columns
+    space: Final = "tensor"
+
+    def __init__(self, columns: int, clocks: Clocks, cta: int) -> None:
+        self.columns, self.cta = columns, cta
         self.cells = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.freed = False
@@ -53,30 +56,17 @@ class TensorMemory:
             # What nobody has written may be read: a sum that nothing was added to is not used.
             span.write = Untouched("nobody", _NO_OP)
 
-    def read(
-        self,
-        columns: slice,
-        access: Access,
-        actors: slice,
-        reader: object,
-        halves: Sequence[int] = (0, 1),
-    ) -> Conflict | None:
-        for at in halves:
-            start, stop = at * COLUMNS + columns.start, at * COLUMNS + columns.stop
-            conflict = self.accesses.read(start, stop, access, actors, reader, False)
-            if conflict is not None:
-                return conflict
-        return None
+    def read(self, region: Region) -> Array:
+        return self.cells[region.index]
 
-    def write(
-        self, columns: slice, access: Access, actors: slice, halves: Sequence[int] = (0, 1)
-    ) -> Conflict | None:
-        for at in halves:
-            start, stop = at * COLUMNS + columns.start, at * COLUMNS + columns.stop
-            conflict = self.accesses.write(start, stop, access, actors, False)
-            if conflict is not None:
-                return conflict
-        return None
+    def write(self, region: Region, held: Array) -> None:
+        self.cells[region.index] = np.ascontiguousarray(held).view(np.uint32)
+
+
+def cells(columns: slice, index: Any = None, halves: Sequence[int] = (0, 1)) -> Region:
+    """Return cells of columns by `index` (lanes, columns), by default all; see `TensorMemory`."""
+    ranges = [(half * COLUMNS + columns.start, half * COLUMNS + columns.stop) for half in halves]
+    return Region(ranges, (slice(None), columns) if index is None else index)
 
 
 class Untouched(Access):
@@ -150,8 +140,7 @@ class Commit:
     op: TensorCommit
     number: int
     barriers: list[Barrier]
-    known: Clock
-    check: Callable[[str], None]
+    arrive: Callable[[Barrier], None]
     who: str
     by: int
     remote: list[Barrier]
@@ -170,7 +159,7 @@ class Commit:
             self.phases.append(barrier.phase)
             if barrier in self.remote:
                 self.leave(barrier, barrier.phase + 1)
-            self.check(barrier.arrive(1, self.known))
+            self.arrive(barrier)
 
 
 class Job(Protocol):
@@ -188,12 +177,12 @@ class CellCopy:
     op: Op
     memory: TensorMemory
     lines: Callable[[], Array]
-    first: int
+    region: Region
 
     def run(self) -> None:
         """Words of 32 rows of 16 bytes, to all quarters of the lanes."""
         words = self.lines().reshape(WARP_LANES, 16).view(np.uint32)
-        self.memory.cells[:, self.first : self.first + 4] = np.tile(words, (4, 1))
+        self.memory.write(self.region, np.tile(words, (4, 1)))
 
 
 @dataclass(eq=False)
@@ -202,19 +191,18 @@ class CellProduct:
 
     op: TensorProduct
     memory: TensorMemory
-    first: int
+    sums: Region
     operands: tuple[Callable[[], Array], Callable[[], Array]]
     accumulate: bool
     step: int
     dtype: Any
 
     def run(self) -> None:
-        lanes, columns = lanes_of(self.op.rows), slice(self.first, self.first + self.op.columns)
-        before = self.memory.cells[lanes, columns].view(self.dtype) if self.accumulate else None
+        before = self.memory.read(self.sums).view(self.dtype) if self.accumulate else None
         a, b = (fetch() for fetch in self.operands)
         total = summed(a, b, before, self.step)
         assert total is not None
-        self.memory.cells[lanes, columns] = np.ascontiguousarray(total).view(np.uint32)
+        self.memory.write(self.sums, total)
 
 
 def lanes_of(rows: int) -> Array:

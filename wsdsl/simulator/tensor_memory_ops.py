@@ -19,9 +19,10 @@ from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
-from wsdsl.simulator.block_scales import scaled_operands, words_in_shared, write_words
+from wsdsl.simulator.block_scales import scaled_operands, word_cells, words_in_shared
 from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.shared_memory import Region, span
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
 from wsdsl.simulator.tensor_memory import (
     CellAccess,
@@ -32,6 +33,7 @@ from wsdsl.simulator.tensor_memory import (
     PipeAccess,
     TensorMemory,
     Untouched,
+    cells,
     lanes_of,
 )
 
@@ -53,7 +55,7 @@ def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
         return
     if wg.cta.tensor_memory is not None:
         wg.fail(op, "tensor memory is allocated twice")
-    wg.cta.tensor_memory = TensorMemory(op.result.type.columns, wg.cta.clocks)
+    wg.cta.tensor_memory = TensorMemory(op.result.type.columns, wg.cta.clocks, wg.cta.index)
 
 
 def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
@@ -64,8 +66,8 @@ def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
     for cta in ctas[first : first + 2] if op.cta_group > 1 else [wg.cta]:
         if (memory := cta.tensor_memory) is not None:
             access = Untouched(wg.told, op)
-            conflict = memory.write(slice(0, memory.columns), access, wg.everyone)
-            wg.settle(op, f"it frees columns{cta.suffix}", conflict)
+            whole = memory, cells(slice(0, memory.columns)), access, wg.everyone
+            wg.begin(op, f"it frees columns{cta.suffix}", "write", *whole, asynchronous=False)
             memory.freed = True
     if wg.cta.tensor_memory is None:
         wg.fail(op, "tensor memory is not allocated, or freed already")
@@ -113,7 +115,7 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     jobs = list[CellProduct]()
     for cta in ctas:
         memory = _memory(wg, op, cta)
-        first = _begin_sums(wg, op, cta, memory, accumulate)
+        sums = _begin_sums(wg, op, cta, memory, accumulate)
         if isinstance(op.a.type, Columns):
             a = _operand_in_columns(wg, op, memory, dtype)
         else:
@@ -123,7 +125,7 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
             own = PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
             a, b = scaled_operands(wg, op, memory, own, (a, b))
         kind = numpy_dtype(total)
-        jobs.append(CellProduct(op, memory, first, (a, b), accumulate, step, kind))
+        jobs.append(CellProduct(op, memory, sums, (a, b), accumulate, step, kind))
     for job in jobs:
         _issue(wg, op, job)
 
@@ -138,41 +140,42 @@ def _operand_in_columns(
     """What its rows have there when the product runs."""
     assert op.a_state is not None
     first, pipe = _first(wg, op, op.a, op.a_state, op.a_column, op.a_columns), wg.tensor_pipe
-    columns, lanes = slice(first, first + op.a_columns), lanes_of(op.rows)
-    if not memory.written[lanes, columns].all():
-        wg.fail(op, f"it reads columns {first} to {columns.stop}, which nothing has written")
+    region = _rows(first, op.a_columns, op.rows)
+    what = f"it reads columns {first} to {first + op.a_columns}"
+    if not memory.written[region.index].all():
+        wg.fail(op, f"{what}, which nothing has written")
     read = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-    conflict = memory.read(columns, read, pipe.thread, "operand", _halves(op.rows))
-    wg.settle(op, f"it reads columns {first} to {columns.stop}", conflict)
+    where = memory, region, read, pipe.thread, "operand"
+    wg.begin(op, what, "read", *where, asynchronous=False)
 
     def fetch() -> Array:
-        cells = np.ascontiguousarray(memory.cells[lanes, columns])
-        return multiplicand(elements_of(cells.view(np.uint8), dtype), dtype)
+        held = np.ascontiguousarray(memory.read(region))
+        return multiplicand(elements_of(held.view(np.uint8), dtype), dtype)
 
     return fetch
 
 
 def _begin_sums(
     wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: TensorMemory, accumulate: bool
-) -> int:
-    """The first column of what a product writes there."""
+) -> Region:
+    """What a product writes there."""
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
-    columns, pipe = slice(first, first + op.columns), wg.tensor_pipe
-    lanes = lanes_of(op.rows)
-    if accumulate and not memory.written[lanes, columns].all():
+    region, pipe = _rows(first, op.columns, op.rows), wg.tensor_pipe
+    if accumulate and not memory.written[region.index].all():
         wg.fail(op, "accumulates on columns that nothing has written")
     write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
-    conflict = memory.write(columns, write, pipe.thread, _halves(op.rows))
-    wg.settle(op, f"it writes columns {columns.start} to {columns.stop}{cta.suffix}", conflict)
+    what = f"it writes columns {first} to {first + op.columns}{cta.suffix}"
+    wg.begin(op, what, "write", memory, region, write, pipe.thread, asynchronous=False)
     if not accumulate:
-        memory.cells[lanes, columns] = 0xFFFFFFFF
-    memory.written[lanes, columns] = True
-    return first
+        memory.cells[region.index] = 0xFFFFFFFF
+    memory.written[region.index] = True
+    return region
 
 
-def _halves(rows: int) -> tuple[int, ...]:
-    """Of the lanes of each warp, 16 of which hold the rows of a product of 64."""
-    return (0, 1) if rows == LANES else (0,)
+def _rows(first: int, columns: int, rows: int) -> Region:
+    """Return the cells of the rows of a product; those of 64 rows lie in half of the lanes."""
+    held = slice(first, first + columns)
+    return cells(held, (lanes_of(rows), held), (0, 1) if rows == LANES else (0,))
 
 
 def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
@@ -186,18 +189,19 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
     for cta in wg.pair(op, op.cta_group):
         memory = _memory(wg, op, cta)
         read = PipeAccess(wg.told, op, pipe, number)
-        conflict = cta.accesses.read(start, stop, read, wg.actors, reader)
-        wg.settle(op, f"it reads item {state.stage} of `{shared.label}`{cta.suffix}", conflict)
+        what = f"it reads item {state.stage} of `{shared.label}`{cta.suffix}"
+        atoms = span(start, stop - start)
+        wg.begin(op, what, "read", cta.memory, atoms, read, wg.actors, reader)
         write = PipeAccess(wg.told, op, pipe, number, in_order=True)
-        conflict = memory.write(slice(first, first + end), write, pipe.thread)
-        wg.settle(op, f"it writes columns {first} to {first + end}{cta.suffix}", conflict)
-        memory.written[:, first : first + end] = True
-        held = cta.memory.bytes
+        what = f"it writes columns {first} to {first + end}{cta.suffix}"
+        region = cells(slice(first, first + end))
+        wg.begin(op, what, "write", memory, region, write, pipe.thread, asynchronous=False)
+        memory.written[region.index] = True
         for word, atom in product(range(op.words), range(count)):
             place = start + BYTES * (atom * op.words + word)
             column = first + scale_columns(op.rows, word) + TILE_COLUMNS * atom
-            lines = partial(held.__getitem__, slice(place, place + BYTES))
-            _issue(wg, op, CellCopy(op, memory, lines, column))
+            lines = partial(cta.memory.read, span(place, BYTES))
+            _issue(wg, op, CellCopy(op, memory, lines, cells(slice(column, column + 4))))
 
 
 def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
@@ -206,8 +210,9 @@ def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
     remote = [barrier for barrier, cta in zip(on, ctas, strict=True) if cta is not wg.cta]
     # What the thread has seen is over when it arrives.
     known = wg.cta.clocks.seen[wg.one].max(axis=0)
-    pipe, check = wg.tensor_pipe, lambda told: wg.check(op, told)
-    commit = Commit(op, pipe.count, on, known, check, wg.told, wg.one.start, remote)
+    pipe = wg.tensor_pipe
+    arrive = partial(wg.arrive, op, threads=wg.one, known=known)
+    commit = Commit(op, pipe.count, on, arrive, wg.told, wg.one.start, remote)
     pipe.commits.append(commit)
     _issue(wg, op, commit)
 
@@ -225,20 +230,19 @@ def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     assert isinstance(kind, Accumulator)
     column = op.column + wg.rank * op.apart
     first = _first(wg, op, op.sums, op.state, column, kind.columns)
-    columns = slice(first, first + kind.columns)
-    access = CellAccess(wg.told, op, wg.everyone)
-    reader = (wg.index, op.half)
-    conflict = memory.read(columns, access, wg.everyone, reader, (op.half,))
-    wg.settle(op, f"it reads columns {columns.start} to {columns.stop}", conflict)
+    region, access = _half(first, kind.columns, op.half), CellAccess(wg.told, op, wg.everyone)
+    what, reader = f"it reads columns {first} to {first + kind.columns}", (wg.index, op.half)
+    wg.begin(op, what, "read", memory, region, access, wg.everyone, reader, asynchronous=False)
     wg.cell_accesses.append(access)
-    lanes = _lanes_of_half(op.half)
-    cells = memory.cells[lanes, columns].view(numpy_dtype(kind.dtype))
-    wg.values[op.result.name] = cells if memory.written[lanes, columns].all() else UNDEFINED
+    held = memory.read(region).view(numpy_dtype(kind.dtype))
+    wg.values[op.result.name] = held if memory.written[region.index].all() else UNDEFINED
 
 
-def _lanes_of_half(half: int) -> list[int]:
-    """That the warps of a warpgroup load or store at a time."""
-    return [WARP_LANES * w + 16 * half + r for w in range(4) for r in range(16)]
+def _half(first: int, columns: int, half: int) -> Region:
+    """Return the cells that the warps of a warpgroup load or store at a time."""
+    lanes = [WARP_LANES * w + 16 * half + r for w in range(4) for r in range(16)]
+    held = slice(first, first + columns)
+    return cells(held, (lanes, held), (half,))
 
 
 def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
@@ -246,27 +250,33 @@ def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
     memory = _memory(wg, op)
     column = op.column + wg.rank * op.apart
     first = _first(wg, op, op.columns, op.state, column, op.width)
-    columns, lanes = slice(first, first + op.width), _lanes_of_half(op.half)
+    _store(wg, op, memory, _half(first, op.width, op.half), (first, op.width), wg.get(op.value, op))
+
+
+def _store(
+    wg: Warpgroup, op: Op, memory: TensorMemory, region: Region, where: tuple[int, int], held: Array
+) -> None:
+    """`where`: the first column, and how many."""
     access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
-    conflict = memory.write(columns, access, wg.everyone, (op.half,))
-    wg.settle(op, f"it writes columns {first} to {columns.stop}", conflict)
+    what = f"it writes columns {where[0]} to {sum(where)}"
+    wg.begin(op, what, "write", memory, region, access, wg.everyone, asynchronous=False)
     wg.cell_accesses.append(access)
-    value = wg.get(op.value, op)
-    memory.cells[lanes, columns] = np.ascontiguousarray(value).view(np.uint32)
-    memory.written[lanes, columns] = True
+    memory.write(region, held)
+    memory.written[region.index] = True
 
 
 def tensor_wait(wg: Warpgroup, op: t.TensorWait) -> None:
-    _wait(wg, "tensor_wait")
+    _wait(wg, op, "tensor_wait")
     for value, load in zip(op.result, op.loads, strict=True):
         wg.values[value.name] = wg.values[load.name]
 
 
 def tensor_store_wait(wg: Warpgroup, op: t.TensorStoreWait) -> None:
-    _wait(wg, "tensor_store_wait")
+    _wait(wg, op, "tensor_store_wait")
 
 
-def _wait(wg: Warpgroup, wait: str) -> None:
+def _wait(wg: Warpgroup, op: Op, wait: str) -> None:
+    wg.effect(op, "wait", "tensor", wg.everyone)
     for access in wg.cell_accesses:
         access.waited |= access.wait == wait
 
@@ -276,16 +286,14 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
     first = _first(wg, op, op.scales, op.state, op.column, columns[-1].stop)
     words = words_in_shared(wg, op)
     for own, word in zip(columns, range(op.words), strict=True):
-        start, stop = first + own.start, first + own.stop
-        access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
-        conflict = memory.write(slice(start, stop), access, wg.everyone)
-        wg.settle(op, f"it writes columns {start} to {stop}", conflict)
-        wg.cell_accesses.append(access)
-        write_words(memory, start, words[:, word])
+        start = first + own.start
+        region = word_cells(start, op.rows)
+        _store(wg, op, memory, region, (start, len(own)), words[:, word])
 
 
 def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
     clocks = wg.cta.clocks
+    wg.effect(op, "fence", "tensor", wg.actors)
     if op.after:
         for cta in wg.cta.cluster.ctas:
             if cta.tensor_memory is not None:

@@ -20,21 +20,24 @@ def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
     cta = wg.cta
     this_round = cta.sync_round
     cta.at_sync += 1
+    wg.effect(op, "arrive", "cta", wg.everyone)
     if cta.at_sync == len(cta.warpgroups):
         cta.clocks.acquire(cta.everyone, cta.clocks.release(cta.everyone))
         cta.at_sync, cta.sync_round = 0, this_round + 1
-        return
-    yield Blocked(
-        op,
-        lambda: cta.sync_round != this_round,
-        lambda: f"all warpgroups to meet; {cta.at_sync} of {len(cta.warpgroups)} are there",
-    )
+    else:
+        yield Blocked(
+            op,
+            lambda: cta.sync_round != this_round,
+            lambda: f"all warpgroups to meet; {cta.at_sync} of {len(cta.warpgroups)} are there",
+        )
+    wg.effect(op, "wait", "cta", wg.everyone)
 
 
 def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
     cluster, clocks = wg.cta.cluster, wg.cta.clocks
     this_round = cluster.sync_round
     cluster.at_sync += 1
+    wg.effect(op, "arrive", "cluster", wg.everyone)
     expected = cluster.size * len(wg.cta.warpgroups)
     if cluster.at_sync == expected:
         if op.relaxed:
@@ -43,12 +46,14 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
         else:
             clocks.acquire(cluster.everyone, clocks.release(cluster.everyone))
         cluster.at_sync, cluster.sync_round = 0, this_round + 1
-        return
-    yield Blocked(
-        op,
-        lambda: cluster.sync_round != this_round,
-        lambda: f"all warpgroups of the cluster to meet; {cluster.at_sync} of {expected} are there",
-    )
+    else:
+        told = "all warpgroups of the cluster to meet"
+        yield Blocked(
+            op,
+            lambda: cluster.sync_round != this_round,
+            lambda: f"{told}; {cluster.at_sync} of {expected} are there",
+        )
+    wg.effect(op, "wait", "cluster", wg.everyone)
 
 
 def _number(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
@@ -82,6 +87,7 @@ def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeti
             f"it comes to named barrier {number} twice in one round, in which "
             f"{meeting.state()}: it would count for someone else",
         )
+    wg.effect(op, "arrive", "named barrier", wg.everyone, number)
     meeting.come(wg, wg.name, cta.clocks.release(wg.everyone))
     if meeting.complete:
         del cta.meetings[number]
@@ -96,6 +102,7 @@ def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
             lambda: meeting.complete,
             lambda: f"named barrier {_number(wg, op)}; {meeting.state()}",
         )
+    wg.effect(op, "wait", "named barrier", wg.everyone, _number(wg, op))
     wg.cta.clocks.acquire(wg.everyone, meeting.clock)
 
 
@@ -119,6 +126,7 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
     before = array[at]
     with np.errstate(over="ignore"):
         after = array[at] = _after(wg, op, before)
+    wg.effect(op, "arrive", "flag", wg.one, at, op.tensor.name, -1)
     flags = wg.cta.residents.flags
     told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
     if told:
@@ -140,6 +148,7 @@ def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
             lambda: bool(array[at] >= count),
             lambda: f"flag {op.tensor.name}{list(at)} to be at least {count}; it is {array[at]}",
         )
+    wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
     flags = wg.cta.residents.flags
     flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
 

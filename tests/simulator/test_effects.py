@@ -1,0 +1,290 @@
+"""Recorded effects of runs agree with the tables of threads and of places that ops access.
+
+Kernels of all forms are run, so that each op of SCHEDULED is executed by one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.case_data import inputs
+from tests.case_table import Case
+from tests.claimed_kernels import claimed
+from tests.decoded_kernels import DECODED
+from tests.kernels import CASES
+from tests.scaled_kernels import SCALED
+from tests.simulator.test_samples import arguments, sample
+from wsdsl import Schedule
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.agreement_rules import reach
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.tcgen05 import COLUMNS
+from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of
+from wsdsl.ir.tensor_ops import FreeTensorMemory, TensorColumns
+from wsdsl.ir.threads import THREADS, threads_of
+from wsdsl.prover import access
+from wsdsl.prover.global_places import GlobalPlaces
+from wsdsl.prover.prove import prove
+from wsdsl.simulator import machine
+from wsdsl.simulator.effects import Effect, recorded
+from wsdsl.simulator.machine import simulate
+
+HISTOGRAM = """
+@kernel
+def histogram(X: i32[N], H: i32[B]):
+    for n in tiles(N):
+        H[X[n]] += 1
+"""
+SCAN = """
+@kernel
+def scan(X: f32[M, N], Y: f32[M, N], Z: i32[M, N]):
+    for m in tiles(M):
+        before = zeros(f32[m])
+        for n in tiles(N):
+            Y[m, n] = cumsum(X[m, n], over=n) + before
+            Z[m, n] = bitcast(X[m, n], i32)
+            before += sum(X[m, n], over=n)
+"""
+OWN = {
+    "histogram": Case(HISTOGRAM, dict, dict(N=3000, B=30)),
+    "scan": Case(SCAN, dict, dict(M=40, N=200)),
+}
+SMALL = dict(m=64, n=64)
+
+
+@dataclass(eq=False)
+class Run:
+    kernel: Kernel
+    effects: list[Effect]
+
+    @cached_property
+    def items(self) -> list[tuple[str, str, int, int, int]]:
+        """Space, name, first address, and size and number of items of each array."""
+        found: list[tuple[str, str, int, int, int]] = []
+        for op in self.kernel.of(m.AllocateShared, TensorColumns):
+            kind: Any = op.result.type
+            if isinstance(op, TensorColumns):
+                found.append(("tensor", op.result.name, op.first, kind.columns, kind.num))
+            else:
+                found.append(("shared", op.result.name, op.offset, kind.bytes, kind.num))
+        return found
+
+    def place(self, effect: Effect) -> tuple[str, int, Any]:
+        """Return the array that is accessed, its size, and which bytes, or columns, of an item."""
+        if effect.space == "tensor":
+            at = np.unique(np.arange(COLUMNS)[effect.at.index[1]])
+        else:
+            at = effect.at.bytes.ravel()
+        for space, name, first, size, count in self.items:
+            if space == effect.space and first <= at[0] < first + size * count:
+                start = first + (at[0] - first) // size * size
+                assert at.max() < start + size and at.min() >= start, effect
+                return name, size, at - start
+        raise AssertionError(f"no array is at {at[0]}: {effect}")
+
+    def accesses(self, *spaces: str) -> Iterator[Effect]:
+        """Return accesses to items; FreeTensorMemory is none of one."""
+        kinds = "read", "write", "add"
+        found = (e for e in self.effects if e.kind in kinds and e.space in spaces)
+        return (e for e in found if not isinstance(e.op, FreeTensorMemory))
+
+    @cached_property
+    def num_warpgroups(self) -> int:
+        return max(e.threads.stop for e in self.effects if e.kind == "run") // 128
+
+
+def _case(name: str, sizes: dict[str, int] | None = None, **schedule: Any) -> None:
+    case = {**DECODED, **CASES, **SCALED, **OWN}[name]
+    case.kernel.simulate(**inputs(case, **sizes or {}), schedule=Schedule(**schedule))
+
+
+def _claims() -> None:
+    machine.simulate(claimed("cluster"), inputs(CASES["gemm"]))
+
+
+def _sample() -> None:
+    kernel = sample("stream_k")
+    machine.simulate(kernel, arguments(kernel, 130, 130, 200))
+
+
+RUNS: dict[str, Callable[[], None]] = {
+    **{name: partial(_case, name) for name in (
+        "attention", "bytes_in", "bytes_out", "epilogue", "row_softmax", "second_operand_first",
+        "quantised", "two_types", "scaled_rows", "part", "reduce_narrow", "histogram", "scan",
+        "two_loops",
+    )},
+    "decoded in SMEM": partial(_case, "across", decode="shared", tile=dict(**SMALL, k=64)),
+    "pingpong": partial(_case, "gemm", mode="pingpong", tile=SMALL),
+    "split_k": partial(_case, "gemm", scheduler="split_k", splits=2, mode="cooperative"),
+    "parallel": partial(
+        _case, "gemm", scheduler="split_k", splits=3, reduction="parallel", mode="cooperative"
+    ),
+    "stream_k": partial(_case, "gemm", scheduler="stream_k", tile=dict(n=56)),
+    "multicast": partial(_case, "gemm", tile=SMALL, consumers=1, cluster=dict(m=2)),
+    "exchange": partial(_case, "gemm", tile=dict(**SMALL, k=32), consumers=1, cluster=dict(k=4)),
+    "widths": partial(_case, "gemm", tile=SMALL, consumers=1, mma="n", widths=8),
+    "odd strides": partial(_case, "gemm", dict(M=70, N=77, K=81)),
+    "prefetched": partial(
+        _case, "widened", dict(M=130, N=72, K=512), tile=dict(m=64, n=32), consumers=1, stages=3
+    ),
+    "tensor memory": partial(_case, "gemm", arch="sm_100a", tile=dict(m=128, n=64)),
+    "pair": partial(_case, "gemm", arch="sm_100a", tile=dict(m=128, n=64), cta_group=2),
+    "chain": partial(_case, "attention", arch="sm_100a"),
+    "scale factors": partial(_case, "mx", arch="sm_100a"),
+    "copied scale factors": partial(_case, "mx_atoms", arch="sm_100a"),
+    "claims": _claims,
+    "sample": _sample,
+}  # fmt: skip
+
+
+@cache
+def runs() -> list[Run]:
+    """Run all kernels."""
+    found: list[Run] = []
+
+    def run(kernel: Kernel, *args: Any, **named: Any) -> Any:
+        with recorded() as effects:
+            simulate(kernel, *args, **named)
+        found.append(Run(kernel, effects))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "simulate", run)
+        for start in RUNS.values():
+            start()
+    return found
+
+
+NOT_RUN = {b.LaunchNarrowing}
+"""The simulator runs the kernel of one width, without it."""
+BY_ALL_THREADS = {
+    b.ArriveFlag, b.LaunchDependents, b.WaitFlag, b.WaitPredecessor, b.WarpgroupIndex,
+    m.StoreGlobal, t.Bitcast, t.Cast, t.Constant, t.DimSize, t.Full,
+}  # fmt: skip
+"""Ops that one thread may run, too, which no kernel makes use of."""
+
+
+def test_each_op_is_run() -> None:
+    ran = {type(e.op) for run in runs() for e in run.effects if e.kind == "run"}
+    assert THREADS.keys() - ran == NOT_RUN
+
+
+def test_threads_of_ops_are_those_of_the_table() -> None:
+    sizes, warps = defaultdict[type[Op], set[int]](set), defaultdict[type[Op], set[int]](set)
+    warpgroups = defaultdict[Any, set[int]](set)
+    for run in runs():
+        for e in run.effects:
+            threads, warpgroup = threads_of(e.op), e.threads.start // 128
+            count, at = len(e.threads), (run, e.op, e.cta)
+            if e.kind == "run":
+                sizes[type(e.op)].add(count)
+                if threads == "cta":
+                    warpgroups[at].add(warpgroup)
+                assert count == (1 if threads == "one" else 128) or threads == "any", e
+                continue
+            assert count == 1 or threads != "one", e
+            assert e.threads[0] // 32 == e.threads[-1] // 32 or threads != "warps", e
+            assert threads != "kernel", e
+            if threads in ("warps", "warpgroup") and e.space != "global":
+                warps[type(e.op)].update(
+                    thread // 32 % 4 for thread in (e.threads[0], e.threads[-1])
+                )
+    for kind, found in warps.items():
+        assert found >= {0, 3}, kind
+    for (run, op, _), found in warpgroups.items():
+        assert len(found) == run.num_warpgroups, op
+    any_threads = {kind for kind, threads in THREADS.items() if threads == "any"}
+    assert {kind for kind in any_threads if sizes[kind] != {1, 128}} == BY_ALL_THREADS
+
+
+def test_shared_accesses_are_within_reach() -> None:
+    """Of the rule that an item has the bytes that an op accesses from its offset on."""
+    checked = set[type[Op]]()
+    for run in runs():
+        for e in run.accesses("shared"):
+            size, fault = reach(e.op, run.kernel.definers)
+            shifted = getattr(e.op, "shift", None) is not None
+            if size and not shifted and not (isinstance(e.op, m.StoreShared) and e.op.item):
+                _, _, at = run.place(e)
+                first = getattr(e.op, "offset", 0)
+                assert not fault and first <= at.min() and at.max() < first + size, e
+                checked.add(type(e.op))
+    assert {kind.__name__ for kind in checked} == {
+        "TmaLoad", "ThreadLoad", "ClearPanels", "LoadPanels", "LoadShared", "StorePartials",
+        "ReducePartials", "SendFragment", "ReceiveFragment", "StoreShared", "StoreTransposed",
+        "LoadTransposed", "StoreScales", "TensorCopy",
+    }  # fmt: skip
+
+
+WIDER = {
+    ("part", "ClearPanels"),
+    ("part", "Wgmma"),
+    ("histogram", "StoreCounters"),
+    ("widths", "TmaLoad"),
+    ("scale factors", "StoreScales"),
+}
+"""The prover takes more than is accessed: whole items where the size of the problem decides."""
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of SMEM and columns of TMEM, of any item."""
+    run = runs()[list(RUNS).index(name)]
+    moved, taken = dict[Any, Any](), defaultdict[Any, set[tuple[int, int]]](set)
+    for e in run.accesses("shared", "tensor"):
+        array, size, at = run.place(e)
+        key = e.op, "read" if e.kind == "add" else e.kind, array
+        moved.setdefault(key, np.zeros(size, np.bool_))[at] = True
+
+    def spy(kind: str, known: Any) -> Any:
+        def spied(m: Any, a: Any, op: Op, array: Any, item: int, *place: Any, **named: Any) -> None:
+            taken[op, kind, array.name].add(place[:2])
+            known(m, a, op, array, item, *place, **named)
+
+        return spied
+
+    for kind in ("read", "write"):
+        known = getattr(access, kind)
+        for module in [*sys.modules.values()]:
+            if vars(module).get(kind) is known:
+                monkeypatch.setattr(module, kind, spy(kind, known))
+    prove(run.kernel)
+    for (op, kind, array), at in moved.items():
+        expected = np.zeros_like(at)
+        for start, end in taken[op, kind, array]:
+            expected[np.arange(start, end) % at.size] = True
+        if (name, type(op).__name__) in WIDER:
+            assert (at <= expected).all(), op
+        else:
+            np.testing.assert_array_equal(at, expected, str(op))
+
+
+def test_accesses_of_tensors_are_those_of_the_tables() -> None:
+    """Whether an op reads, writes or adds, and the boxes that the prover takes."""
+    for run in runs():
+        maps = mapped_tensors(run.kernel)
+        places = GlobalPlaces(run.kernel, frozenset(), frozenset())
+        for e in run.accesses("global"):
+            touch = touch_of(e.op, maps)
+            assert touch is not None and touch.tensor == e.name, e
+            expected = "read" if touch.reads else "add" if touch.adds else "write"
+            assert e.kind == expected, e
+            for at, along in zip(e.at, places.access(e.op, touch).place.dims, strict=False):
+                size = at.stop - at.start if isinstance(at, slice) else np.ptp(at) + 1
+                assert along.extent is None or size <= along.extent, e
+
+
+def test_effects_are_recorded_on_request() -> None:
+    with recorded() as effects:
+        pass
+    _case("scan")
+    assert not effects
