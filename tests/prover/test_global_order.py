@@ -144,7 +144,19 @@ STORE = "store_global(tensor=%X, index=(%rows, {}), value=%x)\n"
 LOAD = "%y: frag<f32[64x8]> = load_global(tensor=%X, index=(%rows, {}))\n"
 AT = '%at: i32 = map(fn="{}", args=(%i, {}))\n%there: frag<i32[1x8]> = iota(start=%at)\n'
 MEET = "named_barrier_sync(barrier=1, num_warpgroups=1)\n"
+FOUR_ROWS = """
+%first: frag<i32[16x1] lanes 16x8> = iota(start=%c0)
+%later: frag<i32[16x1] lanes 16x8> = iota(start={})
+%wide: frag<i32[1x128] lanes 16x8> = iota(start=%c0)
+%v: frag<f32[16x128] lanes 16x8> = load_global(tensor=%Y, index=(%first, %wide))
+store_global(tensor=%X, index=(%first, %wide), value=%v)
+sync_warp()
+%w: frag<f32[16x128] lanes 16x8> = load_global(tensor=%X, index=(%later, %wide))
+named_barrier_sync(barrier=1, num_warpgroups=1)
+"""
 RACES = {
+    "a warp's four rows": (FOUR_ROWS.format("%c0"), ""),
+    "four rows of another warp": (FOUR_ROWS.format("%c4"), "this may read `X`"),
     "the same thread": (VALUE + LOAD.format("%columns") + STORE.format("%columns"), ""),
     "elsewhere in each iteration": (VALUE + AT.format("add", "%c0") + STORE.format("%there"), ""),
     "it was there in the last one": (

@@ -42,9 +42,9 @@ class Place:
             return False
         (dim, own), (_, others) = self.rows, other.rows
         a, b = self.dims[dim], other.dims[dim]
-        # From a warp's first to the next one's.
-        between, more = max(own, a.apart), b.start - a.start
-        if more.terms or between != max(others, b.apart):
+        # From a warp's first to the next one's; only 16 rows lie `apart`.
+        between, more = a.apart if own == 16 else own, b.start - a.start
+        if more.terms or between != (b.apart if others == 16 else others):
             return False
         return own - between <= more.number <= between - others
 
