@@ -1,4 +1,4 @@
-"""What threads load, store and add in lines that L2 holds, each CTA in lines of its own."""
+"""What threads load and store in lines that L2 holds, each CTA in lines of its own."""
 
 from __future__ import annotations
 
@@ -35,19 +35,12 @@ def accesses(name: str, form: str) -> Kernel:
 
 LOADS = accesses("thread_loads", "ld.relaxed.gpu.global.v4.f32 {values}, {at};")
 STORES = accesses("thread_stores", "st.relaxed.gpu.global.v4.f32 {at}, {values};")
-REDUCTIONS = accesses("thread_adds", "red.relaxed.gpu.global.add.v4.f32 {at}, {values};")
-KERNELS = (LOADS, STORES, REDUCTIONS)
+KERNELS = (LOADS, STORES)
 
 
 def measure(gpu: Gpu) -> dict[str, float]:
     place = gpu.buffer(gpu.num_sms * OWN)
     gpu.clear(place, gpu.num_sms * OWN)
-
-    def rate(kernel: Kernel) -> float:
-        return COUNT * OWN / gpu.run(kernel, gpu.num_sms, COUNT, place).cycles
-
-    return {
-        "l2_load_bytes": rate(LOADS),
-        "l2_store_bytes": rate(STORES),
-        "l2_reduce_bytes": rate(REDUCTIONS),
-    }
+    taken = {"l2_load_bytes": LOADS, "l2_store_bytes": STORES}
+    cycles = {name: gpu.run(run, gpu.num_sms, COUNT, place).cycles for name, run in taken.items()}
+    return {name: COUNT * OWN / time for name, time in cycles.items()}

@@ -28,7 +28,7 @@ WARM = 0.4
 IDLE_COUNT = 1000000
 
 
-def products(in_registers: bool, loaded: bool) -> Kernel:
+def products(loaded: bool) -> Kernel:
     """`loaded`: a third warpgroup brings the operands of each step; else those of one step are
     multiplied again and again.
     """
@@ -47,10 +47,6 @@ def products(in_registers: bool, loaded: bool) -> Kernel:
     asm.start()
     with asm.where("lt.u32 warp, 8"):
         asm("setmaxnreg.inc.sync.aligned.u32 240;")
-        if in_registers:
-            asm("mad.lo.u32 x, tid, 64, base;")
-            for n in range(16):
-                asm(f"ld.shared.b32 a{n}, [x+{4 * n}];")
         with asm.loop("i", "count"):
             if loaded:
                 asm("mad.lo.u32 bar, slot, 8, full;")
@@ -59,7 +55,7 @@ def products(in_registers: bool, loaded: bool) -> Kernel:
             asm("mov.u32 y, x;\nadd.u32 k, place, 16384;")
             tensor.operands(asm, "y", "k")
             asm("setp.ne.u32 further, i, 0;")
-            tensor.group(asm, 16, COLUMNS, in_registers)
+            tensor.group(asm, 16, COLUMNS, False)
             _advance(asm, loaded)
         asm("wgmma.wait_group.sync.aligned 0;")
         asm.keep("d", COLUMNS // 2, "f32")
@@ -69,8 +65,7 @@ def products(in_registers: bool, loaded: bool) -> Kernel:
             with asm.where("eq.u32 tid, 256"):
                 _bring(asm)
     asm.stop()
-    name = "fed" if loaded else "registers" if in_registers else "shared"
-    return kernel(f"power_{name}", asm, 384, "u64 source")
+    return kernel("power_fed" if loaded else "power_shared", asm, 384, "u64 source")
 
 
 def _fill(asm: Asm) -> None:
@@ -127,9 +122,9 @@ def idle() -> Kernel:
     return kernel("idle", asm, 32)
 
 
-REGISTERS, SHARED, FED = products(True, False), products(False, False), products(False, True)
+SHARED, FED = products(False), products(True)
 IDLE = idle()
-KERNELS = (REGISTERS, SHARED, FED, IDLE)
+KERNELS = (SHARED, FED, IDLE)
 
 
 def measure(gpu: Gpu, seconds: float) -> dict[str, float]:
@@ -137,12 +132,8 @@ def measure(gpu: Gpu, seconds: float) -> dict[str, float]:
     gpu.upload(source, numbers(DATA_BYTES + SLOTS * SLOT))
     # The quiet one first: the card is warm afterwards.
     found = {"clock": gpu.run(IDLE, gpu.num_sms, IDLE_COUNT).clock}
-    for name, busy in (
-        ("tensor_clock", REGISTERS),
-        ("tensor_smem_clock", SHARED),
-        ("tensor_l2_clock", FED),
-    ):
-        found[name] = sustained(gpu, busy, seconds / 3, source)
+    for name, busy in (("tensor_smem_clock", SHARED), ("tensor_l2_clock", FED)):
+        found[name] = sustained(gpu, busy, seconds / 2, source)
     return found
 
 

@@ -65,15 +65,11 @@ class Rates:
 
     # SMEM.
     smem_read_bytes: float = rate("bytes a cycle and SM", "that threads read of SMEM", "smem")
-    smem_write_bytes: float = rate("bytes a cycle and SM", "that threads write to SMEM", "smem")
-    smem_sharing: float = rate(
-        "share",
-        "of the shorter time that is added where wgmma and threads read SMEM together: 0 if they "
-        "have ports of their own, 1 if they share one",
-        "smem_sharing",
-    )
     smem_fill_sharing: float = rate(
-        "share", "the same where wgmma reads SMEM while TMA fills it", "smem_sharing"
+        "share",
+        "of the shorter time that is added where wgmma reads SMEM while TMA fills it: 0 if each "
+        "has ports, 1 if they share one",
+        "smem_sharing",
     )
 
     # L2, lines that it holds.
@@ -124,12 +120,6 @@ class Rates:
         "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads", outside=True
     )
     l2_tma_store_bytes: float = rate("bytes a cycle and SM", "that TMA stores", "l2", outside=True)
-    l2_reduce_bytes: float = rate(
-        "bytes a cycle and SM",
-        "that threads add by `red.f32`, to lines of their own",
-        "l2_threads",
-        outside=True,
-    )
 
     # DRAM: of the whole card, in nanoseconds, since it has a clock of its own.
     dram_read_bytes: float = rate("bytes a nanosecond", "that TMA reads and nobody writes", "dram")
@@ -143,15 +133,8 @@ class Rates:
     )
 
     # Instructions.
-    issue_slots: float = rate(
-        "instructions a cycle and SM", "of warps, by all four schedulers together", "issue"
-    )
     fma_lanes: float = rate("threads a cycle and SM", "`fma.f32`", "issue")
-    alu_lanes: float = rate("threads a cycle and SM", "`lop3`, `prmt`, `max`, shifts", "issue")
     exp_lanes: float = rate("threads a cycle and SM", "`ex2`, `rcp`, `rsqrt`, `tanh`", "issue")
-    convert_lanes: float = rate("threads a cycle and SM", "`cvt` of two f32 to bf16x2", "issue")
-    convert_8_lanes: float = rate("threads a cycle and SM", "`cvt` of two f32 to e4m3x2", "issue")
-    shuffle_lanes: float = rate("threads a cycle and SM", "`shfl`", "issue")
 
     # Latencies.
     tma_l2_cycles: float = rate(
@@ -206,13 +189,10 @@ class Rates:
 
     # The clock, by what is busy. The card's power is limited: what moves more bytes runs slower.
     clock: float = rate("cycles a nanosecond", "of an SM that has little to do", "power")
-    tensor_clock: float = rate(
-        "cycles a nanosecond",
-        "while all tensor cores multiply random numbers, 64 x 256 a wgmma, A in registers",
-        "power",
-    )
     tensor_smem_clock: float = rate(
-        "cycles a nanosecond", "the same with both operands in SMEM", "power"
+        "cycles a nanosecond",
+        "while all tensor cores multiply random numbers, 64 x 256 a wgmma, operands in SMEM",
+        "power",
     )
     tensor_l2_clock: float = rate(
         "cycles a nanosecond",
@@ -283,5 +263,5 @@ def with_values(values: Mapping[str, float], origin: str, notice: str = "") -> R
     return Rates(**values, origin=origin, notice=notice)
 
 
-ZERO = ("smem_sharing", "smem_fill_sharing")
+ZERO = ("smem_fill_sharing",)
 """Rates that may be nothing."""
