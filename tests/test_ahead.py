@@ -24,7 +24,7 @@ from wsdsl.ahead import jobs, misses
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.artifact import kept
-from wsdsl.background import Background
+from wsdsl.background import in_background
 from wsdsl.diagnostics import Finding
 from wsdsl.runtime import device, driver, launch
 from wsdsl.runtime.device import Context, Device
@@ -85,7 +85,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
 
 def wait_for(kernel: wsdsl.Kernel) -> None:
     for job in kernel._misses._asked.values():
-        job.join()
+        job.exception()
 
 
 def serving(kernel: wsdsl.Kernel, m: int) -> tuple[Any, bool]:
@@ -167,9 +167,9 @@ def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPat
             ok = not serving(kernel, 33)[1]
             wait_for_own = [j for k, j in kernel._misses._asked.items() if k[0] == os.getpid()]
             for job in wait_for_own:
-                job.join()
+                job.exception()
             os._exit(0 if ok and len(wait_for_own) == 1 and serving(kernel, 33)[1] else 1)
-        in_child = Background(lambda: os.waitpid(pid, 0)[1])
+        in_child = in_background(lambda: os.waitpid(pid, 0)[1])
         assert in_child.result() == 0
 
 
@@ -227,10 +227,10 @@ def test_an_exit_does_not_wait() -> None:
 import subprocess, sys
 from tests.test_ahead import gemm, job
 from wsdsl.ahead.misses import beside
-from wsdsl.background import Background
+from wsdsl.background import in_background
 
 process = beside()
-Background(lambda: process.run(job(text="kernel " * 10_000_000)))
+in_background(lambda: process.run(job(text="kernel " * 10_000_000)))
 print(process._process.pid)
 """
     root = Path(__file__).parents[1]

@@ -1,36 +1,25 @@
-"""Calls in threads of their own."""
+"""Calls in daemon threads, which do not keep a process from ending."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
-class Background:
-    """A call in a thread of its own; `result` gives what it returned, or raises what it raised."""
+def in_background(call: Callable[[], Any]) -> Future[Any]:
+    from concurrent.futures import Future
 
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._outcome: tuple[Any, BaseException | None] = None, None
-        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
-        self._thread.start()
+    future = Future[Any]()
 
-    def _run(self, call: Callable[[], Any]) -> None:
+    def run() -> None:
         try:
-            self._outcome = call(), None
+            future.set_result(call())
         except BaseException as error:
-            self._outcome = None, error
+            future.set_exception(error)
 
-    def outcome(self) -> BaseException | None:
-        """What it raised, if it is over and did."""
-        return None if self._thread.is_alive() else self._outcome[1]
-
-    def join(self) -> None:
-        self._thread.join()
-
-    def result(self) -> Any:
-        self.join()
-        value, error = self._outcome
-        if error is not None:
-            raise error
-        return value
+    threading.Thread(target=run, daemon=True).start()
+    return future

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wsdsl import knobs
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
-from wsdsl.background import Background
+from wsdsl.background import in_background
 from wsdsl.callee import Callee
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
 from wsdsl.dumps import dumped, pass_dumps
@@ -199,7 +199,7 @@ class Compiled(Callee):
             self.prove()
         else:
             # ptxas is a process of its own: the proof is made meanwhile.
-            assembling = Background(
+            assembling = in_background(
                 lambda: assemble_checked(
                     self.scheduled, ptx, path or None, allow_spills=allow_spills
                 )
@@ -207,7 +207,7 @@ class Compiled(Callee):
             try:
                 self.prove()
             finally:
-                assembling.join()
+                assembling.exception()  # waits
             assembled = assembling.result()
         resources = assembled and assembled.resources
         return Artifact(

@@ -10,12 +10,12 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.ahead.jobs import Failed, Job, knobs_now
 from wsdsl.ahead.process import Process
 from wsdsl.artifact.size_class import size_class
-from wsdsl.background import Background
+from wsdsl.background import in_background
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
 from wsdsl.records.row import Asked
@@ -24,6 +24,9 @@ from wsdsl.runtime.arguments import Call
 from wsdsl.schedule import Schedule
 from wsdsl.variants import Variants
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 class Misses:
     """Of one kernel: what is being compiled for calls that others serve."""
@@ -31,7 +34,7 @@ class Misses:
     def __init__(self, name: str, variants: Variants, text: Callable[[], str]) -> None:
         """`text`: of the kernel at the level TILE."""
         self.name, self._variants, self._text = name, variants, text
-        self._asked: dict[tuple[object, ...], Background] = {}
+        self._asked: dict[tuple[object, ...], Future[None]] = {}
         self._first: dict[tuple[object, ...], object] = {}
         """Of threads that want the same one asks for it; a lock might be held in a fork."""
         self._told: set[tuple[object, ...]] = set()
@@ -60,9 +63,9 @@ class Misses:
         if self._first.setdefault(asked, mine) is mine:
             given = schedule, tuple(found.sizes.items()), *alignment
             now = knobs_now()
-            self._asked[asked] = Background(lambda: self._compile(now, *given))
+            self._asked[asked] = in_background(lambda: self._compile(now, *given))
         job = self._asked.get(asked)
-        failed = job and job.outcome()
+        failed = job.exception() if job and job.done() else None
         if failed is not None and asked not in self._told:
             self._told.add(asked)
             told = (

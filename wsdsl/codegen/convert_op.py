@@ -187,7 +187,7 @@ def convert_tma_store_wait(c: Context, op: m.TmaStoreWait) -> None:
 def convert_slice(c: Context, op: f.Slice) -> None:
     kind = op.result.type
     assert isinstance(kind, Fragment)
-    c.held[op.result] = cut_columns(c.w, c.registers(op.x), op.start, kind.columns)
+    c.held[op.result] = cut_columns(c.registers(op.x), op.start, kind.columns)
 
 
 def convert_join(c: Context, op: f.Join) -> None:

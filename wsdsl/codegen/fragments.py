@@ -269,7 +269,7 @@ def resized(w: Writer, text: str, source: DType, dtype: DType) -> str:
     return w.value(f"{kind} {old} {text} to {new}")
 
 
-def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registers:
+def cut_columns(held: Registers, start: int, columns: int) -> Registers:
     """Columns [start, start + columns); both are multiples of what lanes hold at once."""
     each = num_registers(held.dtype, held.rows, held.lanes.columns, held.lanes)
     first, count = (n // held.lanes.columns * each for n in (start, columns))

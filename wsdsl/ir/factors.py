@@ -5,7 +5,7 @@ type nor too large for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.intervals import may_begin_anywhere
@@ -22,11 +22,9 @@ SMALL = ("f6e2m3", "f6e3m2", "f4e2m1")
 """Of these every value is one of f8e4m3, and of all wider types."""
 
 
-def factored(
-    op: Contract, made: Makers, sum_of: Callable[[DType, DType], DType | None] = sum_of
-) -> tuple[Factored, Factored] | None:
+def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
     """Both operands with their factors, where the tensor cores multiply what is without them, or
-    what `taken_as` says (`sum_of`: in what they sum it), and one of the operands is more than that.
+    what `taken_as` says, and one of the operands is more than that.
     """
     assert isinstance(op.result.type, Tile)
     shared = [x for x in _axes(op.a) if x in _axes(op.b)]

@@ -88,7 +88,7 @@ class Canonical:
         self.union[shape] = gone
         if gone != unknown:
             added = self.places.add(m, barriers, items, gone[:-1], found.every)
-            put_masks(m, barriers, names, found.without(gone[:-1], added))
+            put_masks(m, barriers, found.without(gone[:-1], added))
             unknown = found.unknown(self.places.unwritten(m, items, gone[-1]))
         for held in followed:
             held.superseded = _covers(unknown, held.unknown)

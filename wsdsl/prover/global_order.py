@@ -75,7 +75,7 @@ def check_global_order(kernel: Kernel) -> None:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     if not partitions:
         partitions = [Partition(role="kernel", body=kernel.body)]
-    _check_sides(kernel, partitions, found, places)
+    _check_sides(partitions, found, places)
     agent = 0
     for partition in partitions:
         if any(op in found for op in walk(partition.body)):
@@ -87,9 +87,7 @@ def _fail(agent: int, op: Op, message: str, earlier: Op | None = None, hint: str
     return Failure(GLOBAL_ORDER, message, Party(agent, op), earlier and Party(agent, earlier), hint)
 
 
-def _check_sides(
-    kernel: Kernel, partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces
-) -> None:
+def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces) -> None:
     """A tensor is one partition's, or that of partitions in ping-pong."""
     sides: dict[str, list[tuple[int, Op]]] = {}
     agent, held = 0, set[Op]()

@@ -13,7 +13,7 @@ Barriers = list[tuple[Any, int, Barrier]]
 WORD = 64
 
 
-def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]:
+def masks_of(m: Machine, barriers: Barriers) -> list[int]:
     """What is known, to each who knows; `put_masks` takes it back in the same order. The barriers'
     come first, two of each."""
     masks: list[int] = []
@@ -41,12 +41,7 @@ def _by_class(m: Machine, a: Agent) -> list[int]:
     return [*a.know[:acting], rest, *([-1] * CLASSES)][:CLASSES]
 
 
-def put_masks(
-    m: Machine,
-    barriers: Barriers,
-    names: dict[int, int],
-    masks: list[int],
-) -> None:
+def put_masks(m: Machine, barriers: Barriers, masks: list[int]) -> None:
     held_by = iter(masks)
     for _, _, held in barriers:
         held.gathered, held.completed = next(held_by), next(held_by)

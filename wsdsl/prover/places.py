@@ -147,12 +147,12 @@ class Places:
         every = kept
         for made in copies.values():
             every |= made
-        masks = moved(masks_of(m, barriers, names), copies, kept)
+        masks = moved(masks_of(m, barriers), copies, kept)
         hidden = [0] * len(masks)
         if self.hidden is not None:
             hidden = self.hidden.masks(m, barriers)
             masks = [k & ~h if k > 0 else k for k, h in zip(masks, hidden, strict=True)]
-        put_masks(m, barriers, names, masks)
+        put_masks(m, barriers, masks)
         m.next_event = 1 << len(self.names)
         return Known(every, masks, hidden)
 

@@ -80,7 +80,7 @@ def draw_timeline(
     entries = {"MMA of a tile": color(sample)} if sample else {}
     if timeline.cut:
         entries |= {"partial sums handed on": PARTIAL_SUMS, "wait for partial sums": WAIT}
-    return _save(figure, axes, path, entries)
+    return _save(figure, path, entries)
 
 
 def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading: str) -> Path:
@@ -110,7 +110,7 @@ def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading
         axes.broken_barh(inside, (row + 0.1, 0.8), facecolors=UNIT)
     axes.set(xlim=window, ylim=(len(names), 0), xlabel="cycles since the launch")
     axes.set_yticks([row + 0.5 for row in range(len(names))], names)
-    return _save(figure, axes, path, used)
+    return _save(figure, path, used)
 
 
 def color(bar: Bar) -> str:
@@ -140,7 +140,7 @@ def _subplots(
     return figure, axes
 
 
-def _save(figure: Any, axes: Any, path: Path, entries: Mapping[str, str]) -> Path:
+def _save(figure: Any, path: Path, entries: Mapping[str, str]) -> Path:
     patch: Any = importlib.import_module("matplotlib.patches").Patch
     handles = [patch(color=fill, label=label) for label, fill in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7)

@@ -25,7 +25,6 @@ from wsdsl.simulator.context import (
 from wsdsl.simulator.counter_ops import COUNTERS
 from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_ops import access_global, check_repeated
-from wsdsl.simulator.line_ops import BY_LINES
 from wsdsl.simulator.partial_ops import reduce_partials, store_partials
 from wsdsl.simulator.races import CopyOut, StoredOut
 from wsdsl.simulator.shared_memory import Region, tile
@@ -251,7 +250,6 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.ThreadLoad: thread_load,
     **BY_THREADS,
     **COUNTERS,
-    **BY_LINES,
     m.StorePartials: store_partials,
     m.ReducePartials: reduce_partials,
     m.SendFragment: send_fragment,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from wsdsl.ir.op import Op
 from wsdsl.simulator.arrays import Arguments
-from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.barriers import Barrier, Meeting
 from wsdsl.simulator.clocks import THREADS, Clocks
 from wsdsl.simulator.effects import recorder
 from wsdsl.simulator.flags import Flags
 from wsdsl.simulator.global_races import GlobalAccesses
-from wsdsl.simulator.named_barriers import Meeting
 from wsdsl.simulator.shared_memory import SharedMemory
 from wsdsl.simulator.tensor_memory import TensorMemory
 

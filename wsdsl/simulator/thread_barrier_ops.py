@@ -12,8 +12,8 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.barriers import NUM_NAMED, Meeting
 from wsdsl.simulator.context import Blocked, Steps, Warpgroup
-from wsdsl.simulator.named_barriers import NUM_NAMED, Meeting
 
 
 def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:

@@ -135,7 +135,7 @@ class _Search:
 
     def cut_in_all_ways(self, n: int, own: Option) -> Iterator[Node]:
         tile = axis_sizes(self.kernel, own[0])
-        for i, option in enumerate(split_k_options(self.kernel, self.given, self.work, own)):
+        for i, option in enumerate(split_k_options(self.kernel, self.given, own)):
             predicted = predict(self.work, option, tile)
             if predicted.work.cut:
                 yield weight(predicted), True, (2, n, i), (option, predicted)

@@ -63,7 +63,7 @@ def may_share_sums(kernel: Kernel, given: Schedule, whole: Schedule) -> bool:
 
 
 def split_k_options(
-    kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
+    kernel: Kernel, given: Schedule, option: tuple[Schedule, Prediction]
 ) -> Iterator[Schedule]:
     """The option cut in every way."""
     whole, tile = option
