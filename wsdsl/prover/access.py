@@ -69,20 +69,24 @@ def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tu
     return split(held, borders)
 
 
+Bytes = tuple[Array, Any, int, int]
+"""An array, the item, and where in it they begin and end."""
+
+
 def write(
     m: Machine,
     a: Agent,
     op: Op,
-    array: Array,
-    item: int,
-    start: int,
-    end: int,
+    where: Bytes,
     know: int,
     made: tuple[int, int],
-    asynchronous: bool,
-    cta: int,
+    asynchronous: bool = False,
+    cta: int = -1,
 ) -> None:
-    """Overwrite bytes of an item; the writers know `know`, `made` are the new write's events."""
+    """Overwrite bytes of an item; the writers know `know`, `made` are the new write's events.
+    `cta`: another one's."""
+    array, item, start, end = where
+    cta = a.cta if cta < 0 else cta
     key = (cta, array.index, item)
     spans = spans_of(m, cta, array, item, start, end)
     what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
@@ -141,10 +145,7 @@ def read(
     m: Machine,
     a: Agent,
     op: Op,
-    array: Array,
-    item: int,
-    start: int,
-    end: int,
+    where: Bytes,
     know: int,
     reader: Any,
     event: int,
@@ -156,6 +157,7 @@ def read(
     """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
     hears of that has heard of the events `before` too. `reader` tells it from others that go on
     with it. With `any_value` it may be of what nobody has written yet. `cta`: another one's."""
+    array, item, start, end = where
     cta = a.cta if cta < 0 else cta
     key = (cta, array.index, item)
     spans = spans_of(m, cta, array, item, start, end)
@@ -193,18 +195,7 @@ def read(
                 "fence_async_proxy by the writing threads, before they arrive",
             )
         reads = [r for r in held.reads if r[1] & ~(before | event)]
-        reads.append((reader, event, party))
-        made.append(
-            Span(
-                held.start,
-                held.end,
-                held.write,
-                held.shown,
-                held.writer,
-                tuple(reads),
-                held.written,
-            )
-        )
+        made.append(held.with_reads((*reads, (reader, event, party))))
     m.memory[key] = tuple(made)
 
 
@@ -235,19 +226,8 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
         counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
         held, barriers, stage = barrier_of(m, a, i, (0,), counted)
         event = m.event()
-        write(
-            m,
-            a,
-            op,
-            array,
-            state.stage,
-            start,
-            start + size,
-            a.know[0],
-            (event, 0),
-            True,
-            cta,
-        )
+        where = array, state.stage, start, start + size
+        write(m, a, op, where, a.know[0], (event, 0), True, cta)
         name = shown(barriers, stage, m, counted)
         count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
         # Bytes land after the copy was started: what phases were over then are over.
@@ -298,7 +278,8 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
             before |= stored[place]
         reader = ("store", a.index, c)
         for box in (held.bytes for held in boxes if held.warp == place):
-            read(m, a, op, array, item, box.start, box.stop, a.know[c], reader, event, before)
+            where = array, item, box.start, box.stop
+            read(m, a, op, where, a.know[c], reader, event, before)
         made.append(event)
     a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
     a.began_stores = True

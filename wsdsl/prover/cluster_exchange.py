@@ -27,7 +27,8 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     array, item, start, end = _place(m, a, i, op, op.value.type)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
     know, event = known_to_each(a, ALL), m.event()
-    write(m, a, op, array, item, start, end, know, (event, m.event()), False, cta)
+    where = array, item, start, end
+    write(m, a, op, where, know, (event, m.event()), cta=cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this fragment on")
     # All threads' bytes land after they were sent: what phases and waits were over then are over.
@@ -86,8 +87,8 @@ def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in ctas:
         held, barriers, stage = barrier_of(m, a, i, (0,), cta)
         event = m.event()
-        made = event, 0
-        write(m, a, op, array, state.stage, 0, ANSWER_BYTES, know, made, True, cta)
+        where = array, state.stage, 0, ANSWER_BYTES
+        write(m, a, op, where, know, (event, 0), True, cta)
         name = shown(barriers, stage, m, cta)
         count_in_phase(m, a, i, held, name, know, "the bytes of this answer on")
         # It comes after it was asked for: what phases were over then are over.

@@ -187,6 +187,9 @@ class Span:
     reads: tuple[tuple[Any, int, Party], ...] = ()
     written: bool = False
 
+    def with_reads(self, reads: tuple[tuple[Any, int, Party], ...]) -> Span:
+        return Span(self.start, self.end, self.write, self.shown, self.writer, reads, self.written)
+
     def part(self, start: int, end: int) -> Span:
         return Span(start, end, self.write, self.shown, self.writer, self.reads, self.written)
 

@@ -147,7 +147,7 @@ def read_operand(
             )
         reader = ("wgmma", a.index)
         where = held.array, held.item, begin, end
-        read(m, a, product, *where, know, reader, event, before, cta=cta)
+        read(m, a, product, where, know, reader, event, before, cta=cta)
 
 
 def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:

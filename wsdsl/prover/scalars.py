@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -10,7 +11,8 @@ from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Value, attributes_of, operands, results_of
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine import Agent, Machine, StageParity
-from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.model import Model
+from wsdsl.prover.program import LOCAL, Instruction, Run
 from wsdsl.prover.terms import TESTS, Term, apply, varies
 
 
@@ -108,35 +110,14 @@ def nothing(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def cta_index(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = m.model.cta_index(a.cta)
-    return LOCAL
+def place(found: Callable[[Model, Agent], Term]) -> Run:
+    """Where an agent runs, and among how many."""
 
+    def run(m: Machine, a: Agent, i: Instruction) -> int:
+        a.slots[i.defines[0]] = found(m.model, a)
+        return LOCAL
 
-def num_ctas(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = m.model.count("ctas")
-    return LOCAL
-
-
-def cluster_index(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = m.model.cluster_index(a.cta)
-    return LOCAL
-
-
-def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = m.model.count("clusters")
-    return LOCAL
-
-
-def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = m.model.cta_rank(a.cta)
-    return LOCAL
-
-
-def warpgroup_index(m: Machine, a: Agent, i: Instruction) -> int:
-    del m
-    a.slots[i.defines[0]] = a.rank
-    return LOCAL
+    return run
 
 
 def initial_state(m: Machine, a: Agent, i: Instruction) -> int:

@@ -36,9 +36,9 @@ def read_by_threads(
         for index, k, earlier in m.unshown:
             before |= earlier if (index, k) == (a.index, c) else 0
     for begin, end in ranges:
-        item_of(m, a, op, array, item, begin, end)
-        reader = ("threads", a.index, c)
-        read(m, a, op, array, item, begin, end, a.know[c], reader, event, before, False)
+        where, reader = (array, item, begin, end), ("threads", a.index, c)
+        item_of(m, a, op, *where)
+        read(m, a, op, where, a.know[c], reader, event, before, False)
     if copied:
         m.unshown.append((a.index, c, event))
     else:

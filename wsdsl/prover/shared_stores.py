@@ -10,7 +10,7 @@ from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
-from wsdsl.prover.access import EVERY, item_of, known_to_each, write
+from wsdsl.prover.access import EVERY, Bytes, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -36,23 +36,12 @@ def _threads_write(
     """All threads of the warpgroup, to so many bytes of the item."""
     array = m.model.arrays[op.shared.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
+    where = array, state.stage, op.offset, op.offset + size
+    item_of(m, a, op, *where)
     over, shown_later = m.event(), m.event()
     a.did |= over
     m.unshown.append((a.index, EVERY, shown_later))
-    write(
-        m,
-        a,
-        op,
-        array,
-        state.stage,
-        op.offset,
-        op.offset + size,
-        known_to_each(a, ALL),
-        (over, shown_later),
-        False,
-        a.cta,
-    )
+    write(m, a, op, where, known_to_each(a, ALL), (over, shown_later))
     return LOCAL
 
 
@@ -84,19 +73,8 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     size *= 4 if op.joined else 1
     for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
         start = quarter * array.bytes // 4 + op.before
-        write(
-            m,
-            a,
-            op,
-            array,
-            item,
-            start,
-            start + size,
-            known_to_each(a, warp),
-            warp_wrote(m, a, warp),
-            False,
-            a.cta,
-        )
+        where = array, item, start, start + size
+        write(m, a, op, where, known_to_each(a, warp), warp_wrote(m, a, warp))
     return LOCAL
 
 
@@ -116,10 +94,9 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
             if isinstance(first, int):
                 low += first + op.apart * number
                 high = low + 16
-            begin, end = op.offset + low * span, op.offset + high * span
-            item_of(m, a, op, array, state.stage, begin, end)
-            known = known_to_each(a, warp)
-            write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
+            where = array, state.stage, op.offset + low * span, op.offset + high * span
+            item_of(m, a, op, *where)
+            write(m, a, op, where, known_to_each(a, warp), events)
     return LOCAL
 
 
@@ -129,11 +106,10 @@ def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, tr.StoreTransposed)
     kinds, array = [v.as_fragment for v in op.parts], m.model.arrays[op.shared.name]
     line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
-    start, end = op.line * line, (op.line + kinds[0].columns) * line
     item = a.slots[i.extra[op.item.name]]
-    item_of(m, a, op, array, item, start, end)
-    events = warp_wrote(m, a, ALL)
-    write(m, a, op, array, item, start, end, known_to_each(a, ALL), events, False, a.cta)
+    where = array, item, op.line * line, (op.line + kinds[0].columns) * line
+    item_of(m, a, op, *where)
+    write(m, a, op, where, known_to_each(a, ALL), warp_wrote(m, a, ALL))
     return LOCAL
 
 
@@ -150,9 +126,9 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
         size = WORD * kind.columns
         for number, warp in enumerate(WARPS):
             start = op.offset + (4 * part + number) * size
-            item_of(m, a, op, array, 0, start, start + size)
-            events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
-            write(m, a, op, array, 0, start, start + size, known, events, False, a.cta)
+            where = array, 0, start, start + size
+            item_of(m, a, op, *where)
+            write(m, a, op, where, known_to_each(a, warp), warp_wrote(m, a, warp))
         return LOCAL
     part = part * kind.lanes.warps + op.each * a.rank
     for number, warp in enumerate(WARPS):
@@ -161,30 +137,30 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
             continue
         word = (part + own) * kind.rows + group * rows
         start = op.offset + WORD * word
-        item_of(m, a, op, array, item, start, start + WORD * rows)
+        where = array, item, start, start + WORD * rows
+        item_of(m, a, op, *where)
         events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
         for rank in range(op.ctas):
             cta = a.cta if op.ctas == 1 else m.model.reach(a.cta, rank)
             if op.barriers is None:
-                write(m, a, op, array, item, start, start + WORD * rows, known, events, False, cta)
+                write(m, a, op, where, known, events, cta=cta)
             else:
-                _send_partial(m, a, i, (start, start + WORD * rows), warp, cta)
+                _send_partial(m, a, i, where, warp, cta)
     return SEEN if op.ctas > 1 else LOCAL
 
 
 def _send_partial(
-    m: Machine, a: Agent, i: Instruction, where: tuple[int, int], warp: tuple[int, int], cta: int
+    m: Machine, a: Agent, i: Instruction, where: Bytes, warp: tuple[int, int], cta: int
 ) -> None:
     """Over when the phase completes on which its bytes count: who waits for that knows what each of
     the threads that may send did before.
     """
     op = i.op
     assert isinstance(op, mem.StorePartials)
-    (start, end), know = where, known_to_each(a, warp)
+    (array, _, start, end), know = where, known_to_each(a, warp)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
     event = m.event()
-    array = m.model.arrays[op.shared.name]
-    write(m, a, op, array, stage, start, end, know, (event, m.event()), False, cta)
+    write(m, a, op, (array, stage, start, end), know, (event, m.event()), cta=cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this part on")
     held.gathered |= event | know | m.everything(a) & (m.waits | m.phases)
@@ -212,7 +188,7 @@ def own_counters(m: Machine, a: Agent, i: Instruction) -> int:
         each = share_of(math.prod(op.extents), op.by, WARP) * WORD * op.copies
     start, end = min(a.rank * each, size), min((a.rank + 1) * each, size)
     if start < end:
-        item_of(m, a, op, array, 0, start, end)
-        events = warp_wrote(m, a, ALL)
-        write(m, a, op, array, 0, start, end, known_to_each(a, ALL), events, False, a.cta)
+        where = array, 0, start, end
+        item_of(m, a, op, *where)
+        write(m, a, op, where, known_to_each(a, ALL), warp_wrote(m, a, ALL))
     return LOCAL

@@ -64,7 +64,7 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
                 hint="`accumulate` must be false for the first product",
             )
         for part in parts:
-            write(m, a, op, array, state.stage, *part, know, (event, 0), False, cta)
+            write(m, a, op, (array, state.stage, *part), know, (event, 0), cta=cta)
         if op.scales is not None:
             _read_scales(m, a, i, event, cta)
         extents = op.rows, op.columns // op.cta_group
@@ -87,9 +87,9 @@ def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
     state: StageParity = a.slots[i.extra[op.a_state.name]]
     before, reader = a.know[0] | a.open.events, ("tensor", a.index)
     for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
-        item_of(m, a, op, array, state.stage, *part)
         where = array, state.stage, *part
-        read(m, a, op, *where, before, reader, event, before, asynchronous=False)
+        item_of(m, a, op, *where)
+        read(m, a, op, where, before, reader, event, before, asynchronous=False)
 
 
 def _halves(rows: int) -> tuple[int, ...]:
@@ -119,11 +119,10 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> 
     state: StageParity = a.slots[i.extra[op.scale_state.name]]
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         for own in word_columns(rows, op.k // (WORD * op.block)):
-            begin, end = column + own.start, column + own.stop
-            item_of(m, a, op, array, state.stage, begin, end)
+            where = array, state.stage, column + own.start, column + own.stop
+            item_of(m, a, op, *where)
             before, reader = a.know[0] | a.open.events, ("tensor", a.index)
-            where = array, state.stage, begin, end
-            read(m, a, op, *where, before, reader, event, before, asynchronous=False, cta=cta)
+            read(m, a, op, where, before, reader, event, before, asynchronous=False, cta=cta)
 
 
 def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
@@ -135,14 +134,14 @@ def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     shared, array = m.model.arrays[op.shared.name], m.model.arrays[op.scales.name]
     event, know, reader = m.event(), a.know[0] | a.open.events, ("wgmma", a.index)
-    begin, end = op.offset, op.offset + BYTES * (op.rows // ROWS) * op.words
-    item_of(m, a, op, shared, held.stage, begin, end)
-    first, last = op.column, op.column + scale_columns(op.rows, op.words)
-    item_of(m, a, op, array, state.stage, first, last)
+    end = op.offset + BYTES * (op.rows // ROWS) * op.words
+    source = shared, held.stage, op.offset, end
+    target = array, state.stage, op.column, op.column + scale_columns(op.rows, op.words)
+    item_of(m, a, op, *source)
+    item_of(m, a, op, *target)
     for cta in pair_of(m, a, i, op.cta_group):
-        where = shared, held.stage, begin, end
-        read(m, a, op, *where, a.know[0], reader, event, know, cta=cta)
-        write(m, a, op, array, state.stage, first, last, know, (event, 0), False, cta)
+        read(m, a, op, source, a.know[0], reader, event, know, cta=cta)
+        write(m, a, op, target, know, (event, 0), cta=cta)
     a.open.events |= event
     return LOCAL
 
@@ -159,10 +158,9 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
     array, event = m.model.arrays[op.scales.name], m.event()
     state: StageParity = a.slots[i.extra[op.state.name]]
     for own in word_columns(op.rows, op.words):
-        begin, end = op.column + own.start, op.column + own.stop
-        item_of(m, a, op, array, state.stage, begin, end)
-        know = known_to_each(a, ALL)
-        write(m, a, op, array, state.stage, begin, end, know, (event, 0), False, a.cta)
+        where = array, state.stage, op.column + own.start, op.column + own.stop
+        item_of(m, a, op, *where)
+        write(m, a, op, where, known_to_each(a, ALL), (event, 0))
     _stored(a, op).events |= event
     return LOCAL
 
@@ -175,9 +173,9 @@ def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
     array, event, stores = m.model.arrays[op.columns.name], m.event(), _stored(a, op)
     state: StageParity = a.slots[i.extra[op.state.name]]
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    item_of(m, a, op, array, state.stage, *part)
-    know = _known_in_order(a)
-    write(m, a, op, array, state.stage, *part, know, (event, 0), False, a.cta)
+    where = array, state.stage, *part
+    item_of(m, a, op, *where)
+    write(m, a, op, where, _known_in_order(a), (event, 0))
     stores.events |= event
     return LOCAL
 
@@ -239,25 +237,13 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     array = m.model.arrays[op.sums.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    ((begin, end),) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    item_of(m, a, op, array, state.stage, begin, end)
-    event, know = m.event(), _known_in_order(a)
+    (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
+    where = array, state.stage, *part
+    item_of(m, a, op, *where)
+    event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # What nobody has written may be read: of no products there is no sum, and none is used.
-    read(
-        m,
-        a,
-        op,
-        array,
-        state.stage,
-        begin,
-        end,
-        know,
-        ("tensor", a.index, op.half),
-        event,
-        know | a.open.events,
-        asynchronous=False,
-        any_value=True,
-    )
+    before = know | a.open.events
+    read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)
     a.open.events |= event
     # The lanes of a warp load together, and so have come past what each has waited for.
     a.met = a.did
@@ -304,5 +290,5 @@ def free_tensor_memory(m: Machine, a: Agent, i: Instruction) -> int:
     for array in m.model.arrays.values():
         for item in range(array.num) if array.name in m.model.columns else ():
             for cta in {a.cta, other}:
-                write(m, a, op, array, item, 0, array.bytes, know, (0, 0), False, cta)
+                write(m, a, op, (array, item, 0, array.bytes), know, (0, 0), cta=cta)
     return LOCAL
