@@ -246,9 +246,9 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
         moved.setdefault(key, np.zeros(size, np.bool_))[at] = True
 
     def spy(kind: str, known: Any) -> Any:
-        def spied(m: Any, a: Any, op: Op, array: Any, item: int, *place: Any, **named: Any) -> None:
-            taken[op, kind, array.name].add(place[:2])
-            known(m, a, op, array, item, *place, **named)
+        def spied(m: Any, a: Any, op: Op, where: Any, *more: Any, **named: Any) -> None:
+            taken[op, kind, where[0].name].add(where[2:])
+            known(m, a, op, where, *more, **named)
 
         return spied
 
