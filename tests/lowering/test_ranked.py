@@ -59,7 +59,7 @@ def test_no_schedule_that_cuts_tiles_is_below_its_floor() -> None:
                 own = predict(work, whole, axis_sizes(kernel, whole))
                 least = least_cut(own, whole)
                 tile, ways = axis_sizes(kernel, whole), split_k_options
-                every = [predict(work, o, tile) for o in ways(kernel, given, work, (whole, own))]
+                every = [predict(work, o, tile) for o in ways(kernel, given, (whole, own))]
                 if cut := [predicted.cycles for predicted in every if predicted.work.cut]:
                     assert least <= min(cut)
                     found.append(least / min(cut))
