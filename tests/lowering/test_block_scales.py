@@ -13,13 +13,9 @@ from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.pipeline_ops import CircularBuffer
-from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.packing import pack_scales
 from wsdsl.report.explain import scale_moves
-from wsdsl.report.timed.agent import Agent
-from wsdsl.report.timed.effects import EFFECTS
-from wsdsl.report.timeline import timeline
 from wsdsl.schedule import Arch, ScalePath
 from wsdsl.simulator import block_scales, tensor_memory_ops
 from wsdsl.simulator.tensor_memory import TensorMemory
@@ -51,13 +47,6 @@ def test_few_rows_are_columns_of_the_product(name: str, m: int, sizes: dict[str,
     check(case, arrays, expected(case, arrays))
     stores = lowered(case, **asked).of(t.StoreScales)
     assert {op.rows for op in stores} == {128, m}
-
-
-def test_products_of_few_rows_are_swapped() -> None:
-    asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
-    chosen = scheduled_tile(asked, dict(M=8, N=4096, K=4096)).schedule
-    assert chosen is not None and chosen.mma == "n" and chosen.tile is not None
-    assert chosen.tile["n"] == 128 and chosen.tile["m"] <= 16
 
 
 @pytest.mark.parametrize(
@@ -233,49 +222,12 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
     assert told in "\n".join(scale_moves(lowered(SCALED[name], tile=asked)))
 
 
-def test_explain_says_how_scales_come_to_tensor_memory() -> None:
-    asked = Schedule(arch="sm_100a", cta_group=1, mma="n", tile=dict(n=128, m=8))
-    told = SCALED["mx_atoms"].kernel.explain(asked, M=8, N=128, K=128, MA=1, NA=1, KA=1)
-    assert "a_scale: of 512 bytes that come to SMEM for a k-tile 32 are useful" in told
-    assert 'scale_path="store"' in told
-
-
-def waits_for_scales(depth: int) -> tuple[float, int]:
-    """The share of all cycles that the thread which multiplies waits for scales, also for the first
-    ones; and how often it does. (It goes on to the next wait at once: products take it no time.)
-    """
+def test_products_wait_for_no_scales_but_the_first() -> None:
     asked = Schedule(arch="sm_100a", cta_group=1, mma="m", tile=dict(m=128, n=128), stages=5)
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
-    tile = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=asked)
-    chosen = scheduled_tile(tile, sizes)
-    cut = lower(chosen, "partitioned", is_chosen=True)
-    rings = [op for op in cut.of(CircularBuffer) if op.block]
-    body = [dataclasses.replace(op, depth=depth) if op in rings else op for op in cut.body]
-    worker = timeline(chosen, sizes, lower(dataclasses.replace(cut, body=tuple(body)))).worker
-    (lane,) = (lane for lane in worker.lanes if lane.name == "mma")
-    own = [span for span in lane.spans if "ring of scales (full)" in span.edge]
-    return sum(span.stop - span.start for span in own) / worker.cycles, len(own)
-
-
-@pytest.mark.parametrize(
-    ("latency", "one_slot", "two_slots", "times"), [(0, 0.25, 0.01, 1), (200, 0.8, 0.04, 5)]
-)
-def test_products_wait_for_no_scales_in_two_slots(
-    latency: int, one_slot: float, two_slots: float, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for the first ones, of a ring that was empty: they come with the operands, and are
-    written then. The model knows no latency of stores of scales, so one is supposed, too, with
-    which the first five slots come one by one. In one slot products wait in each k-tile.
-    """
-
-    def wait(agent: Agent, op: t.TensorStoreWait) -> None:
-        del op
-        agent.until(agent.now + latency, "SMEM")
-
-    monkeypatch.setitem(EFFECTS, t.TensorStoreWait, wait)
-    assert waits_for_scales(1)[0] > one_slot
-    waited, often = waits_for_scales(2)
-    assert waited < two_slots and often == times
+    lanes = SCALED["mx"].kernel.timeline(asked, **sizes).worker.lanes
+    (multiplying,) = (lane for lane in lanes if lane.name == "mma")
+    assert sum("ring of scales (full)" in span.edge for span in multiplying.spans) == 1
 
 
 @pytest.mark.parametrize(

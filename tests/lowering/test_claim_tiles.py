@@ -90,10 +90,3 @@ def test_uneven_tiles_end_sooner_step_by_step() -> None:
         waited = {edge for lane in worker.lanes for edge in lane.waiting}
         assert ("ring of the next tile (full)" in waited) == (scheduler == "dynamic")
     assert cycles["dynamic"] < 0.9 * cycles["persistent"]
-
-
-def test_explained() -> None:
-    asked = Schedule(arch="sm_100a", scheduler="dynamic")
-    told = CASES["gemm"].kernel._compile(asked, {}, ()).explain()
-    assert "the load partition asks the card for the next item, and all read the answer" in told
-    assert "by dynamic" in told

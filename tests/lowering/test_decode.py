@@ -187,11 +187,6 @@ def test_what_registers_can_not_have(name: str) -> None:
     assert made.compile(M=128, N=128, K=128).prove()
 
 
-def test_what_is_placed_is_told() -> None:
-    told = DECODED["both"].kernel.explain(**DECODED["both"].sizes)
-    assert "what is loaded from A is computed in SMEM" in told
-
-
 def test_tiles_are_chosen_that_can_be_written() -> None:
     case = DECODED["widened"]
     schedule = Schedule(decode="shared", scheduler="split_k", splits=2)

@@ -274,13 +274,6 @@ def test_wide_tiles_keep_the_promise() -> None:
     assert promised == dataclasses.replace(plain, constant=("B",))
 
 
-def test_who_does_not_wait_is_explained() -> None:
-    made = CASES["gemm"].kernel._compile(SMALL, {}, ()).explain()
-    assert made.count("waits for no kernel in front") == 1
-    plain = CASES["gemm"].kernel._compile(dataclasses.replace(SMALL, constant=None), {}, ())
-    assert "waits for no" not in plain.explain()
-
-
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [

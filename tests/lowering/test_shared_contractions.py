@@ -224,13 +224,6 @@ def test_a_tile_ends_where_all_of_it_does(given: Schedule) -> None:
     assert np.array_equal(c, exact + np.minimum(np.arange(96) // 64 * 64 + 64, 96))
 
 
-def test_sums_by_a_cluster_are_explained() -> None:
-    given = Schedule(tile=dict(m=128, n=64), consumers=2, cluster=dict(k=4))
-    text = CASES["gemm"].kernel.explain(given, M=128, N=1536, K=4096)
-    assert "24 tiles, 4 CTAs for the sums of each" in text
-    assert "to hand on sums" in text
-
-
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 def test_few_columns_are_enough_for_all_who_share(sharing: int) -> None:
     given = Schedule(tile=dict(m=128), cluster=dict(k=sharing))

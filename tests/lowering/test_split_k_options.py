@@ -134,11 +134,6 @@ def test_loads_that_reach_over_the_end_are_slower() -> None:
         assert loading_cycles(made) == loading_cycles(exact)
 
 
-def test_what_the_user_says_is_kept() -> None:
-    assert chosen(256, 256, 65536, Schedule(scheduler="persistent")).scheduler == "persistent"
-    assert chosen(256, 256, 65536, Schedule(scheduler="stream_k")).scheduler == "stream_k"
-
-
 DEEP = dict(M=256, N=256, K=65536)
 HEAD = """
 @kernel
@@ -223,16 +218,6 @@ def test_a_schedule_of_another_process() -> None:
     assert hash(schedule) == hash(Schedule(scheduler="auto", tile=dict(m=64)))
     copied = pickle.loads(pickle.dumps(schedule))
     assert copied == schedule and "_hash" not in vars(copied)
-
-
-def test_ways_to_cut_are_explained() -> None:
-    kernel = CASES["gemm"].kernel
-    text = kernel.explain(**DEEP)
-    assert "cut into 128 pieces) in 1 wave" in text and "to hand on sums" in text
-    assert "µs at 1.5 GHz" in text
-    others = text.split("other ways")[1]
-    assert ", serial" in others and "stream-K" in others
-    assert "cut" not in kernel.explain(Schedule(scheduler="persistent"), **DEEP)
 
 
 @pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (64, 64, 64), (64, 64, 0), (0, 64, 64)])

@@ -50,21 +50,6 @@ def test_choice(sizes: tuple[int, int, int], expected: str) -> None:
 SIZES = 3072, 512, 5120
 
 
-def test_results_of_four_bytes() -> None:
-    assert chosen(product(output="f32[M, N]"), *SIZES).startswith("n:")
-
-
-@pytest.mark.parametrize(
-    ("body", "more"),
-    [
-        ("acc * rows[m] + bias[n]", ", rows: f32[M], bias: f32[N]"),
-        ("relu(acc) * alpha", ", alpha: f32"),
-    ],
-)
-def test_epilogues_of_vectors_and_scalars(body: str, more: str) -> None:
-    assert chosen(product(body, more=more), *SIZES).startswith("n:")
-
-
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -149,11 +134,3 @@ def test_batches_are_tiles_too() -> None:
     assert chosen(BATCHED, 1280, 1024, 4096, G=4) == "n: 160 x 256"
     assert chosen(BATCHED, 1280, 512, 4096, G=4) == "n: 160 x 128"
     assert chosen(BATCHED, 1024, 512, 4096, G=4).startswith("None:")
-
-
-def test_it_is_explained() -> None:
-    text = GEMM.explain(M=5120, N=512, K=16384)
-    assert (
-        "`n` rides wgmma's M: its tiles come in steps of 64, the other side's in steps of 8" in text
-    )
-    assert "rides" not in GEMM.explain(M=4096, N=4096, K=4096)
