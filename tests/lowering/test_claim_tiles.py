@@ -33,7 +33,6 @@ def test_the_grid_has_all_clusters() -> None:
         ("gemm", dict(), 'sm_90a (H200) does not know.*scheduler="grid"'),
         ("scale", dict(arch="sm_100a"), 'no product.*scheduler="grid"'),
         ("gemm", dict(arch="sm_100a", splits=2), "Schedule.splits with scheduler"),
-        ("gemm", dict(arch="sm_100a", cluster=dict(k=2)), "not lowered for sm_100a"),
     ],
 )
 def test_refused_by_name(name: str, asked: dict[str, Any], told: str) -> None:

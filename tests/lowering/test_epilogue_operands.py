@@ -1,19 +1,12 @@
 """An epilogue's operands in parts: when slots are given back, and what shares a fence."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp
-from wsdsl.ir.memory_ops import LoadPanels, StoreShared, TmaStore
-from wsdsl.ir.op import Op
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
 
 KERNEL = parse("""
 @kernel
@@ -24,44 +17,6 @@ def residual(A: f16[M, K], B: f16[N, K], bias: f32[N], R: f16[M, N], C: f16[M, N
             acc += A[m, k] @ B[n, k]
         C[m, n] = relu(acc + bias[n]) + cast(R[m, n], f32)
 """).residual
-
-LETTERS: dict[type[Op], str] = {
-    LoadPanels: "l", StoreShared: "s", FenceAsyncProxy: "F", SyncWarp: "w", ArriveBarrier: "A",
-    TmaStore: "t",
-}  # fmt: skip
-
-
-def epilogue(mode: Any, m: int, n: int) -> list[Op]:
-    """What a consumer does with SMEM after its products."""
-    schedule = Schedule(tile=dict(m=m, n=n, k=64), mode=mode)
-    kernel = KERNEL.compile(schedule=schedule).scheduled
-    consumer = next(
-        op for op in walk(kernel.body) if isinstance(op, Partition) and op.role == "compute"
-    )
-    found = [op for op in walk(consumer.body) if type(op) in LETTERS]
-    return found[next(i for i, op in enumerate(found) if isinstance(op, LoadPanels)) :]
-
-
-def shown(ops: list[Op]) -> str:
-    return "".join(LETTERS[type(op)] for op in ops)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("mode", "m", "n", "chunk"),
-    [
-        # Bias and residual, then each block of rows is stored for itself.
-        ("pingpong", 128, 128, "llwsFwt" + "lwsFwAt"),
-        # Few registers are left, chunks are narrow: both blocks of rows behind one fence.
-        ("pingpong", 128, 192, "llws" + "lsFwAtt"),
-        ("cooperative", 128, 256, "llwsFwAt"),
-    ],
-)
-def test_a_chunk_is_read_at_once_and_given_back_with_its_store(
-    mode: str, m: int, n: int, chunk: str
-) -> None:
-    made = epilogue(mode, m, n)
-    assert shown(made) == chunk * (len(made) // len(chunk))
 
 
 def test_single_lines_lie_by_themselves() -> None:

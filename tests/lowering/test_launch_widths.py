@@ -4,12 +4,11 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES
+from tests.kernels import CASES, check, expected, inputs
 from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
@@ -63,15 +62,8 @@ def made() -> Compiled:
     return lowered("gemm", ONE)
 
 
-def arrays(m: int, n: int, k: int) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(0)
-    shapes = dict(A=(m, k), B=(n, k))
-    given = {x: draw.standard_normal(s).astype(ml_dtypes.bfloat16) for x, s in shapes.items()}
-    return given | dict(C=np.full((m, n), np.nan, ml_dtypes.bfloat16))
-
-
 def result(kernel: Kernel, m: int, n: int, k: int) -> np.ndarray:
-    given = arrays(m, n, k)
+    given = inputs(CASES["gemm"], M=m, N=n, K=k)
     simulate(kernel, given, seed=2)
     return given["C"]
 
@@ -97,20 +89,11 @@ def test_forms_are_proved_and_emitted_at_every_width(name: str, schedule: Schedu
 @pytest.mark.sampled(2)
 def test_forms_are_right_in_the_simulator(name: str, schedule: Schedule) -> None:
     case = CASES[name]
-    draw = np.random.default_rng(1)
-    sizes = dict(case.sizes)
-    given = [
-        draw.integers(-3, 4, [sizes.get(d, d) for d in p.type.dims]).astype("float32")
-        for p in case.kernel.params[:-1]
-    ]
-    kinds = {"bf16": ml_dtypes.bfloat16}
-    typed = [
-        x.astype(kinds.get(p.type.dtype.name, np.float32))
-        for x, p in zip(given, case.kernel.params, strict=False)
-    ]
-    found = case.kernel.simulate(*typed, schedule=schedule)
-    alone = case.kernel.simulate(*typed, schedule=dataclasses.replace(schedule, widths=None))
-    assert np.array_equal(np.asarray(found), np.asarray(alone))
+    found, alone = inputs(case), inputs(case)
+    case.kernel.simulate(*found.values(), schedule=schedule)
+    check(case, found, expected(case, found))
+    case.kernel.simulate(*alone.values(), schedule=dataclasses.replace(schedule, widths=None))
+    assert np.array_equal(found["C"], alone["C"])
 
 
 # What must not pass -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What lowering cannot do yet is refused at its line, by name, all at once."""
+"""Kernels, tiles and words of schedules that are refused by name."""
 
 from typing import Any
 

@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.lowering.row_kernels import check
+from tests.test_mutations import without
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.barrier_ops import ArriveExpectTx, WaitBarrier
@@ -90,11 +92,7 @@ def test_results_are_those_of_one_tile(name: str, schedule: str) -> None:
     kernel, given = vars(KERNELS)[name], inputs(name, M, N, K)
     compiled = kernel.compile(SCHEDULES[schedule], M=M, N=N, K=K)
     assert any(isinstance(op, StorePartials) and op.ctas > 1 for op in compiled.scheduled.ops)
-    made, wanted = compiled.simulate(**given), kernel.reference(**given)
-    outputs = made if isinstance(made, tuple) else (made,)
-    for got, want in zip(outputs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
-        exact = np.asarray(want, np.float64)
-        np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=1e-2, atol=1e-4)
+    check(kernel, compiled, given, rtol=1e-2, atol=1e-4)
 
 
 @pytest.mark.parametrize(("N", "ctas"), [(256, 1), (257, 2), (1000, 4), (2048, 8)])
@@ -126,10 +124,6 @@ def test_fewer_columns_where_registers_would_spill() -> None:
     tile = replace(KERNELS.probabilities.tile, sizes=(("N", 2048),))
     (last,) = with_more_ctas(tile, Schedule(cluster=dict(n=8)), Schedule())
     assert (last.cluster, last.share, last.consumers) == ({"n": 8}, "n", 2)
-
-
-def without(kernel: Kernel, gone: Op) -> Kernel:
-    return replace(kernel, body=rewrite(kernel.body, lambda op: () if op is gone else (op,)))
 
 
 def pair() -> Kernel:

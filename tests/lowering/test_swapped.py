@@ -51,14 +51,18 @@ SIZES = 3072, 512, 5120
 
 
 @pytest.mark.parametrize(
-    "kernel",
+    ("kernel", "mma"),
     [
-        pytest.param(product("acc + cast(R[m, n], f32)", more=", R: bf16[M, N]"), id="residual"),
-        pytest.param(product(output="f8e4m3[M, N]"), id="narrow results"),
+        (product(output="f32[M, N]"), "n"),
+        (product("acc * rows[m] + bias[n]", more=", rows: f32[M], bias: f32[N]"), "n"),
+        (product("relu(acc) * alpha", more=", alpha: f32"), "n"),
+        # Residuals and narrow results are left alone.
+        (product("acc + cast(R[m, n], f32)", more=", R: bf16[M, N]"), None),
+        (product(output="f8e4m3[M, N]"), None),
     ],
 )
-def test_what_is_left_alone(kernel: wsdsl.Kernel) -> None:
-    assert chosen(kernel, *SIZES).startswith("None:")
+def test_epilogues(kernel: wsdsl.Kernel, mma: str | None) -> None:
+    assert chosen(kernel, *SIZES).startswith(f"{mma}:")
 
 
 def test_who_asks_for_something_gets_it() -> None:

@@ -29,12 +29,37 @@ LOWERED = (
     "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",
     "product_tf32", "product_f8e5m2_f8e4m3", "product_u8_i8", "scale",
 )  # fmt: skip
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in LOWERED),
+    ("gemm", dict(tile=dict(m=128, n=64))),
+    ("epilogue", dict(tile=dict(m=128, n=64))),
+    ("row_softmax", dict(tile=dict(m=128, n=64))),
+    ("gathered_bias", dict(tile=dict(m=128, n=64))),
+    # Rows of results lie along their last dimension.
+    ("gemm", dict(mma="n", tile=dict(n=128, m=48))),
+    ("product_tf32", dict(mma="n", tile=dict(n=128, m=48))),
+    ("product_f8e4m3", dict(mma="n", tile=dict(n=128, m=48))),
+    # Pairs of CTAs multiply together.
+    ("gemm", dict(cta_group=2, tile=dict(m=128, n=256))),
+    ("gemm", dict(cta_group=2, mma="n", tile=dict(n=128, m=64))),
+    ("mn_major", dict(cta_group=2, tile=dict(m=128, n=128))),
+    ("two_products", dict(cta_group=2, tile=dict(m=128, n=64))),
+    ("product_tf32", dict(cta_group=2, tile=dict(m=128, n=96))),
+    ("product_u8_i8", dict(cta_group=2, tile=dict(m=128, n=96))),
+    ("batched", dict(cta_group=2, tile=dict(m=128))),
+    ("two_loops", dict(cta_group=2, tile=dict(m=128, n=64))),
+    # CTAs of a cluster load for each other, and a warpgroup of its own loads constant operands.
+    ("epilogue", dict(cluster=dict(m=2, n=2))),
+    ("gemm", dict(constant=("B",))),
+]
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", LOWERED)
-def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
-    right_and_proved(CASES[name], Schedule(arch="sm_100a"))
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("name", "asked"), ASKED)
+def test_values_are_right_and_the_kernel_is_proved(name: str, asked: dict[str, Any]) -> None:
+    """A pair lies along the rows of the products."""
+    schedule = right_and_proved(CASES[name], Schedule(arch="sm_100a", **asked)).schedule
+    assert "cta_group" not in asked or schedule.cluster == {asked.get("mma", "m"): 2}
 
 
 @pytest.mark.parametrize(("k", "more"), [(0, 72), (136, 0), (0, 0)])
@@ -43,27 +68,6 @@ def test_sums_that_nothing_is_added_to_are_zeros(k: int, more: int) -> None:
     arrays = inputs(case, K=k, L=more)
     case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a"))
     check(case, arrays, expected(case, arrays))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["gemm", "epilogue", "row_softmax", "gathered_bias"])
-def test_tiles_of_128_rows(name: str) -> None:
-    right_and_proved(CASES[name], Schedule(arch="sm_100a", tile=dict(m=128, n=64)))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["gemm", "product_tf32", "product_f8e4m3"])
-def test_results_whose_rows_lie_along_their_last_dimension(name: str) -> None:
-    right_and_proved(CASES[name], Schedule(arch="sm_100a", mma="n", tile=dict(n=128, m=48)))
-
-
-def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
-    asked = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=Schedule(arch="sm_100a"))
-    chosen = scheduled_tile(asked, dict(M=4096, N=4096, K=4096)).schedule
-    assert chosen is not None and chosen.tile is not None
-    assert chosen.tile["m"] == 128 and chosen.tile["n"] >= 128
-    # Two CTAs load and read less for what they multiply together.
-    assert (chosen.cta_group, chosen.cluster) == (2, dict(m=2))
 
 
 OF_AN_EXPERT = """
@@ -155,33 +159,6 @@ def test_what_can_not_lie_there_is_refused(name: str, asked: dict[str, Any]) -> 
     assert "Schedule.mma" in str(caught.value)
 
 
-def test_clusters_whose_ctas_load_for_each_other() -> None:
-    right_and_proved(CASES["epilogue"], Schedule(arch="sm_100a", cluster=dict(m=2, n=2)))
-
-
-PAIRED = {
-    "gemm": dict(m=128, n=256),
-    "mn_major": dict(m=128, n=128),
-    "two_products": dict(m=128, n=64),
-    "product_tf32": dict(m=128, n=96),
-    "product_u8_i8": dict(m=128, n=96),
-    "batched": dict(m=128),
-    "two_loops": dict(m=128, n=64),
-}
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", PAIRED)
-def test_pairs_of_ctas_that_multiply_together(name: str) -> None:
-    asked = Schedule(arch="sm_100a", cta_group=2, tile=PAIRED[name])
-    assert right_and_proved(CASES[name], asked).schedule.cluster == dict(m=2)
-
-
-def test_a_pair_lies_along_the_rows_of_the_products() -> None:
-    asked = Schedule(arch="sm_100a", cta_group=2, mma="n", tile=dict(n=128, m=64))
-    assert right_and_proved(CASES["gemm"], asked).schedule.cluster == dict(n=2)
-
-
 def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
     kernel = scheduled("gemm", n=256, pair=2)
     boxes = {op.tensor.name: op.box for op in kernel.of(MakeTensorMap)}
@@ -212,10 +189,6 @@ def made(X: i8[M, K], W: i8[N, K], r: f32[M, N], Y: f32[M, N]):
     r, y = np.ones((70, 72), np.float32), np.zeros((70, 72), np.float32)
     made.simulate(x.astype(np.int8), w.astype(np.int8), r, y, schedule=Schedule(**asked))
     np.testing.assert_array_equal(y, x @ w.T + 1)
-
-
-def test_constant_operands_have_a_load_warpgroup_of_their_own() -> None:
-    right_and_proved(CASES["gemm"], Schedule(arch="sm_100a", constant=("B",)))
 
 
 def test_operands_that_threads_copy() -> None:
