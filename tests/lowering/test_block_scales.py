@@ -30,23 +30,29 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "m", "sizes"),
+    ("name", "tile", "sizes"),
     [
-        ("mx", 8, dict(M=5, N=300, K=528)),
-        ("mx", 24, dict(M=40, N=128, K=256)),
-        ("mx_gated", 16, dict(M=16, N=200, K=272)),
-        ("nvf4", 8, dict(M=8, N=130, K=352)),
+        ("mx", dict(n=40), dict(M=128, N=40, K=48)),
+        ("mx", dict(n=8, k=256), dict(M=300, N=8, K=528)),
+        ("mx", dict(n=208, k=256), dict(M=5, N=300, K=1104)),
+        ("mx", dict(n=256, k=128), dict(M=129, N=256, K=256)),
+        ("mx", dict(n=8), dict(M=0, N=8, K=0)),
+        # Of few rows, which are columns of the product, up to 32 scales are a column.
+        ("mx", dict(n=128, m=8), dict(M=5, N=300, K=528)),
+        ("mx", dict(n=128, m=24), dict(M=40, N=128, K=256)),
+        ("mx_gated", dict(n=128, m=16), dict(M=16, N=200, K=272)),
+        ("nvf4", dict(n=128, m=8), dict(M=8, N=130, K=352)),
     ],
     ids=str,
 )
-def test_few_rows_are_columns_of_the_product(name: str, m: int, sizes: dict[str, int]) -> None:
-    """Then scales of up to 32 of them are a column of tensor memory."""
-    case, asked = SCALED[name], dict[str, Any](mma="n", tile=dict(n=128, m=m))
+def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int]) -> None:
+    case = SCALED[name]
+    asked = dict[str, Any](tile=tile, mma="n" if "m" in tile else None)
     arrays = inputs(case, **sizes, KB=-(-sizes["K"] // (16 if name == "nvf4" else 32)))
     case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", **asked))
     check(case, arrays, expected(case, arrays))
     stores = lowered(case, **asked).of(t.StoreScales)
-    assert {op.rows for op in stores} == {128, m}
+    assert {op.rows for op in stores} == {128, tile.get("m", tile["n"])}
 
 
 @pytest.mark.parametrize(
@@ -57,24 +63,6 @@ def test_atoms_are_copied_if_most_of_their_rows_are_of_use(rows: int, path: str)
     chosen = scheduled_tile(asked, dict(M=rows, N=4096, K=4096)).schedule
     assert chosen is not None and chosen.scale_path == path
     assert rows > 8 or (chosen.mma == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tile"),
-    [
-        (dict(M=128, N=40, K=48), dict(n=40)),
-        (dict(M=300, N=8, K=528), dict(n=8, k=256)),
-        (dict(M=5, N=300, K=1104), dict(n=208, k=256)),
-        (dict(M=129, N=256, K=256), dict(n=256, k=128)),
-        (dict(M=0, N=8, K=0), dict(n=8)),
-    ],
-    ids=str,
-)
-def test_tails(sizes: dict[str, int], tile: dict[str, int]) -> None:
-    case = SCALED["mx"]
-    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // 32))
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", tile=tile))
-    check(case, arrays, expected(case, arrays))
 
 
 @pytest.mark.sampled(2)

@@ -278,12 +278,6 @@ def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
     assert all(f.loc for f in caught.value.findings)
 
 
-def test_one_name_is_no_list_of_names() -> None:
-    with pytest.raises(ScheduleError, match="names of tensors"):
-        Schedule(constant="B")  # type: ignore[arg-type]
-    assert Schedule(constant=["B"]) == Schedule(constant=("B",))  # type: ignore[arg-type]
-
-
 CHOSEN = """
 @kernel
 def chosen(A: bf16[G, M, K], B: bf16[E, N, K], which: i32[G], C: bf16[G, M, N]):

@@ -263,27 +263,6 @@ def added(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
         prove(dataclasses.replace(kernel, body=rewrite(kernel.body, packed)))
 
 
-def test_more_sums_than_columns_are_refused() -> None:
-    three = parse(
-        """
-@kernel
-def three(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        x = zeros(f32[m, n])
-        y = zeros(f32[m, n])
-        z = zeros(f32[m, n])
-        for k in tiles(K):
-            x += A[m, k] @ B[n, k]
-            y += A[m, k] @ B[n, k]
-            z += A[m, k] @ B[n, k]
-        C[m, n] = x * y + z
-"""
-    ).three
-    asked = Schedule(arch="sm_100a", tile=dict(n=256))
-    with pytest.raises(ScheduleError, match="768 columns of tensor memory, which has 512"):
-        lower(dataclasses.replace(three.tile, schedule=asked))
-
-
 def test_products_need_no_registers_at_launch() -> None:
     """Beside a load warpgroup, one that decodes and one that clears."""
     parts = parse(
