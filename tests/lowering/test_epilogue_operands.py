@@ -1,22 +1,15 @@
 """An epilogue's operands in parts: when slots are given back, and what shares a fence."""
 
-import numpy as np
 import pytest
 
+from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
-KERNEL = parse("""
-@kernel
-def residual(A: f16[M, K], B: f16[N, K], bias: f32[N], R: f16[M, N], C: f16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = relu(acc + bias[n]) + cast(R[m, n], f32)
-""").residual
+CASE = CASES["epilogue"]
+KERNEL = CASE.kernel
 
 
 def test_single_lines_lie_by_themselves() -> None:
@@ -36,17 +29,10 @@ def test_single_lines_lie_by_themselves() -> None:
 
 @pytest.mark.parametrize("n", [144, 192])
 def test_values(n: int) -> None:
-    random = np.random.default_rng(n)
-    sizes = dict(M=200, N=n + 40, K=72)
-    a, b, r, c = (
-        random.standard_normal((sizes[rows], sizes[columns])).astype(np.float16)
-        for rows, columns in ("MK", "NK", "MN", "MN")
-    )
-    bias = random.standard_normal(sizes["N"]).astype(np.float32)
+    arrays = inputs(CASE, M=200, N=n + 40)
     schedule = Schedule(tile=dict(m=128, n=n, k=64), mode="pingpong")
-    got = KERNEL.simulate(a, b, bias, r, c, schedule=schedule)
-    wanted = np.maximum(a.astype(float) @ b.astype(float).T + bias, 0) + r
-    assert np.allclose(got, wanted, rtol=2e-3, atol=2e-3)
+    KERNEL.simulate(*arrays.values(), schedule=schedule)
+    check(CASE, arrays, expected(CASE, arrays))
 
 
 def test_slots_are_given_back_whatever_is_stored() -> None:

@@ -47,14 +47,11 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 @pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
 def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
-    rng = np.random.default_rng(0)
-    a = rng.integers(-2, 3, (72, k)).astype(ml_dtypes.bfloat16)
-    b = rng.integers(-2, 3, (136, k)).astype(ml_dtypes.bfloat16)
-    c = np.full((72, 136), np.nan, ml_dtypes.bfloat16)
+    case = CASES["gemm"]
+    arrays = inputs(case, M=72, N=136, K=k)
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=sharing))
-    CASES["gemm"].kernel.simulate(a, b, c, schedule=given, seed=1)
-    exact = a.astype(np.float32) @ b.astype(np.float32).T
-    assert np.array_equal(c.astype(np.float32), exact)
+    case.kernel.simulate(*arrays.values(), schedule=given, seed=1)
+    check(case, arrays, expected(case, arrays))
 
 
 def test_scales_of_blocks_that_a_chunk_reaches_over() -> None:

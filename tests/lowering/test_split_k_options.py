@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels import CASES
+from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.ir.tile_scheduler import (
     DataParallel,
@@ -178,12 +178,11 @@ def test_clusters_are_not_cut_in_slices() -> None:
 
 
 def test_a_simulated_card_has_room_for_all() -> None:
-    random = np.random.default_rng(5)
-    a, b = (random.standard_normal((n, 512)).astype(ml_dtypes.bfloat16) for n in (64, 32))
+    case = CASES["gemm"]
+    arrays = inputs(case, M=64, N=32, K=512)
     more = Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=8, reduction="parallel")
-    c = CASES["gemm"].kernel.simulate(a, b, schedule=more)
-    exact = a.astype("f4") @ b.astype("f4").T
-    np.testing.assert_allclose(c.astype("f4"), exact, rtol=0.01, atol=0.2)
+    case.kernel.simulate(*arrays.values(), schedule=more)
+    check(case, arrays, expected(case, arrays))
 
 
 def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
