@@ -1,4 +1,4 @@
-"""Products of computed operands: what is masked, links of a chain, and who refuses what."""
+"""Products of computed operands: links of a chain, and who refuses what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may start before the kernel in front is over: every mutant of it is refused."""
+"""Who may start before the kernel in front is over: each wait and each promise is needed."""
 
 from typing import Any
 

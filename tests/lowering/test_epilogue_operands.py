@@ -1,4 +1,4 @@
-"""An epilogue's operands in parts: when slots are given back, and what shares a fence."""
+"""An epilogue's operands in parts: where they lie, and that their slots are given back."""
 
 import pytest
 
