@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from wsdsl import parse
+from typing import Any
+
+import numpy as np
+
+from wsdsl import Kernel, parse
+from wsdsl.compiled import Compiled
 
 TEXT = """
 @kernel
@@ -71,3 +76,15 @@ def rescaled(X: f32[M, N]):
         X[m, n] = x / sum(x, over=n)
 """
 KERNELS = parse(TEXT)
+
+
+def check(
+    kernel: Kernel, made: Compiled, given: dict[str, Any], rtol: float = 2e-2, atol: float = 1e-3
+) -> None:
+    """What the simulator makes of `given` is near what `reference` does."""
+    wanted = kernel.reference(**{name: np.copy(held) for name, held in given.items()})
+    found = made.simulate(**given)
+    pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
+    for got, want in pairs:
+        near = np.asarray(got, np.float64), np.asarray(want, np.float64)
+        np.testing.assert_allclose(*near, rtol=rtol, atol=atol)

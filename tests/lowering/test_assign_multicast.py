@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.case_data import right_and_proved
+from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.prover.prove import prove
 
 
 @pytest.mark.sampled(4)
@@ -25,30 +25,20 @@ def test_every_slot_is_shared_by_the_same(cluster: dict[str, int], depth: int, s
     """16 lines of D are no 8 for each of 4, so none of a ring's slots is shared along n."""
     tile = dict(m=64, n=64, k=depth, l=depth)
     case, schedule = CASES["two_loops"], Schedule(tile=tile, consumers=1, stages=2, cluster=cluster)
-    compiled = case.kernel.compile(schedule, "sm_90a", **case.sizes)
-    prove(compiled.scheduled)
+    compiled = right_and_proved(case, schedule, **case.sizes)
     loads = [op for op in compiled.scheduled.ops if isinstance(op, TmaLoad)]
     assert {op.map.name for op in loads if op.multicast} == {*shared.split()}
-    arrays = inputs(case)
-    wanted = expected(case, arrays)
-    compiled.simulate(*arrays.values(), seed=0)
-    check(case, arrays, wanted)
 
 
 def test_neighbours_may_load_for_themselves() -> None:
     """Then nobody reaches for another's SMEM, and they need not meet."""
     case = CASES["gemm"]
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=2, n=2), multicast=False)
-    compiled = case.kernel.compile(given, "sm_90a", **case.sizes)
-    prove(compiled.scheduled)
+    compiled = right_and_proved(case, given, **case.sizes)
     assert not any(isinstance(op, TmaLoad) and op.multicast for op in compiled.scheduled.ops)
     met = [type(op) for op in compiled.scheduled.body if isinstance(op, (SyncCluster, SyncCta))]
     assert met == [SyncCta]
     assert "reqnctapercluster 4" in compiled.ptx and "barrier.cluster" not in compiled.ptx
-    arrays = inputs(case)
-    wanted = expected(case, arrays)
-    compiled.simulate(*arrays.values(), seed=0)
-    check(case, arrays, wanted)
 
 
 @pytest.mark.sampled(2)

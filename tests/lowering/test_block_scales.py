@@ -13,13 +13,9 @@ from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.pipeline_ops import CircularBuffer
-from wsdsl.lowering.pipeline import lower, scheduled_tile
+from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.packing import pack_scales
 from wsdsl.report.explain import scale_moves
-from wsdsl.report.timed.agent import Agent
-from wsdsl.report.timed.effects import EFFECTS
-from wsdsl.report.timeline import timeline
 from wsdsl.schedule import Arch, ScalePath
 from wsdsl.simulator import block_scales, tensor_memory_ops
 from wsdsl.simulator.tensor_memory import TensorMemory
@@ -34,30 +30,29 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "m", "sizes"),
+    ("name", "tile", "sizes"),
     [
-        ("mx", 8, dict(M=5, N=300, K=528)),
-        ("mx", 24, dict(M=40, N=128, K=256)),
-        ("mx_gated", 16, dict(M=16, N=200, K=272)),
-        ("nvf4", 8, dict(M=8, N=130, K=352)),
+        ("mx", dict(n=40), dict(M=128, N=40, K=48)),
+        ("mx", dict(n=8, k=256), dict(M=300, N=8, K=528)),
+        ("mx", dict(n=208, k=256), dict(M=5, N=300, K=1104)),
+        ("mx", dict(n=256, k=128), dict(M=129, N=256, K=256)),
+        ("mx", dict(n=8), dict(M=0, N=8, K=0)),
+        # Of few rows, which are columns of the product, up to 32 scales are a column.
+        ("mx", dict(n=128, m=8), dict(M=5, N=300, K=528)),
+        ("mx", dict(n=128, m=24), dict(M=40, N=128, K=256)),
+        ("mx_gated", dict(n=128, m=16), dict(M=16, N=200, K=272)),
+        ("nvf4", dict(n=128, m=8), dict(M=8, N=130, K=352)),
     ],
     ids=str,
 )
-def test_few_rows_are_columns_of_the_product(name: str, m: int, sizes: dict[str, int]) -> None:
-    """Then scales of up to 32 of them are a column of tensor memory."""
-    case, asked = SCALED[name], dict[str, Any](mma="n", tile=dict(n=128, m=m))
+def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int]) -> None:
+    case = SCALED[name]
+    asked = dict[str, Any](tile=tile, mma="n" if "m" in tile else None)
     arrays = inputs(case, **sizes, KB=-(-sizes["K"] // (16 if name == "nvf4" else 32)))
     case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", **asked))
     check(case, arrays, expected(case, arrays))
     stores = lowered(case, **asked).of(t.StoreScales)
-    assert {op.rows for op in stores} == {128, m}
-
-
-def test_products_of_few_rows_are_swapped() -> None:
-    asked = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=Schedule(arch="sm_100a"))
-    chosen = scheduled_tile(asked, dict(M=8, N=4096, K=4096)).schedule
-    assert chosen is not None and chosen.mma == "n" and chosen.tile is not None
-    assert chosen.tile["n"] == 128 and chosen.tile["m"] <= 16
+    assert {op.rows for op in stores} == {128, tile.get("m", tile["n"])}
 
 
 @pytest.mark.parametrize(
@@ -68,24 +63,6 @@ def test_atoms_are_copied_if_most_of_their_rows_are_of_use(rows: int, path: str)
     chosen = scheduled_tile(asked, dict(M=rows, N=4096, K=4096)).schedule
     assert chosen is not None and chosen.scale_path == path
     assert rows > 8 or (chosen.mma == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tile"),
-    [
-        (dict(M=128, N=40, K=48), dict(n=40)),
-        (dict(M=300, N=8, K=528), dict(n=8, k=256)),
-        (dict(M=5, N=300, K=1104), dict(n=208, k=256)),
-        (dict(M=129, N=256, K=256), dict(n=256, k=128)),
-        (dict(M=0, N=8, K=0), dict(n=8)),
-    ],
-    ids=str,
-)
-def test_tails(sizes: dict[str, int], tile: dict[str, int]) -> None:
-    case = SCALED["mx"]
-    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // 32))
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", tile=tile))
-    check(case, arrays, expected(case, arrays))
 
 
 @pytest.mark.sampled(2)
@@ -233,49 +210,12 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
     assert told in "\n".join(scale_moves(lowered(SCALED[name], tile=asked)))
 
 
-def test_explain_says_how_scales_come_to_tensor_memory() -> None:
-    asked = Schedule(arch="sm_100a", cta_group=1, mma="n", tile=dict(n=128, m=8))
-    told = SCALED["mx_atoms"].kernel.explain(asked, M=8, N=128, K=128, MA=1, NA=1, KA=1)
-    assert "a_scale: of 512 bytes that come to SMEM for a k-tile 32 are useful" in told
-    assert 'scale_path="store"' in told
-
-
-def waits_for_scales(depth: int) -> tuple[float, int]:
-    """The share of all cycles that the thread which multiplies waits for scales, also for the first
-    ones; and how often it does. (It goes on to the next wait at once: products take it no time.)
-    """
+def test_products_wait_for_no_scales_but_the_first() -> None:
     asked = Schedule(arch="sm_100a", cta_group=1, mma="m", tile=dict(m=128, n=128), stages=5)
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
-    tile = dataclasses.replace(SCALED["mx"].kernel.tile, schedule=asked)
-    chosen = scheduled_tile(tile, sizes)
-    cut = lower(chosen, "partitioned", is_chosen=True)
-    rings = [op for op in cut.of(CircularBuffer) if op.block]
-    body = [dataclasses.replace(op, depth=depth) if op in rings else op for op in cut.body]
-    worker = timeline(chosen, sizes, lower(dataclasses.replace(cut, body=tuple(body)))).worker
-    (lane,) = (lane for lane in worker.lanes if lane.name == "mma")
-    own = [span for span in lane.spans if "ring of scales (full)" in span.edge]
-    return sum(span.stop - span.start for span in own) / worker.cycles, len(own)
-
-
-@pytest.mark.parametrize(
-    ("latency", "one_slot", "two_slots", "times"), [(0, 0.25, 0.01, 1), (200, 0.8, 0.04, 5)]
-)
-def test_products_wait_for_no_scales_in_two_slots(
-    latency: int, one_slot: float, two_slots: float, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for the first ones, of a ring that was empty: they come with the operands, and are
-    written then. The model knows no latency of stores of scales, so one is supposed, too, with
-    which the first five slots come one by one. In one slot products wait in each k-tile.
-    """
-
-    def wait(agent: Agent, op: t.TensorStoreWait) -> None:
-        del op
-        agent.until(agent.now + latency, "SMEM")
-
-    monkeypatch.setitem(EFFECTS, t.TensorStoreWait, wait)
-    assert waits_for_scales(1)[0] > one_slot
-    waited, often = waits_for_scales(2)
-    assert waited < two_slots and often == times
+    lanes = SCALED["mx"].kernel.timeline(asked, **sizes).worker.lanes
+    (multiplying,) = (lane for lane in lanes if lane.name == "mma")
+    assert sum("ring of scales (full)" in span.edge for span in multiplying.spans) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,18 @@
-"""Products of computed operands: what is masked, links of a chain, and who refuses what."""
+"""Products of computed operands: links of a chain, and who refuses what."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-import wsdsl
-from tests.case_data import check, expected, inputs, right_and_proved
+from tests.case_data import right_and_proved
 from tests.case_table import Case
-from tests.chained_kernels import ATTENTION
-from tests.range_kernels import CAUSAL
+from tests.lowering.test_tensor_chains import OWN
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.tile_ops import If, Map
-from wsdsl.ir.walk import walk
 
 KEPT: dict[str, Case] = {}
 
@@ -106,38 +101,9 @@ def test_right_and_proved(name: str, schedule: Schedule) -> None:
     right_and_proved(KEPT[name], schedule)
 
 
-def three_links(Q: Any, K: Any, V: Any, W: Any) -> Any:
-    def positive(x: Any) -> Any:
-        return np.maximum(x, 0).astype(ml_dtypes.bfloat16).astype(np.float64)
-
-    links = zip(K, V, W, strict=True)
-    return {"Y": sum(positive(positive(Q @ k.T) @ v.T) @ w.T for k, v, w in links)}
-
-
-THREE_LINKS = Case(
-    """
-@kernel
-def three_links(Q: bf16[M, D], K: bf16[H, N, D], V: bf16[H, E, N], W: bf16[H, F, E], Y: f32[M, F]):
-    for m, f in tiles(M, F):
-        acc = zeros(f32[m, f])
-        for h in each(H):
-            p = cast(relu(Q[m, :] @ K[h, :, :]), bf16)
-            acc += cast(relu(p @ V[h, :, :]), bf16) @ W[h, f, :]
-        Y[m, f] = acc
-""",
-    three_links,
-    dict(M=72, N=80, D=64, E=64, F=136, H=3),
-)
-
-
 def test_three_links_are_right_and_proved() -> None:
-    arrays = inputs(THREE_LINKS)
-    wanted = expected(THREE_LINKS, arrays)
-    schedule = Schedule(tile=dict(m=128, f=64), consumers=2, stages=1)
-    compiled = THREE_LINKS.kernel.compile(schedule=schedule, N=80, D=64, E=64)
-    compiled.simulate(*arrays.values())
-    check(THREE_LINKS, arrays, wanted)
-    assert compiled.certificate is not None
+    schedule = Schedule(tile=dict(m=128), consumers=2, stages=1)
+    right_and_proved(OWN["three_links"], schedule, D=64, E=64)
 
 
 def test_whole_rows_are_computed() -> None:
@@ -145,21 +111,3 @@ def test_whole_rows_are_computed() -> None:
         KEPT["two_links"].kernel.compile(
             schedule=Schedule(tile=dict(m=64, n=128), consumers=2, share="n")
         )
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("text", [ATTENTION, CAUSAL], ids=["attention", "causal"])
-def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
-    """Of a loop's copies of the first stage: of whole tiles in front of the diagonal, and others,
-    in the first iteration and in those that follow."""
-    (kernel,) = vars(wsdsl.parse(text)).values()
-    scheduled = kernel.compile(Schedule(), D=64).scheduled
-    masks = [
-        sum(isinstance(o, Map) and o.fn == "where" for o in branch)
-        for op in walk(scheduled.body)
-        if isinstance(op, If)
-        for branch in (op.then, op.orelse)
-        if any(isinstance(o, Map) and o.fn == "exp2" for o in branch)
-    ]
-    first, masked, whole, others, *rest = masks
-    assert first == whole == 0 < masked == others and not any(rest)

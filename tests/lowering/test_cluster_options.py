@@ -120,12 +120,3 @@ def test_room() -> None:
         assert all(size * room <= card.num_sms for size, room in card.clusters)
     assert [H200.cluster_room(size) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
     assert dataclasses.replace(H200, num_sms=64).cluster_room(8) == 8
-
-
-def test_a_cluster_is_explained() -> None:
-    kernel, sizes = CASES["gemm"].kernel, dict(M=1024, N=576, K=4096)
-    text = kernel.explain(Schedule(cluster=EIGHT, multicast=False), **sizes)
-    assert "4 along m, 2 along n without multicast: what several of them want comes once" in text
-    assert "15 run at the same time" in text
-    text = kernel.explain(Schedule(cluster=dict(n=2)), **sizes)
-    assert "clusters of 2 along n: what several of them want each loads a part of" in text

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_data import DTYPES
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
 from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
@@ -100,13 +100,6 @@ def places(X: {x}[M, N], S: i32[N]):
     for n in tiles(N):
         S[n] = argmax(X[:, n], over=M)
 """,
-}
-DTYPES = {
-    "bf16": ml_dtypes.bfloat16,
-    "f16": np.float16,
-    "f32": np.float32,
-    "i8": np.int8,
-    "i32": np.int32,
 }
 
 

@@ -10,14 +10,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.lowering.test_column_sums import changed
 from wsdsl import Schedule, parse
 from wsdsl.cli.options import schedule_from
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.barrier_ops import NamedBarrierSync
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import rewrite
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -133,12 +133,6 @@ def test_minus_zero_adds_nothing(counters: dict[str, tuple[int, ...]]) -> None:
 def scheduled() -> Kernel:
     schedule = Schedule(counters=dict(H=(64,)), consumers=2, tile=dict(n=4096))
     return KERNELS.histogram.compile(schedule=schedule, N=1 << 16, B=64).scheduled
-
-
-def changed(kernel: Kernel, kind: type[Op], change: Callable[[Any], Region], nth: int) -> Kernel:
-    victim = kernel.of(kind)[nth]
-    made = rewrite(kernel.body, lambda op: change(op) if op is victim else (op,))
-    return replace(kernel, body=made)
 
 
 @pytest.mark.parametrize("nth", [0, 1], ids=["behind clearing", "before storing"])

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.case_data import right_and_proved
+from tests.case_table import Case
 from tests.decoded_kernels import BY_TENSOR, DECODED, FIXED, SCHEDULES
 from tests.kernels import CASES as LOADED
-from tests.simulator.mutants import mutants
+from tests.prover.test_mutants import missed_in_case
+from tests.test_mutations import without
 from wsdsl import Schedule, parse
-from wsdsl.diagnostics import CompileError, ProofError, ScheduleError, WsdslError
-from wsdsl.ir.barrier_ops import ArriveBarrier
+from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
+from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy
 from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_head
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.prove import prove
 
@@ -40,19 +41,6 @@ def test_places_by_tensor(name: str) -> None:
     assert (chosen[0] == chosen[1]) == (name != "scaled")
 
 
-WRONG = {
-    "both": (dict(Q="shared"), "decode names `Q`, .*\n.*\n.*\n.*these are: A, B"),
-    "scaled": (dict(W="shared", s="registers"), "says of W, s different things"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_places_that_contradict(name: str) -> None:
-    decode, told = WRONG[name]
-    with pytest.raises(ScheduleError, match=told.replace("W, s", "(W, s|s, W)")):
-        DECODED[name].kernel.compile(Schedule(decode=decode))
-
-
 def _decoding() -> Kernel:
     schedule = Schedule(
         decode="shared",
@@ -66,37 +54,15 @@ def _decoding() -> Kernel:
     return case.kernel._compile(schedule, case.sizes, ()).scheduled
 
 
-def _broken(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Every mutant of the decode partition's synchronisation."""
-    (partition,) = (op for op in kernel.body if isinstance(op, Partition) and op.role == "decode")
-    inside = {print_head(op) for op in walk(partition.body)}
-    for what, mutant in mutants(kernel):
-        change, _, op = what.partition(" op ")
-        name = op.split(": ", 1)[1]
-        if name in inside and not change.startswith("twice"):
-            yield f"{change} {name}", mutant
-
-
-HARMLESS = ("delete sync_warp", "delete store_shared")
-"""All threads arrive for themselves; what is not written is data, which the reference shows."""
-
-
 def test_what_synchronises_decoding_is_needed() -> None:
     kernel = _decoding()
-    prove(kernel)
-    found = list(_broken(kernel))
-    for change in ("delete wait_barrier", "delete arrive_barrier", "delete fence", "parity"):
-        assert any(what.startswith(change) for what, _ in found), change
-    missed = [what for what, mutant in found if not _is_refused(mutant)]
-    assert [what for what in missed if not what.startswith(HARMLESS)] == []
-
-
-def _is_refused(kernel: Kernel) -> bool:
-    try:
-        prove(kernel)
-    except WsdslError:
-        return True
-    return False
+    (partition,) = (op for op in kernel.of(Partition) if op.role == "decode")
+    fences = [op for op in walk(partition.body) if isinstance(op, FenceAsyncProxy)]
+    assert fences
+    for op in fences:
+        with pytest.raises(ProofError):
+            prove(without(kernel, op))
+    assert missed_in_case("widened", kernel) == []
 
 
 def test_a_slot_is_read_before_it_is_given_back() -> None:
@@ -118,17 +84,22 @@ def test_a_slot_is_read_before_it_is_given_back() -> None:
         prove(dataclasses.replace(kernel, body=early(kernel.body)))
 
 
-REFUSED = {
-    "gemm": 'decode is "shared", and no operand',
-    "attention": "not made of loads alone",
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_where_nothing_is_decoded(name: str) -> None:
-    case = LOADED[name]
-    with pytest.raises(ScheduleError, match=REFUSED[name]):
-        case.kernel.compile(schedule=Schedule(decode="shared"), **case.sizes)
+@pytest.mark.parametrize(
+    ("case", "decode", "told"),
+    [
+        (DECODED["both"], dict(Q="shared"), "decode names `Q`, .*\n.*\n.*\n.*these are: A, B"),
+        (
+            DECODED["scaled"],
+            dict(W="shared", s="registers"),
+            "says of (W, s|s, W) different things",
+        ),
+        (LOADED["gemm"], "shared", 'decode is "shared", and no operand'),
+        (LOADED["attention"], "shared", "not made of loads alone"),
+    ],
+)
+def test_places_that_are_refused(case: Case, decode: Any, told: str) -> None:
+    with pytest.raises(ScheduleError, match=told):
+        case.kernel.compile(Schedule(decode=decode), **case.sizes)
 
 
 NOT_IN_REGISTERS = {
@@ -185,11 +156,6 @@ def test_what_registers_can_not_have(name: str) -> None:
         made.compile(Schedule(decode="registers"))
     assert any(f.loc and f.loc.line == line and told in f.message for f in caught.value.findings)
     assert made.compile(M=128, N=128, K=128).prove()
-
-
-def test_what_is_placed_is_told() -> None:
-    told = DECODED["both"].kernel.explain(**DECODED["both"].sizes)
-    assert "what is loaded from A is computed in SMEM" in told
 
 
 def test_tiles_are_chosen_that_can_be_written() -> None:

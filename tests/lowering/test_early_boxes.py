@@ -56,17 +56,13 @@ def test_each_cta_asks_for_what_it_loads_first(
         monkeypatch.setitem(SEEN, kind, told(kind, SEEN[kind]))
     case = CASES["widened"]
     kernel, arrays = scheduled(**more), inputs(case, **SIZES)
+    prove(kernel)
     simulate(kernel, arrays, num_sms=4)
     check(case, arrays, expected(case, arrays))
     ctas = {at[0] for at in seen[TmaLoad]}
     for cta in ctas:
         early, loaded = ([at for at in seen[kind] if at[0] == cta] for kind in seen)
         assert early and set(early) <= set(loaded[: 2 * len(early)])
-
-
-@pytest.mark.parametrize("more", EARLY, ids=str)
-def test_proved(more: dict[str, Any]) -> None:
-    prove(scheduled(**more))
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,6 @@ def test_prove_accepts_kernel_when_overlap_is_off(constant: tuple[str, ...] | No
     prove(scheduled("gemm", dataclasses.replace(SMALL, constant=constant, overlap=False)))
 
 
-def test_dumped_ir_goes_on() -> None:
-    for level in ("partitioned", "scheduled"):
-        compiled = CASES["gemm"].kernel._compile(SMALL, {}, ())
-        again = wsdsl.compile_ir(compiled.ir(level))
-        assert again.ir() == compiled.ir() and again.ptx == compiled.ptx
-
-
 # What they compute --------------------------------------------------------------------------------
 
 SCHEDULES = {
@@ -178,9 +171,6 @@ def right(name: str, kernel: Kernel, seeds: int = 2, **sizes: int) -> None:
         check(case, arrays, wanted)
 
 
-SCALES = dict(a_scale=("A", "a_scale"), b_scale=("B", "b_scale"))
-
-
 MORE = [
     dict(consumers=1),
     dict(tile=dict(m=128, n=32), consumers=2),
@@ -274,13 +264,6 @@ def test_wide_tiles_keep_the_promise() -> None:
     assert promised == dataclasses.replace(plain, constant=("B",))
 
 
-def test_who_does_not_wait_is_explained() -> None:
-    made = CASES["gemm"].kernel._compile(SMALL, {}, ()).explain()
-    assert made.count("waits for no kernel in front") == 1
-    plain = CASES["gemm"].kernel._compile(dataclasses.replace(SMALL, constant=None), {}, ())
-    assert "waits for no" not in plain.explain()
-
-
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
@@ -293,12 +276,6 @@ def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
     with pytest.raises(ScheduleError, match=words) as caught:
         CASES["gemm"].kernel.schedule(schedule)
     assert all(f.loc for f in caught.value.findings)
-
-
-def test_one_name_is_no_list_of_names() -> None:
-    with pytest.raises(ScheduleError, match="names of tensors"):
-        Schedule(constant="B")  # type: ignore[arg-type]
-    assert Schedule(constant=["B"]) == Schedule(constant=("B",))  # type: ignore[arg-type]
 
 
 CHOSEN = """

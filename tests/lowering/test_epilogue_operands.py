@@ -1,67 +1,15 @@
-"""An epilogue's operands in parts: when slots are given back, and what shares a fence."""
+"""An epilogue's operands in parts: where they lie, and that their slots are given back."""
 
-from typing import Any
-
-import numpy as np
 import pytest
 
+from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp
-from wsdsl.ir.memory_ops import LoadPanels, StoreShared, TmaStore
-from wsdsl.ir.op import Op
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
 
-KERNEL = parse("""
-@kernel
-def residual(A: f16[M, K], B: f16[N, K], bias: f32[N], R: f16[M, N], C: f16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = relu(acc + bias[n]) + cast(R[m, n], f32)
-""").residual
-
-LETTERS: dict[type[Op], str] = {
-    LoadPanels: "l", StoreShared: "s", FenceAsyncProxy: "F", SyncWarp: "w", ArriveBarrier: "A",
-    TmaStore: "t",
-}  # fmt: skip
-
-
-def epilogue(mode: Any, m: int, n: int) -> list[Op]:
-    """What a consumer does with SMEM after its products."""
-    schedule = Schedule(tile=dict(m=m, n=n, k=64), mode=mode)
-    kernel = KERNEL.compile(schedule=schedule).scheduled
-    consumer = next(
-        op for op in walk(kernel.body) if isinstance(op, Partition) and op.role == "compute"
-    )
-    found = [op for op in walk(consumer.body) if type(op) in LETTERS]
-    return found[next(i for i, op in enumerate(found) if isinstance(op, LoadPanels)) :]
-
-
-def shown(ops: list[Op]) -> str:
-    return "".join(LETTERS[type(op)] for op in ops)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("mode", "m", "n", "chunk"),
-    [
-        # Bias and residual, then each block of rows is stored for itself.
-        ("pingpong", 128, 128, "llwsFwt" + "lwsFwAt"),
-        # Few registers are left, chunks are narrow: both blocks of rows behind one fence.
-        ("pingpong", 128, 192, "llws" + "lsFwAtt"),
-        ("cooperative", 128, 256, "llwsFwAt"),
-    ],
-)
-def test_a_chunk_is_read_at_once_and_given_back_with_its_store(
-    mode: str, m: int, n: int, chunk: str
-) -> None:
-    made = epilogue(mode, m, n)
-    assert shown(made) == chunk * (len(made) // len(chunk))
+CASE = CASES["epilogue"]
+KERNEL = CASE.kernel
 
 
 def test_single_lines_lie_by_themselves() -> None:
@@ -81,17 +29,10 @@ def test_single_lines_lie_by_themselves() -> None:
 
 @pytest.mark.parametrize("n", [144, 192])
 def test_values(n: int) -> None:
-    random = np.random.default_rng(n)
-    sizes = dict(M=200, N=n + 40, K=72)
-    a, b, r, c = (
-        random.standard_normal((sizes[rows], sizes[columns])).astype(np.float16)
-        for rows, columns in ("MK", "NK", "MN", "MN")
-    )
-    bias = random.standard_normal(sizes["N"]).astype(np.float32)
+    arrays = inputs(CASE, M=200, N=n + 40)
     schedule = Schedule(tile=dict(m=128, n=n, k=64), mode="pingpong")
-    got = KERNEL.simulate(a, b, bias, r, c, schedule=schedule)
-    wanted = np.maximum(a.astype(float) @ b.astype(float).T + bias, 0) + r
-    assert np.allclose(got, wanted, rtol=2e-3, atol=2e-3)
+    KERNEL.simulate(*arrays.values(), schedule=schedule)
+    check(CASE, arrays, expected(CASE, arrays))
 
 
 def test_slots_are_given_back_whatever_is_stored() -> None:

@@ -9,19 +9,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.lowering.row_kernels import KERNELS
+from tests.case_data import DTYPES
+from tests.lowering.row_kernels import KERNELS, check
+from tests.lowering.test_column_sums import changed
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.barrier_ops import NamedBarrierSync, SyncCluster, WaitBarrier
 from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StorePartials
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import rewrite
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
-DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 SHAPES = {
     "rmsnorm": [(70, 64), (5, 1000), (3, 4096), (2, 20000), (1, 140000)],
     "softmax": [(19, 72), (2, 12000), (1, 70000)],
@@ -51,13 +51,7 @@ def test_results_are_those_of_the_reference(name: str, M: int, N: int) -> None:
     sizes = {d: dict(M=M, N=N, B=2)[d] for d in kernel.dims}
     compiled = kernel.compile(**sizes)
     assert not any(map(_walks_rows, compiled.scheduled.ops)), "a loop along rows is left"
-    copies = {key: held.copy() for key, held in given.items()}
-    made, wanted = compiled.simulate(**given), kernel.reference(**copies)
-    outputs = made if isinstance(made, tuple) else (made,)
-    expected = wanted if isinstance(wanted, tuple) else (wanted,)
-    for got, want in zip(outputs, expected, strict=True):
-        exact = np.asarray(want, np.float64)
-        np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=2e-2, atol=1e-3)
+    check(kernel, compiled, given)
 
 
 def _walks_rows(op: Op) -> bool:
@@ -83,15 +77,12 @@ TEAMS = {
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("team", TEAMS)
 def test_each_row_is_read_once(team: str) -> None:
-    made = scheduled("rmsnorm", TEAMS[team], M=9, N=1000)
-    loads = [op for op in made.ops if isinstance(op, LoadGlobal) and op.tensor.name == "X"]
+    compiled = KERNELS.rmsnorm.compile(TEAMS[team], M=9, N=1000)
+    loads = [op for op in compiled.scheduled.of(LoadGlobal) if op.tensor.name == "X"]
     assert len({op.index for op in loads}) == len(loads)
     tile, consumers = TEAMS[team].tile or {}, TEAMS[team].consumers or 1
     assert sum(op.result.as_fragment.columns for op in loads) * consumers == tile["n"]
-    given = inputs("rmsnorm", 9, 1000)
-    got = KERNELS.rmsnorm.compile(TEAMS[team], M=9, N=1000).simulate(**given)
-    want = KERNELS.rmsnorm.reference(**given)
-    np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2e-2, atol=1e-2)
+    check(KERNELS.rmsnorm, compiled, inputs("rmsnorm", 9, 1000))
 
 
 @pytest.mark.parametrize(("name", "ctas"), [("rmsnorm", 5), ("layernorm", 5)])
@@ -104,9 +95,9 @@ def test_rows_take_the_registers_that_they_were_loaded_to(name: str, ctas: int) 
 def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
     """Three whole tiles, of four CTAs."""
     schedule = Schedule(tile=dict(m=1, n=1024), cluster=dict(n=4))
-    x = np.random.default_rng(1).standard_normal((2, 3072)).astype(np.float32) - 3.0
-    y, _ = KERNELS.softmax.compile(schedule, M=2, N=3072).simulate(x)
-    np.testing.assert_allclose(y, KERNELS.softmax.reference(x)[0], rtol=1e-4)
+    given = dict(X=np.random.default_rng(1).standard_normal((2, 3072)).astype(np.float32) - 3.0)
+    compiled = KERNELS.softmax.compile(schedule, M=2, N=3072)
+    check(KERNELS.softmax, compiled, given, rtol=1e-4, atol=0)
 
 
 @pytest.mark.sampled(2)
@@ -114,19 +105,14 @@ def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
 @pytest.mark.parametrize("consumers", [2, 4])
 def test_narrow_tiles_are_shared(consumers: int, N: int) -> None:
     """The last consumers may have no columns that are within."""
-    kernel, given = KERNELS.rmsnorm, inputs("rmsnorm", 70, N)
     tile = dict(m=64, n=max(32, N) // 32 * 32 * (consumers // 2))
     schedule = Schedule(tile=tile, consumers=consumers, share="n")
-    got = kernel.compile(M=70, N=N, schedule=schedule).simulate(**given)
-    want = np.asarray(kernel.reference(**given), np.float64)
-    np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=2e-2, atol=1e-3)
+    compiled = KERNELS.rmsnorm.compile(M=70, N=N, schedule=schedule)
+    check(KERNELS.rmsnorm, compiled, inputs("rmsnorm", 70, N))
 
 
 def without(kernel: Kernel, kind: type[Op], number: int = 0) -> Kernel:
-    """The kernel without one op of a kind."""
-    every = [op for op in kernel.ops if isinstance(op, kind)]
-    gone = every[number]
-    return replace(kernel, body=rewrite(kernel.body, lambda op: () if op is gone else (op,)))
+    return changed(kernel, kind, lambda op: (), number)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +141,8 @@ def test_a_cluster_meets_before_its_ctas_send() -> None:
 
 def test_parts_that_overlap_are_found() -> None:
     made = scheduled("rmsnorm", TEAMS["a cluster"], M=9, N=1000)
-
-    def alone(op: Op) -> tuple[Op]:
-        return (replace(op, part=None) if isinstance(op, StorePartials) else op,)
-
     with pytest.raises(ProofError):
-        prove(replace(made, body=rewrite(made.body, alone)))
+        prove(changed(made, StorePartials, lambda op: (replace(op, part=None),)))
 
 
 def test_a_reduction_in_a_loop_may_be_run_again() -> None:
@@ -238,7 +220,7 @@ def test_what_is_in_front_of_an_element_is_in_its_warp(name: str, N: int, are_sh
     x = np.random.default_rng(N).random((3, N)).astype(DTYPES[str(kernel.params[0].type.dtype)])
     compiled = kernel.compile(M=3, N=N)
     assert any(isinstance(op, StorePartials) for op in compiled.scheduled.ops) == are_shared
-    np.testing.assert_allclose(compiled.simulate(X=x), kernel.reference(X=x), rtol=1e-5)
+    check(kernel, compiled, dict(X=x), rtol=1e-5, atol=0)
 
 
 def test_ctas_that_share_a_row_do_not_read_what_each_of_them_stores() -> None:

@@ -74,7 +74,6 @@ def f(X: f32[M, N], Z: f32[M, N], W: i4[E, N]):
 
 
 REFUSED = {
-    "behind its store": ("        X[m, n] = A[m, n]\n        Z[m, n] = X[m, n]", "`X` is read and"),
     "in a later loop": (
         "        s = zeros(f32[m, n])\n        for e in each(E):\n            s = s + A[m, n]\n"
         "            X[m, n] = s\n        for e in each(E):\n            Z[m, n] += X[m, n]",

@@ -126,12 +126,6 @@ kernel k @ scheduled (%X: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>) {
 """
 
 
-def test_lanes_are_read_back() -> None:
-    kernel = parse_kernel(BY_HAND)
-    verify(kernel)
-    assert parse_kernel(str(kernel)) == kernel
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -4,12 +4,11 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES
+from tests.kernels import CASES, check, expected, inputs
 from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
@@ -23,7 +22,6 @@ from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
 from wsdsl.ir.narrowing import each_width, narrowed, narrowings
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.prover.prove import prove
@@ -64,15 +62,8 @@ def made() -> Compiled:
     return lowered("gemm", ONE)
 
 
-def arrays(m: int, n: int, k: int) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(0)
-    shapes = dict(A=(m, k), B=(n, k))
-    given = {x: draw.standard_normal(s).astype(ml_dtypes.bfloat16) for x, s in shapes.items()}
-    return given | dict(C=np.full((m, n), np.nan, ml_dtypes.bfloat16))
-
-
 def result(kernel: Kernel, m: int, n: int, k: int) -> np.ndarray:
-    given = arrays(m, n, k)
+    given = inputs(CASES["gemm"], M=m, N=n, K=k)
     simulate(kernel, given, seed=2)
     return given["C"]
 
@@ -87,37 +78,17 @@ def test_every_width_gives_the_same_bits(made: Compiled, sizes: tuple[int, int, 
 
 @pytest.mark.parametrize(("name", "schedule"), OTHERS)
 @pytest.mark.sampled(2)
-def test_forms_are_proved_and_emitted_at_every_width(name: str, schedule: Schedule) -> None:
+def test_forms_are_proved_and_right_at_every_width(name: str, schedule: Schedule) -> None:
     found = lowered(name, schedule)
     assert found.scheduled == parse_kernel(found.ir("scheduled"))
     assert parse_kernel(found.ir("partitioned")) == found.partitioned
     assert f"at each of {schedule.widths} widths" in str(found.prove())
-
-
-@pytest.mark.parametrize(("name", "schedule"), OTHERS)
-@pytest.mark.sampled(2)
-def test_forms_are_right_in_the_simulator(name: str, schedule: Schedule) -> None:
     case = CASES[name]
-    draw = np.random.default_rng(1)
-    sizes = dict(case.sizes)
-    given = [
-        draw.integers(-3, 4, [sizes.get(d, d) for d in p.type.dims]).astype("float32")
-        for p in case.kernel.params[:-1]
-    ]
-    kinds = {"bf16": ml_dtypes.bfloat16}
-    typed = [
-        x.astype(kinds.get(p.type.dtype.name, np.float32))
-        for x, p in zip(given, case.kernel.params, strict=False)
-    ]
-    found = case.kernel.simulate(*typed, schedule=schedule)
-    alone = case.kernel.simulate(*typed, schedule=dataclasses.replace(schedule, widths=None))
-    assert np.array_equal(np.asarray(found), np.asarray(alone))
-
-
-def test_products_have_an_arm_for_each_width(made: Compiled) -> None:
-    widths = re.findall(r"mma_async.sync.aligned.m64n(\d+)k16", made.ptx)
-    assert {*map(int, widths)} == {8, 16, 24, 32, 40, 48, 56, 64}
-    assert made.ptx.count("wgmma.commit_group") == 8
+    found, alone = inputs(case), inputs(case)
+    case.kernel.simulate(*found.values(), schedule=schedule)
+    check(case, found, expected(case, found))
+    case.kernel.simulate(*alone.values(), schedule=dataclasses.replace(schedule, widths=None))
+    assert np.array_equal(found["C"], alone["C"])
 
 
 # What must not pass -------------------------------------------------------------------------------
@@ -199,12 +170,6 @@ def test_refusals(name: str, changes: dict[str, object], told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_nobody_is_told_of_a_cluster_that_was_not_asked_for() -> None:
-    with pytest.raises(ScheduleError) as caught:
-        GEMM.schedule(Schedule(widths=8, mma="m"), M=1000, N=1024, K=1024)
-    assert "lines are stored whole" in str(caught.value) and "cluster" not in str(caught.value)
-
-
 # Launches -----------------------------------------------------------------------------------------
 
 
@@ -218,14 +183,6 @@ def test_a_launch_takes_the_width_by_which_sms_are_done_first(
 ) -> None:
     columns = made.signature.narrowing(dict(M=rows, N=256, K=64), 132)
     assert 64 - columns == width
-
-
-def test_what_follows_from_the_width_of_a_launch(made: Compiled) -> None:
-    own = made.signature.at(24)
-    assert dict(own.tiles)["M"] == 40
-    boxes = {a.tensor: a.box for a in own.arguments if hasattr(a, "box")}
-    assert boxes["A"] == (40, 64) and boxes["B"] == (64, 64)
-    assert [a.columns for a in own.arguments if hasattr(a, "columns")] == [24]
 
 
 def test_of_two_sides_along_one_dimension_one_is_narrower() -> None:
@@ -270,6 +227,7 @@ def test_a_launch_takes_what_the_kernel_of_its_width_does(made: Compiled) -> Non
         maps = [[a for a in s.arguments if isinstance(a, MapArgument)] for s in (own, alone)]
         assert [(a.tensor, a.box) for a in maps[0]] == [(a.tensor, a.box) for a in maps[1]]
         assert own.tiles == alone.tiles
+        assert [a.columns for a in own.arguments if hasattr(a, "columns")] == [columns]
 
 
 def test_the_model_goes_by_the_width_of_the_launch() -> None:
@@ -280,21 +238,6 @@ def test_the_model_goes_by_the_width_of_the_launch() -> None:
         alone = dataclasses.replace(schedule, widths=None)
         cycles = [predicted_cycles(GEMM.tile, s, sizes) for s in (schedule, alone)]
         assert cycles[0] <= cycles[1]
-
-
-def test_explain_tells_the_width() -> None:
-    told = GEMM.explain(TWO, M=1000, N=1024, K=4096)
-    assert re.search(r"tiles of \d+ along m: of 8 widths from 72 to 128", told)
-
-
-def test_what_is_of_one_width_is_itself() -> None:
-    kernel = lowered("gemm", dataclasses.replace(ONE, widths=None)).scheduled
-    assert [*each_width(kernel)] == [kernel]
-    verify(kernel)
-
-
-def test_widths_are_steps_of_eight() -> None:
-    assert [*narrowings(3)] == [0, 8, 16]
 
 
 def test_a_kept_signature_has_its_widths(made: Compiled) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_data import DTYPES
 from wsdsl import parse
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 
-TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f32": np.float32, "i8": np.int8}
 MOVED = """
 @kernel
 def moved(X: {type}[M, W], Z: {type}[M, D], Y: {type}[M, W], V: {type}[M, D]):
@@ -27,7 +25,7 @@ def repeated(X: bf16[M, N], b: bf16[D], Y: bf16[M, N]):
 """
 
 
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", ["bf16", "f32", "i8"])
 @pytest.mark.parametrize(
     ("d", "width", "moved"),
     [(40, 80, 40), (36, 72, "D"), (13, 80, "D"), (100, 300, 160), (40, 80, -16), (40, 100, "D")],
@@ -37,7 +35,7 @@ def test_what_is_beside_the_columns_stays(d: int, width: int, moved: int | str, 
     kernel = parse(MOVED.format(type=type, by=moved)).moved
     by = d if isinstance(moved, str) else moved
     rng = np.random.default_rng(0)
-    x, z, y = ((rng.standard_normal((9, n)) * 50).astype(TYPES[type]) for n in (width, d, width))
+    x, z, y = ((rng.standard_normal((9, n)) * 50).astype(DTYPES[type]) for n in (width, d, width))
     wanted, read = y.copy(), np.zeros_like(z)
     inside = [i for i in range(d) if 0 <= i + by < width]
     wanted[:, [i + by for i in inside]] = z[:, inside]

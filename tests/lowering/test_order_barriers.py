@@ -15,7 +15,6 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
@@ -57,15 +56,6 @@ def changed(kernel: Kernel, at: int, *new: Op) -> Kernel:
     return dataclasses.replace(kernel, body=rewrite(kernel.body, at, lambda _: new))
 
 
-def objection(mutant: Kernel) -> str:
-    try:
-        verify(mutant)
-        prove(mutant)
-    except (ProofError, VerifyError) as error:
-        return str(error)
-    return ""
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("consumers", [2, 3])
 def test_each_of_them_is_needed(consumers: int, each: Callable[[int], int]) -> None:
@@ -84,10 +74,11 @@ def test_each_of_them_is_needed(consumers: int, each: Callable[[int], int]) -> N
             "next barrier": changed(kernel, at, dataclasses.replace(op, barrier=op.barrier + 1)),
             "other item": changed(kernel, at, dataclasses.replace(op, item=other)),
         }
-        for what, mutant in mutants.items():
-            if op.item is None and what == "other item":
-                continue
-            assert objection(mutant), f"{what}: {op}"
+        if op.item is None:
+            del mutants["other item"]
+        for mutant in mutants.values():
+            with pytest.raises((ProofError, VerifyError)):
+                prove(mutant)
 
 
 def test_who_primes_and_who_is_left() -> None:
@@ -101,7 +92,8 @@ def test_who_primes_and_who_is_left() -> None:
     (at, prime), (behind, left_over) = alone
     for place, own, other in (at, prime, left_over), (behind, left_over, prime):
         mutant = changed(kernel, place, dataclasses.replace(own, cond=other.cond))
-        assert "twice in one round" in objection(mutant)
+        with pytest.raises((ProofError, VerifyError), match="twice in one round"):
+            prove(mutant)
         with pytest.raises(SimulationError, match="twice in one round"):
             simulate(mutant, inputs(CASE, **SIZES))
 

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError, parse
 
 FP8 = ml_dtypes.float8_e4m3fn
@@ -17,15 +18,7 @@ LOOP = """):
             {body}
         C[m, n] = acc
 """
-PLAIN = parse("""
-@kernel
-def plain(A: f8e4m3[M, K], B: f8e4m3[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-""").plain
+PLAIN: Any = CASES["product_f8e4m3"].kernel
 DEEP = Schedule(tile=dict(m=64, n=64, k=256), consumers=1)
 OPEN = None
 

@@ -56,21 +56,19 @@ def kernel(body: str = BEHIND, dtype: str = "bf16") -> Kernel:
     return parse(SOURCE.format(body=body.strip("\n"), dtype=dtype, sum=total)).normalised
 
 
-def loads(made: Kernel, schedule: Schedule | None = None) -> Counter[str]:
+def loads(made: Kernel) -> Counter[str]:
     """How often what threads load A by is in the code, but for what copies it to slots."""
-    ops = made._compile(schedule, {}, ()).scheduled.ops
+    ops = made._compile(Schedule(mode="cooperative"), {}, ()).scheduled.ops
     found = (op for op in ops if isinstance(op, (m.LoadPanels, m.LoadGlobal)))
     return Counter(op_name(type(op)) for op in found)
 
 
-@pytest.mark.parametrize("body", [BEHIND, IN_FRONT, TWICE])
-def test_where_it_lies(body: str) -> None:
-    assert loads(kernel(body), Schedule(mode="cooperative")) == {"load_panels": 1}
-
-
-def test_a_panel_is_read_once() -> None:
-    """A line of 128 bytes of fp8 is two chunks."""
-    assert loads(kernel(dtype="f8e4m3")) == {"load_panels": 1}
+@pytest.mark.parametrize(
+    ("body", "dtype"), [(BEHIND, "bf16"), (IN_FRONT, "bf16"), (TWICE, "bf16"), (BEHIND, "f8e4m3")]
+)
+def test_where_it_lies(body: str, dtype: str) -> None:
+    """A line of 128 bytes of fp8 is two chunks, and is read once."""
+    assert loads(kernel(body, dtype)) == {"load_panels": 1}
 
 
 @pytest.mark.sampled(6)

@@ -10,20 +10,13 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.artifact.size_class import is_round, row_range
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.records.row import Asked
 
-SOURCE = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-
+SOURCE = f"""{CASES["gemm"].text}
 @kernel
 def doubled(X: f32[M, N], Y: f32[M, N]):
     for m, n in tiles(M, N):

@@ -19,16 +19,6 @@ def stores(width: int) -> list[str]:
     return re.findall(r"(?<= )(?:store_shared|tma_store|named_barrier_sync)\(.*", text)
 
 
-def test_lines_of_128_bytes() -> None:
-    write, copy = (op for op in stores(64) if not op.startswith("named"))
-    assert "transposed=True, joined=True" in write and 'swizzle="128B"' in write
-    assert "row_dim=0" in copy and "apart=2048" in copy
-    assert [op.split("(")[0] for op in stores(64)] == [
-        *("named_barrier_sync", "store_shared"),
-        *("named_barrier_sync", "tma_store"),
-    ]
-
-
 def test_what_four_warps_can_not_share_is_stored_by_each() -> None:
     """Of 88 columns 64 are; 24 are no multiple of four times the 8 lines of a swizzle."""
     assert ["joined" in op for op in stores(88) if op.startswith("store")] == [True, False]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.lowering.turned_kernels import turned_kernel
+from tests.test_mutations import without
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError
 from wsdsl.ir.barrier_ops import NamedBarrierSync
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 from wsdsl.ir.types import DTYPES
-from wsdsl.ir.walk import rewrite
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.errors import SimulationError
@@ -178,11 +177,7 @@ def test_every_meeting_is_needed(name: str) -> None:
     meetings = made.of(NamedBarrierSync)
     assert meetings
     for victim in meetings:
-
-        def without(op: Op, victim: Op = victim) -> Region:
-            return () if op is victim else (op,)
-
-        mutant = dataclasses.replace(made, body=rewrite(made.body, without))
+        mutant = without(made, victim)
         with pytest.raises(ProofError):
             prove(mutant)
         with pytest.raises(SimulationError):

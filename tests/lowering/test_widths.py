@@ -6,7 +6,6 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
 from wsdsl.lowering.model.predict import slices
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.parallel_reduction import Slicing
@@ -66,14 +65,6 @@ def test_slices_of_those_in_turns_are_of_one_consumer() -> None:
     asked = Work(kernel, {}).under(dict(m=128, n=128, k=64))
     width = slices(asked, kernel.schedule).width
     assert f"frag<bf16[64x{width}]>" in CASES["gemm"].fresh().compile(cut).ir("scheduled")
-
-
-def test_what_is_left_is_one_line_without_a_swizzle() -> None:
-    made = CASES["gemm"].kernel.compile(schedule=Schedule(tile=dict(n=168))).scheduled
-    stores = [op for op in made.ops if isinstance(op, StoreShared)]
-    assert {op.swizzle for op in stores} == {"128B", "none"}
-    boxes = {op.box for op in made.ops if isinstance(op, MakeTensorMap) and op.tensor.name == "C"}
-    assert boxes == {(16, 64), (16, 40)}
 
 
 def test_slots_that_are_asked_for_fit_by_one_line() -> None:
