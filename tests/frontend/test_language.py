@@ -1,4 +1,4 @@
-"""Every kernel of docs/language.md parses, checks and converts; some against NumPy."""
+"""Every kernel of docs/language.md parses, checks and converts; what others give is NumPy's."""
 
 import textwrap
 from pathlib import Path
