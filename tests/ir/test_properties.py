@@ -7,7 +7,7 @@ import typing
 from dataclasses import MISSING, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from wsdsl.diagnostics import Loc
@@ -132,7 +132,7 @@ def test_op_is_documented_and_stands_at_some_level(name):
 
 
 @pytest.mark.parametrize("name", OPS)
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(data=st.data())
 def test_text_parses_back(name, data):
     kernel = data.draw(kernels(name))
