@@ -1,4 +1,4 @@
-"""The kernels of language.md, read by the frontend and evaluated by the reference."""
+"""Kernels of many words, read by the frontend and evaluated by the reference."""
 
 from __future__ import annotations
 
