@@ -122,7 +122,7 @@ def kernels(draw, first: str | None = None) -> Kernel:
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_op_is_documented_and_stands_at_some_level(name):
+def test_op_is_documented_and_stands_at_some_level(name: str) -> None:
     cls = OPS[name]
     assert op_name(cls) == name
     assert cls.__doc__
@@ -134,7 +134,7 @@ def test_op_is_documented_and_stands_at_some_level(name):
 @pytest.mark.parametrize("name", OPS)
 @settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(data=st.data())
-def test_text_parses_back(name, data):
+def test_text_parses_back(name: str, data: st.DataObject) -> None:
     kernel = data.draw(kernels(name))
     text = print_kernel(kernel)
     again = parse_kernel(text)
