@@ -4,17 +4,13 @@ tests.artifact.launched`. It prints what was launched, and which modules that to
 
 import itertools
 import json
-import struct
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import wsdsl
 from tests.runtime.fake_driver import MAIN, FakeDriver
 from tests.runtime.fake_torch import Tensor
 from wsdsl import Schedule, bf16, dims, f32, kernel, tiles, zeros
-from wsdsl.runtime import driver, launch
-from wsdsl.runtime.device import Context, Device
 
 M, N, K = dims("M N K")
 TWO = 2.0
@@ -31,11 +27,8 @@ def doubled(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
 
 
 def main() -> None:
-    fake: Any = FakeDriver()
-    driver.call, driver.api = fake.call, fake.api
-    launch.encode = lambda made: struct.pack("<Q", made.address) + bytes(120)
-    gpu = Device(0, "H200", 132, (9, 0), (12, 9))
-    launch.context_for = lambda index: Context(object(), fake.context, gpu)
+    fake = FakeDriver()
+    fake.install()
     addresses = itertools.count(0x5000_0000, 1 << 20)
     sys.modules["torch"] = SimpleNamespace(
         empty=lambda shape, dtype, device: Tensor(shape, next(addresses), dtype, device=device),

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 COMPILER = ("frontend", "lowering", "codegen", "prover", "simulator")
 
@@ -23,19 +21,10 @@ def launched(folder: Path | str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any], Path]:
-    folder = tmp_path_factory.mktemp("kept")
-    return launched(folder), launched(folder), folder
-
-
-def test_it_loads_no_compiler(both: Any) -> None:
-    first, second, _ = both
+def test_it_loads_no_compiler(tmp_path: Path) -> None:
+    first, second = launched(tmp_path), launched(tmp_path)
     assert second["launched"] == first["launched"] == 4
     assert {f"wsdsl.{part}" for part in COMPILER} <= {*first["modules"]}
     heavy = {"llvmlite", "lark", "numpy", "pickle", *(f"wsdsl.{part}" for part in COMPILER)}
     assert not heavy & {*second["modules"]}
-
-
-def test_nothing_is_left_behind_but_entries(both: Any) -> None:
-    assert {path.suffix for path in both[2].iterdir()} == {".entry"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".entry"}

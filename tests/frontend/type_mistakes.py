@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from tests.frontend.mistakes import body
+from tests.frontend.mistakes import SMALL, block, body, calling
 
 TYPE_MISTAKES = {
     "unknown": body("C[m, n] = acc"),
     "did_you_mean": body("C[m, n] = zeors(f32[m, n])"),
     "wrongaxis": body("C[n, m] = zeros(f32[m, n])"),
     "wrongaxis2": body("C[m, n] = sum(A[n, :], over=K)"),
-    "axis_after": """\
-@kernel
-def k(C: f32[M]):
-    for m in tiles(M):
-        x = C[m]
-    C[m] = x
-""",
+    "axis_after": SMALL.replace("C[m] = 1.0", "x = C[m]") + "    C[m] = x\n",
     "mix": body("C[m, n] = sum(A[m, :] + H[n, :], over=K)"),
     "mix2": body("C[m, n] = cast(A[m, :], f32) + r[m]"),
     "mix3": body("C[m, n] = A[m, :] @ H[n, :]"),
-    "no_annotation": """\
-@kernel
-def k(A, C: f32[M]):
-    for m in tiles(M):
-        C[m] = 0.0
-""",
+    "no_annotation": SMALL.replace("C: f32", "A, C: f32"),
     "colon_on_a_size": body("C[m, n] = P[:]"),
     "index_lacks_an_axis": body("C[m, n] = A[m, :]"),
     "rank": body("C[m] = 0.0"),
@@ -59,41 +48,13 @@ for k in tiles(K):
     y = 1.0
 C[m, n] = y
 """),
-    "count": body("""
-for k, l in tiles(K):
-    pass
-C[m, n] = 0.0
-"""),
-    "count2": body("""
-for k in tiles(M, K):
-    pass
-C[m, n] = 0.0
-"""),
-    "notdim": body("""
-for k in tiles(16):
-    pass
-C[m, n] = 0.0
-"""),
-    "notdim2": body("""
-for k in each(r):
-    pass
-C[m, n] = 0.0
-"""),
-    "of": body("""
-for k in tiles(0, 3, of=Q):
-    pass
-C[m, n] = 0.0
-"""),
-    "of2": body("""
-for k in tiles(0, of=K):
-    pass
-C[m, n] = 0.0
-"""),
-    "of3": body("""
-for k in each(0, 4, of=K):
-    pass
-C[m, n] = 0.0
-"""),
+    "count": block("for k, l in tiles(K):"),
+    "count2": block("for k in tiles(M, K):"),
+    "notdim": block("for k in tiles(16):"),
+    "notdim2": block("for k in each(r):"),
+    "of": block("for k in tiles(0, 3, of=Q):"),
+    "of2": block("for k in tiles(0, of=K):"),
+    "of3": block("for k in each(0, 4, of=K):"),
     "by": body("""
 for j in tiles(N, by=0):
     pass
@@ -107,16 +68,8 @@ for j in tiles(0, 3, of=K, by=64):
     pass
 C[m, n] = 0.0
 """),
-    "range": body("""
-for i in range(3):
-    pass
-C[m, n] = 0.0
-"""),
-    "loop_over_a_tensor": body("""
-for i in r:
-    pass
-C[m, n] = 0.0
-"""),
+    "range": block("for i in range(3):"),
+    "loop_over_a_tensor": block("for i in r:"),
     "fulltile": body("C[m, n] = full(f32[m, n], cast(r[m], f32))"),
     "bitcast_width": body("C[m, n] = bitcast(r[m], bf16)"),
     "fit": body("C[m, n] = P[3] + 300"),
@@ -124,50 +77,22 @@ C[m, n] = 0.0
     "fit3": body("C[m, n] = full(u8[m, n], -1)"),
     "castbig": body("C[m, n] = cast(300, u8)"),
     "castinf": body("C[m, n] = cast(inf, i32)"),
-    "no_store": """\
-@kernel
-def k(C: f32[M]):
-    for m in tiles(M):
-        x = C[m]
-""",
+    "no_store": SMALL.replace("C[m] = 1.0", "x = C[m]"),
     "fold2": body("C[m, n] = (-1) ** 0.5"),
     "fold3": body("C[m, n] = 1 / 0"),
     "bigf": body("C[m, n] = 10 ** 400 * 1.0"),
     "bigf2": body("C[m, n] = cast(10 ** 400, f32)"),
-    "assign_t": body("""
-A = 3
-C[m, n] = 0.0
-"""),
-    "twoval": body("""
-a, b = 1.0
-C[m, n] = a
-"""),
-    "tup": body("""
-a = 1.0, 2.0
-C[m, n] = a
-"""),
+    "assign_t": body("A = 3"),
+    "twoval": body("a, b = 1.0"),
+    "tup": body("a = 1.0, 2.0"),
     "kw": body("C[m, n] = exp(x=r[m])"),
     "args": body("C[m, n] = where(r[m] > 0, 1.0)"),
     "exp_i": body("C[m, n] = exp(r[m])"),
-    "condtile": body("""
-if r[m] > 0:
-    C[m, n] = 0.0
-"""),
-    "notcond": body("""
-if n0:
-    C[m, n] = 0.0
-"""),
-    "effect": body("""
-A[m, :] @ B[n, :]
-C[m, n] = 0.0
-"""),
+    "condtile": block("if r[m] > 0:"),
+    "notcond": block("if n0:"),
+    "effect": body("A[m, :] @ B[n, :]"),
     "dupax": body("C[m, n] = zeros(f32[m, m])"),
-    "dupax2": """\
-@kernel
-def k(C: f32[M, M]):
-    for m in tiles(M):
-        C[m, m] = 1.0
-""",
+    "dupax2": SMALL.replace("[M]", "[M, M]").replace("C[m]", "C[m, m]"),
     "dupvar": """\
 @kernel
 def k(C: f32[M, M]):
@@ -194,44 +119,11 @@ def a(C: f32[M]):
 def b(C: f32[M]):
     a(C)
 """,
-    "recursion": """\
-@function
-def f(x):
-    return f(x)
-@kernel
-def b(C: f32[M]):
-    for m in tiles(M):
-        C[m] = f(1.0)
-""",
-    "error_in_a_function_is_said_once": """\
-@function
-def f(x):
-    y = zz + x
-    return exp(y)
-@kernel
-def b(C: f32[M]):
-    for m in tiles(M):
-        C[m] = f(1.0)
-        C[m] = f(2.0)
-""",
-    "fnargs": """\
-@function
-def f(x):
-    return exp(x)
-@kernel
-def b(C: f32[M]):
-    for m in tiles(M):
-        C[m] = f(1.0, 2.0)
-""",
-    "fnnone": """\
-@function
-def f(x):
-    y = exp(x)
-@kernel
-def b(C: f32[M]):
-    for m in tiles(M):
-        C[m] = f(1.0)
-""",
+    "recursion": calling("return f(x)"),
+    "error_in_a_function_is_said_once": calling("y = zz + x", "return exp(y)")
+    + "        C[m] = f(2.0)\n",
+    "fnargs": calling("return exp(x)", given="1.0, 2.0"),
+    "fnnone": calling("y = exp(x)"),
     "unknown_name_is_said_once": body("""
 C[m, n] = zz
 C[m, n] = zz + qq
@@ -244,29 +136,9 @@ for k in tiles(K):
     "boolst": body("C[m, n] = r[m] > 0"),
     "matmulnum": body("C[m, n] = A[m, :] @ 2"),
     "subeq": body("C[m, n] -= 1.0"),
-    "badtype": """\
-@kernel
-def k(A: float[M], C: f32[M]):
-    for m in tiles(M):
-        C[m] = 0.0
-""",
-    "bad_dimensions": """\
-@kernel
-def k(A: f32[M + 1], C: f32[0], D: f32[:]):
-    for m in tiles(M):
-        C[m] = 0.0
-""",
-    "unknown_type": """\
-@kernel
-def k(A: f33[M], C: f32[M]):
-    for m in tiles(M):
-        C[m] = A[m]
-""",
-    "pas": """\
-@kernel
-def k(C: f32[M]):
-    pass
-""",
+    "badtype": SMALL.replace("C: f32", "A: float[M], C: f32"),
+    "bad_dimensions": SMALL.replace("C: f32[M]", "A: f32[M + 1], C: f32[0], D: f32[:]"),
+    "unknown_type": SMALL.replace("C: f32", "A: f33[M], C: f32").replace("1.0", "A[m]"),
     "reuse": body("""
 acc = zeros(f32[m, n])
 for m in tiles(M):
@@ -300,13 +172,7 @@ for k in tiles(Q):
 C[m, n] = A[m]
 C[m, n] = x + y
 """),
-    "axis_after_its_loop": """\
-@kernel
-def k(C: f32[M], D: f32[M]):
-    for m in tiles(M):
-        C[m] = 1.0
-    D[m] = 2.0
-""",
+    "axis_after_its_loop": SMALL.replace("[M])", "[M], D: f32[M])") + "    D[m] = 2.0\n",
     "float_and_scalar": body("C[m, n] = alpha * n0"),
     "merge_of_two_types": body("""
 if alpha > 0:
@@ -322,18 +188,9 @@ else:
     y = zeros(f32[n])
 C[m, n] = y
 """),
-    "tile_bound": body("""
-for k in tiles(0, r[m], of=K):
-    pass
-C[m, n] = 0.0
-"""),
+    "tile_bound": block("for k in tiles(0, r[m], of=K):"),
     "bitcast_to_bool": body("C[m, n] = where(bitcast(P[3], bool), 1.0, 0.0)"),
-    "add_to_bool": """\
-@kernel
-def k(C: bool[M]):
-    for m in tiles(M):
-        C[m] += True
-""",
+    "add_to_bool": SMALL.replace("f32", "bool").replace("= 1.0", "+= True"),
     "element_type_as_function": body("C[m, n] = f32(r[m])"),
     "where_of_a_number": body("C[m, n] = where(1, 2.0, 3.0)"),
     "fma_of_integers": body("C[m, n] = fma(r[m], r[m], r[m])"),
@@ -352,14 +209,9 @@ C[m, n] = y[0]
 y = zeros(f32[m, n])
 y[m, n] = 1.0
 """),
-    "global_that_is_assigned_later": """\
-SIZE = 3
-@kernel
-def k(C: f32[M]):
-    for m in tiles(M):
-        C[m] = SIZE * 1.0
-        SIZE = 4
-""",
+    "global_that_is_assigned_later": (
+        "SIZE = 3\n" + SMALL.replace("1.0", "SIZE * 1.0") + "        SIZE = 4\n"
+    ),
     "array_by_itself": body("C = A\nC[m, n] = 1.0"),
     "word_of_numpy": body("C[m, n] = isnan(alpha) + clamp(alpha, 0.0, 1.0)"),
     "no_word_at_all": body("C[m, n] = frobnicate(alpha)"),

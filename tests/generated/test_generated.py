@@ -7,7 +7,7 @@ import pytest
 from tests.generated.__main__ import report
 from tests.generated.programs import program
 from tests.generated.shrink import shrunk
-from tests.generated.trial import Outcome, attempts
+from tests.generated.trial import attempts
 
 CHUNK = 20
 
@@ -32,15 +32,3 @@ def test_shrinking_keeps_the_failure_alone() -> None:
     text = next(text for text in map(program, range(100)) if "exp(" in text)
     small = shrunk(text, lambda smaller: "exp(" in smaller)
     assert "exp(" in small and len(small.splitlines()) <= 8, small
-
-
-def test_what_depends_on_tiles_is_found() -> None:
-    """Each tile of m adds once: the sum tells how many they are."""
-    text = (
-        "@kernel\n"
-        "def made(X: f32[N], Z: f32[M], Y: f32[N]):\n"
-        "    for m, n in tiles(M, N):\n"
-        "        Y[n] += X[n]\n"
-    )
-    outcomes = [attempts(text, seed, schedules=1)[-1] for seed in range(4)]
-    assert Outcome("ok") not in outcomes

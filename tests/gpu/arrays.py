@@ -1,5 +1,7 @@
 """Arrays between the host and torch on the GPU, amid elements that nobody may write."""
 
+import time
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -32,3 +34,17 @@ def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
     torch: Any = import_module("torch")
     bits = tensor.contiguous().view(getattr(torch, BITS[like.dtype.itemsize])).cpu().numpy()
     return bits.view(like.dtype)
+
+
+def usual_seconds(call: Callable[[], Any]) -> float:
+    """What a warm call takes of the host's time: the median."""
+    torch: Any = import_module("torch")
+    call()
+    torch.cuda.synchronize()
+    times: list[float] = []
+    for _ in range(300):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    torch.cuda.synchronize()
+    return sorted(times)[150]

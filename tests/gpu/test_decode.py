@@ -19,18 +19,10 @@ def run(name: str, seed: int, schedule: Schedule, **sizes: int) -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", [name for name in DECODED if name not in FIXED])
-def test_odd_sizes(name: str, schedule: Schedule) -> None:
-    run(name, 0, schedule)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("name", [name for name in DECODED if name not in FIXED])
-def test_larger(name: str, schedule: Schedule) -> None:
-    """Many tiles a CTA, and many steps of each: rings come round often."""
-    run(name, 1, schedule, M=2056, N=1800, K=1040)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("name", [name for name in DECODED if name not in FIXED])
-def test_sizes_of_one(name: str, schedule: Schedule) -> None:
-    run(name, 2, schedule, M=1, N=1, K=91 if name == "part" else 1)
+def test_sizes(name: str, schedule: Schedule) -> None:
+    """Odd ones; those of many tiles a CTA, and of many steps of each, where rings come round
+    often; and one.
+    """
+    one = dict(M=1, N=1, K=91 if name == "part" else 1)
+    for seed, sizes in enumerate(({}, dict(M=2056, N=1800, K=1040), one)):
+        run(name, seed, schedule, **sizes)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.simulator.test_samples import NAMES
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 SAMPLES = Path(__file__).parents[1] / "samples"
-NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
 GUARD = 8
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.gpu.arrays import usual_seconds
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
@@ -129,15 +130,6 @@ def test_problems_of_different_sizes_in_turn(name: str) -> None:
         call()
     torch.cuda.synchronize()
     assert all(p.right for p in problems)
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_two_launches_in_a_row(name: str) -> None:
-    first, second = Problem(*TALL), Problem(*TALL, seed=1)
-    linear(*first.args, schedule=SCHEDULES[name])
-    linear(*second.args, schedule=SCHEDULES[name])
-    assert first.right
-    assert second.right
 
 
 @pytest.mark.parametrize("size", [SIZES[0], TALL])
@@ -274,12 +266,4 @@ def test_too_little_memory() -> None:
 def test_a_warm_call_is_quick() -> None:
     problem = Problem(200, 136, 264)
     call = linear.prepare(*problem.args, schedule=SCHEDULES["stream_k"])
-    call()
-    torch.cuda.synchronize()
-    times: list[float] = []
-    for _ in range(300):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    torch.cuda.synchronize()
-    assert sorted(times)[150] < 25e-6
+    assert usual_seconds(call) < 25e-6

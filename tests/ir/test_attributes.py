@@ -6,26 +6,24 @@ What is odd is drawn from the attribute's type alone, so that a new op or attrib
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.simulator.mutants import rewrite
+from tests.simulator.test_samples import NAMES, sample
 from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.attribute_rules import RANGES, typed_attributes
 from wsdsl.ir.op import Kernel, Op, op_name
-from wsdsl.ir.parser import OPS, parse_kernel
+from wsdsl.ir.parser import OPS
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.spec import verify
 from wsdsl.ir.threads import THREADS, misplaced, threads_of
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
 
-SAMPLES = Path(__file__).parents[1] / "samples"
-NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
 SCHEDULED = {cls for cls in OPS.values() if "scheduled" in cls.levels}
 WRONG: dict[type, tuple[Any, ...]] = {
     int: (-(2**40), -1, 2**40, True, 1.0, None),
@@ -37,10 +35,6 @@ MEANT = {("offset", -1), ("row_dim", -1), ("amount", -1)}
 """No place yet, which codegen refuses; along no dimension; a flag that is lowered."""
 FREE = {"role", "label", "turns", "b_dtype"}
 """Text that means nothing, or may be left out."""
-
-
-def sample(name: str) -> Kernel:
-    return parse_kernel((SAMPLES / f"{name}.scheduled.ir").read_text())
 
 
 def with_attribute(kernel: Kernel, op: Op, name: str, value: object) -> Kernel:

@@ -1,14 +1,9 @@
 """Text that is no IR is refused with its line, a caret under the fault, and what would be right."""
 
-from pathlib import Path
-
 import pytest
 
 from wsdsl.diagnostics import ParseError
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.printer import print_kernel
-
-SAMPLE = Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir"
 
 
 def kernel(*lines: str, head: str = "kernel k @ scheduled (%s: state)") -> str:
@@ -61,8 +56,3 @@ def test_text_that_ends_too_early(text):
 def test_comments_and_spacing_are_free():
     spaced = "# a\nkernel  k @ tile()# b\n{\nsync_cta( ) # c\n}"
     assert parse_kernel(spaced) == parse_kernel("kernel k @ tile () {\n  sync_cta()\n}\n")
-
-
-def test_a_kernel_written_by_hand_is_printed_in_one_form():
-    kernel = parse_kernel(SAMPLE.read_text())
-    assert parse_kernel(print_kernel(kernel)) == kernel

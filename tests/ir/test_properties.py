@@ -1,16 +1,20 @@
-"""`parse_kernel(print_kernel(k)) == k` for kernels made at random from the ops' annotations."""
+"""Ops are documented, and `parse_kernel(print_kernel(k)) == k` for kernels made at random from the
+ops' annotations, each op in some of them.
+"""
 
 import types
 import typing
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from wsdsl.diagnostics import Loc
 from wsdsl.ir import types as t
-from wsdsl.ir.op import LEVELS, Kernel, Op, Value, fields_of
+from wsdsl.ir.op import LEVELS, Kernel, Op, Value, fields_of, op_name
 from wsdsl.ir.parser import OPS, parse_kernel
-from wsdsl.ir.printer import print_kernel
+from wsdsl.ir.printer import print_kernel, print_op
 from wsdsl.ir.walk import definitions, uses
 from wsdsl.schedule import Schedule
 
@@ -20,15 +24,20 @@ axes = st.lists(names, max_size=3).map(tuple)
 some_axes = st.lists(names, min_size=1, max_size=3).map(tuple)
 positive = st.integers(1, 1 << 20)
 dims = st.lists(names | positive, min_size=1, max_size=4).map(tuple)
+roles = st.sampled_from(["", "rows", "columns"])
+lanes = st.builds(t.Lanes, positive, positive, st.booleans(), positive)
 value_types = st.one_of(
     st.builds(t.Tile, dtypes, axes),
-    st.builds(t.Tensor, dtypes, dims),
-    st.builds(t.Axis, names, names, st.integers(0, 512), st.sampled_from(["", "rows", "columns"])),
+    st.builds(t.Tensor, dtypes, dims, st.booleans()),
+    st.builds(t.Axis, names, names, st.integers(0, 512), roles, positive),
     st.builds(t.SharedTile, dtypes, some_axes),
-    st.builds(t.Fragment, dtypes, positive, positive),
+    st.builds(t.Fragment, dtypes, positive, positive, st.sampled_from(["accumulator", "operand"])),
+    st.builds(t.Fragment, dtypes, positive, positive, lanes=lanes),
     st.builds(t.Accumulator, dtypes, positive, positive),
     st.builds(t.Barriers, positive),
     st.builds(t.Shared, positive, positive),
+    st.builds(t.TensorMemory, positive),
+    st.builds(t.Columns, positive, positive),
     st.sampled_from([t.Ring(), t.Slot(), t.State(), t.TensorMap(), t.SmemDescriptor()]),
 )
 sizes_by_name = st.dictionaries(names, positive, max_size=2)
@@ -59,8 +68,8 @@ class Maker:
     def region(self, depth: int) -> tuple[Op, ...]:
         return self.several(lambda: self.op(depth)) if depth else ()
 
-    def op(self, depth: int) -> Op:
-        cls = self.draw(st.sampled_from(list(OPS.values())))
+    def op(self, depth: int, name: str | None = None) -> Op:
+        cls = OPS[name or self.draw(st.sampled_from(list(OPS)))]
         hints = typing.get_type_hints(cls)
         held = {}
         # Uses first: an op can not refer to what it defines itself.
@@ -98,7 +107,7 @@ class Maker:
 
 
 @st.composite
-def kernels(draw) -> Kernel:
+def kernels(draw, first: str | None = None) -> Kernel:
     maker = Maker(draw)
     maker.new()
     params = tuple(maker.values) + maker.several(maker.new)
@@ -106,19 +115,34 @@ def kernels(draw) -> Kernel:
         name=draw(names),
         level=draw(st.sampled_from(LEVELS)),
         params=params,
-        body=maker.several(lambda: maker.op(2), least=1),
+        body=(maker.op(2, first), *maker.several(lambda: maker.op(2))),
         sizes=draw(sizes_by_name.map(lambda d: tuple(d.items()))),
         schedule=draw(st.none() | schedules),
     )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(kernels())
-def test_text_parses_back(kernel):
+@pytest.mark.parametrize("name", OPS)
+def test_op_is_documented_and_stands_at_some_level(name: str) -> None:
+    cls = OPS[name]
+    assert op_name(cls) == name
+    assert cls.__doc__
+    assert not cls.__doc__.startswith(f"{cls.__name__}("), "the docstring is the dataclass's own"
+    assert cls.levels
+    assert set(cls.levels) <= set(LEVELS)
+
+
+@pytest.mark.parametrize("name", OPS)
+@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(data=st.data())
+def test_text_parses_back(name: str, data: st.DataObject) -> None:
+    kernel = data.draw(kernels(name))
     text = print_kernel(kernel)
     again = parse_kernel(text)
     assert again == kernel
     assert print_kernel(again) == text
+    op = again.body[0]
+    moved = replace(op, loc=Loc("elsewhere.py", 7, 1, 2))
+    assert op.loc is not None and moved == op and print_op(moved) == print_op(op)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -22,7 +22,6 @@ from wsdsl.ir.tile_scheduler import (
     num_counted,
     num_cut_tiles,
     pieces_of,
-    tile_scheduler,
 )
 from wsdsl.runtime import work_check
 from wsdsl.runtime.work_check import Pieces, check_work
@@ -365,10 +364,3 @@ def test_wrong_formulas_are_found(scheduler: TileScheduler, words: str) -> None:
     slots = scheduler.num_slots(20, 10, workers)
     with pytest.raises(LaunchError, match=words):
         check_work("k", scheduler, 20, 10, workers, slots)
-
-
-def test_by_name() -> None:
-    assert tile_scheduler("split_k", 3) == SplitK(3)
-    assert tile_scheduler("stream_k") == StreamK()
-    assert tile_scheduler("grid") == DataParallel(persistent=False)
-    assert tile_scheduler("persistent") == DataParallel()

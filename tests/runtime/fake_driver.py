@@ -6,10 +6,12 @@ import ctypes
 import itertools
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from wsdsl.runtime import driver, launch
+from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.driver import DriverError
 
 MAIN, SIDE, PRIVATE = 0x100, 0x200, 0x900
@@ -39,6 +41,14 @@ class FakeDriver:
         self.context = 1
 
     # What takes the place of the functions in `wsdsl.runtime.driver` ------------------------------
+
+    def install(self, patch: Callable[[Any, str, Any], None] = setattr) -> None:
+        """As an H200's driver; a map is the address of what it describes."""
+        gpu = Device(0, "H200", 132, (9, 0), (12, 9))
+        patch(driver, "call", self.call)
+        patch(driver, "api", self.api)
+        patch(launch, "context_for", lambda _: Context(object(), self.context, gpu))
+        patch(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
 
     def call(self, function: str, *args: Any) -> Any:
         with self.lock:

@@ -21,8 +21,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.types import DTYPES
 from wsdsl.lowering.choice import padding
-from wsdsl.runtime import copies, driver, launch
-from wsdsl.runtime.device import Context, Device
+from wsdsl.runtime import copies
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import layout
 from wsdsl.runtime.padding import Padded, padded
@@ -139,14 +138,9 @@ ACCESS = Access(reads=frozenset("A"), writes=frozenset("C"), mapped=frozenset("A
 
 
 def card(monkeypatch: pytest.MonkeyPatch, capacity: int = 1 << 40) -> FakeDriver:
-    """Maps are the address of what they describe."""
     fake = FakeDriver(capacity)
-    monkeypatch.setattr(driver, "call", fake.call)
-    monkeypatch.setattr(driver, "api", fake.api)
+    fake.install(monkeypatch.setattr)
     monkeypatch.setattr(copies, "_pools", {})
-    found = Device(0, "H200", 132, (9, 0), (12, 9))
-    monkeypatch.setattr(launch, "context_for", lambda index: Context(object(), 1, found))
-    monkeypatch.setattr(launch, "encode", lambda made: struct.pack("<Q", made.address) + bytes(120))
     fake.args_bytes = layout(PLAIN.arguments)[1]
     return fake
 

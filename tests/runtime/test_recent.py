@@ -21,8 +21,7 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import Matmul
 from wsdsl.lowering.choice import padding
-from wsdsl.runtime import alignment, copies, driver, launch, recent, workspace
-from wsdsl.runtime.device import Context, Device
+from wsdsl.runtime import alignment, copies, launch, recent, workspace
 from wsdsl.runtime.packing import layout
 
 TEXT = """
@@ -87,13 +86,8 @@ pytestmark = pytest.mark.usefixtures("quick_collections")
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     made = Card()
-    monkeypatch.setattr(driver, "call", made.fake.call)
-    monkeypatch.setattr(driver, "api", made.fake.api)
+    made.fake.install(monkeypatch.setattr)
     monkeypatch.setattr(workspace, "_private_streams", {})
-    monkeypatch.setattr(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
-    gpu = Device(0, "H200", 132, (9, 0), (12, 9))
-    here = lambda index: Context(object(), made.fake.context, gpu)  # noqa: E731
-    monkeypatch.setattr(launch, "context_for", here)
     torch = SimpleNamespace(
         empty=made.empty,
         bfloat16="torch.bfloat16",

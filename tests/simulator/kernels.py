@@ -16,17 +16,22 @@ SAMPLE = Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir"
 BF16 = ml_dtypes.bfloat16
 
 
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """The text with others in it exchanged; each must be there."""
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
 def gemm(*changes: tuple[str, str], stages: int = 4) -> Kernel:
-    """The sample with texts exchanged; each must be there."""
+    """The sample with texts exchanged."""
     text = SAMPLE.read_text()
     for old in ("num=4", "mbarrier<4>", "shared<32768 x 4>"):
         text = text.replace(
             old, old.replace("4", str(stages)) if "x" not in old else (f"shared<32768 x {stages}>")
         )
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    return parse_kernel(text, "gemm.ir")
+    return parse_kernel(changed(text, *changes), "gemm.ir")
 
 
 def padded(values: Any) -> Any:

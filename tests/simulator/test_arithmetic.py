@@ -73,13 +73,6 @@ def test_integer_to_narrower_integer_wraps() -> None:
     assert convert(x, I32, DTYPES["u4"]).tolist() == [1, 15, 7, 8]
 
 
-def test_fp8_saturates_and_keeps_nan() -> None:
-    x = np.array([1000.0, -np.inf, np.nan, 1.0], np.float32)
-    got = convert(x, F32, DTYPES["f8e4m3"]).astype(np.float32)
-    assert got[[0, 1, 3]].tolist() == [448.0, -448.0, 1.0]
-    assert np.isnan(got[2])
-
-
 def test_tf32_has_ten_bits_of_mantissa() -> None:
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 2.0**-12], np.float32)
     got = convert(x, F32, DTYPES["tf32"])

@@ -8,19 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.word_kernels import FP8, MXFP8
 from wsdsl import CompileError, Schedule, ScheduleError, TypeCheckError, parse
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import round_float
 
-FP8 = """
-@kernel
-def quantize(X: bf16[M, N], Y: f8e4m3[M, N], S: f32[M, NB]):
-    for m, n in tiles(M, N):
-        x = cast(X[m, n], f32)
-        s = max(max(abs(x), over=n, per={per}) / 448.0, 1e-12)
-        Y[m, n] = x / s
-        S[m, index(n) // {per}] = s
-"""
+
+def of_blocks(per: int) -> str:
+    return FP8.replace("128", str(per))
 
 
 def blocks(x: Any, per: int, fn: str = "max") -> Any:
@@ -36,7 +31,7 @@ def spread(blocks: Any, per: int, columns: int) -> Any:
 
 @pytest.mark.parametrize("per", [4, 32, 128, 256])
 def test_quantisation_of_blocks(per: int) -> None:
-    kernel = parse(FP8.format(per=per)).quantize
+    kernel = parse(of_blocks(per)).fp8
     for shape in ((20, 100), (66, 520)):
         x = np.random.default_rng(per).standard_normal(shape).astype(ml_dtypes.bfloat16)
         wide = x.astype(np.float32)
@@ -49,22 +44,11 @@ def test_quantisation_of_blocks(per: int) -> None:
             assert np.array_equal(y.view(np.uint8), wanted.view(np.uint8))
 
 
-MX = """
-@kernel
-def quantize(X: bf16[M, K], Y: f8e4m3[M, K], S: f8e8m0[M, KB]):
-    for m, k in tiles(M, K):
-        x = cast(X[m, k], f32)
-        s = cast(exp2(floor(log2(max(abs(x), over=k, per=32))) - 8.0), f8e8m0)
-        Y[m, k] = x / cast(s, f32)
-        S[m, index(k) // 32] = s
-"""
-
-
 def test_mxfp8() -> None:
     x = np.random.default_rng(0).standard_normal((8, 160)).astype(ml_dtypes.bfloat16)
     top = blocks(abs(x.astype(np.float32)), 32)
     scale = 2.0 ** (np.floor(np.log2(top)) - 8)
-    kernel = parse(MX).quantize
+    kernel = parse(MXFP8).mxfp8
     for run in (kernel.reference, kernel.simulate):
         y, s = np.zeros(x.shape, ml_dtypes.float8_e4m3fn), np.zeros((8, 5), np.uint8)
         run(x, y, s.view(ml_dtypes.float8_e8m0fnu))
@@ -128,17 +112,17 @@ def test_behind_a_product() -> None:
 
 
 def compiled(text: str) -> Any:
-    kernels = parse(text)
-    return getattr(kernels, "quantize" if "quantize" in text else "total").compile()
+    (kernel,) = vars(parse(text)).values()
+    return kernel.compile()
 
 
 @pytest.mark.parametrize(
     ("text", "error", "told"),
     [
-        (FP8.format(per=48), CompileError, "blocks of 48 are not lowered"),
-        (FP8.format(per=512), CompileError, "blocks of 512 are not lowered"),
+        (of_blocks(48), CompileError, "blocks of 48 are not lowered"),
+        (of_blocks(512), CompileError, "blocks of 512 are not lowered"),
         (
-            FP8.format(per=32).replace("m, n in tiles(M, N)", "m in tiles(M)").replace(
+            of_blocks(32).replace("m, n in tiles(M, N)", "m in tiles(M)").replace(
                 "        x =", "      for n in tiles(N, by=48):\n        x ="),
             TypeCheckError, "tiles of 48 along `n` cut blocks of 32",
         ),

@@ -54,15 +54,6 @@ def test_as_numpy_has_it(dtype: str, sums: str) -> None:
                 assert np.array_equal(y, wanted)
 
 
-@pytest.mark.parametrize("size", [16, 48])
-def test_tiles_of_any_size(size: int) -> None:
-    x = inputs("f32", 200)
-    y = np.zeros_like(x)
-    kernel = parse(TEXT.format(t="f32", s="f32")).walked
-    kernel.simulate(x, y, schedule=Schedule(tile=dict(m=64, n=size)))
-    assert np.array_equal(y, x.cumsum(1))
-
-
 def test_a_part_of_an_axis() -> None:
     """What lies beside it is not looked at."""
     text = TEXT.format(t="f32", s="f32").replace("tiles(N)", "tiles(a, b, of=N)")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.simulator.kernels import BF16
+from tests.simulator.kernels import BF16, changed
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -40,23 +41,20 @@ WAIT = "  wait_flag(tensor=%F, index=(%other,), count=%two)\n"
 GRID = ('"persistent"', '"grid"')
 
 
-def arrays(m: int = 256) -> dict[str, np.ndarray]:
-    return {
-        "W": np.full((m, 32), np.nan, np.float32),
-        "F": np.zeros(m // 64, np.int32),
-        "Y": np.full((m, 32), np.nan, np.float32),
-    }
+def arrays() -> dict[str, np.ndarray]:
+    w, y = (np.full((256, 32), np.nan, np.float32) for _ in range(2))
+    return {"W": w, "F": np.zeros(4, np.int32), "Y": y}
+
+
+def check(kernel: Kernel, seed: int, num_sms: int = 4) -> None:
+    held = arrays()
+    simulate(kernel, held, seed=seed, num_sms=num_sms)
+    assert (held["Y"][:, 0] == (np.arange(256) + 64) % 256).all()
+    assert (held["F"] == 2).all()
 
 
 def run(*changes: tuple[str, str], seed: int = 0, num_sms: int = 4) -> None:
-    text = HAND_OVER
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    held = arrays()
-    simulate(parse_kernel(text, "flags.ir"), held, seed=seed, num_sms=num_sms)
-    assert (held["Y"][:, 0] == (np.arange(256) + 64) % 256).all()
-    assert (held["F"] == 2).all()
+    check(parse_kernel(changed(HAND_OVER, *changes), "flags.ir"), seed, num_sms)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -246,18 +244,14 @@ BY_TMA_WRONG = {
 }  # fmt: skip
 
 
+def check_by_tma(kernel: Kernel, seed: int) -> None:
+    w, y = (np.full((256, 64), np.nan, BF16) for _ in range(2))
+    simulate(kernel, {"W": w, "F": np.zeros(4, np.int32), "Y": y}, seed=seed)
+    assert (y[:, 5] == (np.arange(256) // 64 + 1) % 4).all()
+
+
 def run_by_tma(seed: int, *changes: tuple[str, str]) -> None:
-    text = BY_TMA
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    held = {
-        "W": np.full((256, 64), np.nan, BF16),
-        "F": np.zeros(4, np.int32),
-        "Y": np.full((256, 64), np.nan, BF16),
-    }
-    simulate(parse_kernel(text, "flags.ir"), held, seed=seed)
-    assert (held["Y"][:, 5] == (np.arange(256) // 64 + 1) % 4).all()
+    check_by_tma(parse_kernel(changed(BY_TMA, *changes), "flags.ir"), seed)
 
 
 @pytest.mark.parametrize("seed", range(6))

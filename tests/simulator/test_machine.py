@@ -1,4 +1,4 @@
-"""The sample gemm, simulated on many sizes and in many orders, against NumPy."""
+"""The sample gemm, simulated: what TMA takes and writes, and misuse that is named."""
 
 import time
 
@@ -6,29 +6,8 @@ import numpy as np
 import pytest
 
 from tests.simulator.kernels import check, gemm, inputs, padded, run
-from wsdsl.diagnostics import LaunchError
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
-
-SIZES = [
-    (1, 1, 1),
-    (1, 1, 0),
-    (128, 128, 64),
-    (129, 1, 65),
-    (1, 129, 63),
-    (127, 255, 200),
-    (300, 200, 700),
-    (64, 130, 0),
-    (0, 5, 7),
-]
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_gemm_agrees_with_numpy(m: int, n: int, k: int) -> None:
-    kernel = gemm()
-    for seed in range(4):
-        run(kernel, m, n, k, seed=seed, num_sms=1 + seed)
 
 
 @pytest.mark.sampled(8)
@@ -39,25 +18,9 @@ def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:
         run(gemm(stages=stages), 200, 300, 64 * trips, seed=seed)
 
 
-def test_many_orders() -> None:
-    kernel = gemm()
-    steps = {run(kernel, 130, 300, 390, seed=seed).steps for seed in range(20)}
-    assert len(steps) > 1
-
-
 def test_the_same_seed_gives_the_same_run() -> None:
     kernel = gemm()
     assert run(kernel, seed=7) == run(kernel, seed=7)
-
-
-def test_strided_arrays() -> None:
-    arrays = inputs(100, 90, 80)
-    whole = np.zeros((100, 200), arrays["C"].dtype)
-    arrays["C"] = whole[:, 48:138]
-    simulate(gemm(), arrays)
-    check(arrays)
-    assert not whole[:, :48].any()
-    assert not whole[:, 138:].any()
 
 
 def test_tma_stores_write_whole_units() -> None:
@@ -94,13 +57,6 @@ def test_tma_needs_aligned_addresses() -> None:
         simulate(gemm(), arrays)
 
 
-def test_report_counts_ops() -> None:
-    report = run(gemm(), 256, 384, 320)
-    assert report.num_ctas == 2
-    assert report.op_counts["load warpgroup 0"]["TmaLoad"] == 2 * 5 * 6
-    assert report.op_counts["compute warpgroup 1"]["Wgmma"] == 5 * 6
-
-
 def test_512_cubed_is_fast() -> None:
     kernel, arrays = gemm(), inputs(512, 512, 512)
     # CPU time: the machine that runs the tests may have other things to do.
@@ -108,20 +64,6 @@ def test_512_cubed_is_fast() -> None:
     simulate(kernel, arrays)
     assert time.process_time() - begin < 2
     check(arrays)
-
-
-def test_sizes_must_agree() -> None:
-    arrays = inputs(8, 8, 8)
-    arrays["B"] = inputs(8, 8, 9)["B"]
-    with pytest.raises(LaunchError, match="dimension K is 9, not 8"):
-        simulate(gemm(), arrays)
-
-
-def test_dtypes_must_agree() -> None:
-    arrays = inputs(8, 8, 8)
-    arrays["A"] = arrays["A"].astype(np.float32)
-    with pytest.raises(LaunchError, match="A holds float32"):
-        simulate(gemm(), arrays)
 
 
 def test_map_and_descriptor_that_disagree_give_wrong_data() -> None:

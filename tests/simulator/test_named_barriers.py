@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.simulator.kernels import changed
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -43,14 +45,14 @@ kernel turns @ scheduled (%Y: tensor<f32[M, 32]>) {
 """
 
 
-def run(*changes: tuple[str, str], seed: int = 0) -> None:
-    text = PINGPONG
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
+def check(kernel: Kernel, seed: int) -> None:
     y = np.full((256, 32), np.nan, np.float32)
-    simulate(parse_kernel(text, "turns.ir"), {"Y": y}, seed=seed)
+    simulate(kernel, {"Y": y}, seed=seed)
     assert (y == np.arange(256)[:, None]).all()
+
+
+def run(*changes: tuple[str, str], seed: int = 0) -> None:
+    check(parse_kernel(changed(PINGPONG, *changes), "turns.ir"), seed)
 
 
 @pytest.mark.parametrize("seed", range(8))

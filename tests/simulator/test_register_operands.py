@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.simulator.kernels import BF16
+from tests.simulator.kernels import BF16, changed
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -80,18 +81,18 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
 )
 
 
-def run(*changes: tuple[str, str], seed: int = 0, dtype: Any = BF16) -> None:
-    text = GEMM
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
+def check(kernel: Kernel, seed: int, dtype: Any = BF16) -> None:
     rng = np.random.default_rng(0)
     a = rng.standard_normal((64, 208)).astype(np.float32)
     b = rng.standard_normal((70, 208)).astype(dtype)
     c = np.full((64, 70), np.nan, np.float32)
-    simulate(parse_kernel(text, "registers.ir"), {"A": a, "B": b, "C": c}, seed=seed)
+    simulate(kernel, {"A": a, "B": b, "C": c}, seed=seed)
     wanted = a.astype(dtype).astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(c - wanted).max() < 1e-3
+
+
+def run(*changes: tuple[str, str], seed: int = 0, dtype: Any = BF16) -> None:
+    check(parse_kernel(changed(GEMM, *changes), "registers.ir"), seed, dtype)
 
 
 @pytest.mark.parametrize("seed", range(6))

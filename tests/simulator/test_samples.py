@@ -13,7 +13,15 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
-SIZES = [(256, 256, 320), (383, 129, 200), (130, 300, 64), (64, 1, 577), (1, 1, 1), (70, 130, 0)]
+SIZES = [
+    (256, 256, 320),
+    (383, 129, 200),
+    (130, 300, 64),
+    (64, 1, 577),
+    (1, 1, 1),
+    (70, 130, 0),
+    (0, 5, 7),
+]
 """The second of a pair of tiles may be past the end; halves of K differ, or one is empty."""
 
 

@@ -78,13 +78,6 @@ def test_bits_of_every_code(name: str) -> None:
     assert np.array_equal(reinterpret(held, dtype, bits)[number], codes[number])
 
 
-def test_the_upper_bits_of_a_float_of_six_do_not_count() -> None:
-    bits = np.arange(256).astype(np.uint8)
-    for name in ("f6e2m3", "f6e3m2"):
-        held = reinterpret(bits, U8, DTYPES[name])
-        assert held.astype(np.float32).tolist() == np.tile(values_of(name), 4).tolist()
-
-
 # Kernels ------------------------------------------------------------------------------------------
 
 WIDEN = """

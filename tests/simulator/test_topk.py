@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wsdsl import CompileError, Schedule, TypeCheckError, parse
+from wsdsl import CompileError, TypeCheckError, parse
 
 TEXT = """
 @kernel
@@ -61,17 +61,6 @@ def test_in_order_with_the_least_index_first(dtype: str) -> None:
             run(x, v, i)
             assert i.tolist() == places
             assert np.array_equal(v, np.array(values, x.dtype), equal_nan=dtype == "f32")
-
-
-@pytest.mark.parametrize("size", [16, 64])
-def test_carried_by_a_loop(size: int) -> None:
-    x = rows("f32", 150)
-    values, places = largest(x, 3)
-    v, i = np.zeros((ROWS, 3), np.float32), np.zeros((ROWS, 3), np.int32)
-    kernel = parse(TEXT.format(t="f32", low="-inf")).walked
-    kernel.simulate(x, v, i, schedule=Schedule(tile=dict(m=64, n=size)))
-    assert i.tolist() == places
-    assert np.array_equal(v, np.array(values, np.float32), equal_nan=True)
 
 
 def test_of_fewer_elements() -> None:

@@ -14,7 +14,6 @@ from wsdsl.simulator.arithmetic import numpy_dtype
 CASES = [(name, tile) for name, made in WORD_KERNELS.items() for tile in made.tiles]
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "tile"), CASES)
 def test_as_the_reference_has_it(name: str, tile: Any) -> None:
     made = WORD_KERNELS[name]
