@@ -17,7 +17,14 @@ from wsdsl.knobs import KNOBS
 ROOT = Path(__file__).parents[1]
 PAGES = [
     p
-    for folder in (".", "docs", "examples", "benchmarks", "benchmarks/results")
+    for folder in (
+        ".",
+        "docs",
+        "examples",
+        "docs/design/experiments",
+        "benchmarks",
+        "benchmarks/results",
+    )
     for p in ROOT.glob(f"{folder}/*.md")
 ]
 
