@@ -29,7 +29,7 @@ def kernel_of(body: str, params: str = "", setup: str = "", warpgroups: int = 1)
 
 
 def ptx_of(kernel: Kernel) -> str:
-    return emit_ptx(emit_llvm(kernel))
+    return emit_ptx(emit_llvm(kernel), kernel.target)
 
 
 def assembled(kernel: Kernel) -> Assembled:

@@ -7,23 +7,16 @@ import re
 import pytest
 
 from tests.claimed_kernels import FORMS, claimed
-from tests.codegen.support import needs_ptxas
+from tests.codegen.support import needs_ptxas, ptx_of
 from tests.kernels import CASES
 from tests.tensor_memory import lowered
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble_checked, disassemble
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.op import Kernel
 from wsdsl.prover.skeleton import check_skeleton
 from wsdsl.schedule import Arch
 
 ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
 QUERY = "clusterlaunchcontrol.query_cancel"
-
-
-def ptx_of(kernel: Kernel) -> str:
-    return emit_ptx(emit_llvm(kernel), kernel.target)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.codegen.signature import signature
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
 from wsdsl.ir.swizzle import OF_NIBBLES, panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.skeleton import check_skeleton
@@ -65,15 +67,30 @@ def taken(ptx: str) -> list[str]:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("k", [16, 32, 64])
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_products(dtype: str, k: int) -> None:
-    found = assembled(kernel_of(product(dtype, k), PARAMS, SMEM))
+@pytest.mark.parametrize(
+    ("dtype", "k", "b_k"),
+    [*itertools.product(("f16", "bf16"), (16, 32, 64), (True,)), ("bf16", 64, False)],
+)
+def test_products(dtype: str, k: int, b_k: bool) -> None:
+    body = product(dtype, k)
+    if not b_k:
+        held, other = (
+            'rows=72,\n  columns=64, swizzle="128B"',
+            'rows=64, columns=72, swizzle="none"',
+        )
+        body = body.replace(held, f"{other}, k_major=False").replace(
+            "k=64)", "k=64, b_k_major=False)"
+        )
+    kernel = kernel_of(body, PARAMS, SMEM)
+    verify(kernel)
+    found = assembled(kernel)
     assert "C75" not in found.log
     ptx = found.ptx
+    check_skeleton(kernel, ptx)
     assert f"k16.f32.{dtype}.{dtype}" in ptx
     ends = [last for _, last in TAKEN.findall(ptx)]
-    assert ends == ["0, 1, 1, 0"] + ["1, 1, 1, 0"] * (k // 16 - 1), "A is never transposed"
+    last = int(not b_k)
+    assert ends == [f"0, 1, 1, {last}"] + [f"1, 1, 1, {last}"] * (k // 16 - 1), "A is as it is"
     held = taken(ptx)
     assert len(held) == len(set(held)) == k // 4
     # hopper.md 3.4: a0, a1 are two rows of the first 8 columns, a2, a3 of the next: the order of
