@@ -247,7 +247,14 @@ MAPS = """
 %o: frag<{dtype}[64x64]> = map(fn="sub", args=(%t, %x))
 %cast: frag<{dtype}[64x64]> = map(fn="where", args=(%left, %q, %o))
 """
+HALVES = [ml_dtypes.bfloat16, np.float16]
 NAMES = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
+
+
+def every_byte(columns: int) -> Any:
+    """16 lines of them, in which all come in some order."""
+    made = np.random.default_rng(2).permutation(np.arange(16 * columns) % 256)
+    return made.astype(np.uint8).reshape(16, columns)
 
 
 def image(raw: Any, order: str) -> bytearray:
@@ -293,22 +300,20 @@ def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any, sourc
 
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 @pytest.mark.parametrize("source", [np.int8, np.uint8])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
     """All values, from SMEM in either order, each in its place."""
-    every = np.random.default_rng(0).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines = every.view(source).reshape(16, 64)
+    lines = every_byte(64).view(source)
     assert np.array_equal(operand_of(lines, dtype, order, CAST), lines.astype(dtype))
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["32B", "packed32"])
 @pytest.mark.parametrize("source", ["u4", "i4", "f4e2m1"])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_become_floats(order: str, source: str, dtype: Any) -> None:
     """All pairs of values, each in its place, whatever lies beside them in a word."""
-    lines = np.random.default_rng(2).permutation(np.arange(512) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 32)
+    lines = every_byte(32)
     values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)
     found = operand_of(lines, dtype, order, CAST, source=source)
     assert found.tobytes() == values.astype(dtype).tobytes()
@@ -323,7 +328,7 @@ ZERO_POINTS = """
 
 
 @pytest.mark.parametrize("source", ["u4", "i4"])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
     """All of either, by one subtraction a pair: what made floats of them is taken off with it."""
     lines = np.tile(np.arange(256).astype(np.uint8), 2).reshape(16, 32)
@@ -332,9 +337,6 @@ def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
     points = np.arange(16) - 16 * (np.arange(16) > 7) * (source == "i4")
     found = operand_of(lines, dtype, "packed32", ZERO_POINTS, source=source)
     assert found.tobytes() == (values - points[:, None]).astype(dtype).tobytes()
-
-
-HALVES = [ml_dtypes.bfloat16, np.float16]
 
 
 @pytest.mark.sampled(3)
@@ -348,15 +350,14 @@ HALVES = [ml_dtypes.bfloat16, np.float16]
 )
 def test_small_floats_become_floats(order: str, source: str, dtype: Any) -> None:
     """All values; of six bits the upper two of a byte do not count."""
-    codes = np.random.default_rng(3).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines, own = codes.reshape(16, 64), 0xFF if source == "f8e8m0" else 0x3F
+    lines, own = every_byte(64), 0xFF if source == "f8e8m0" else 0x3F
     values = (lines & own).view(numpy_dtype(DTYPES[source])).astype(np.float32)
     found = operand_of(lines, dtype, order, CAST, source=source).astype(np.float32)
     assert np.array_equal(found, values, equal_nan=True)
     assert np.array_equal(np.signbit(found), np.signbit(values)) or source == "f8e8m0"
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_arithmetic_in_pairs(dtype: Any) -> None:
     """Each operation rounds, once; operands of rows, of columns and of both."""
     rng = np.random.default_rng(1)
