@@ -246,6 +246,7 @@ def test_the_grid_is_whole_clusters() -> None:
     assert [num_ctas(launch(c), dims, 132) for c in (1, 2, 4, 8)] == [13, 26, 52, 104]
     assert [num_ctas(launch(c), dims, 11) for c in (1, 2, 4, 8)] == [11, 10, 8, 8]
     assert num_ctas(launch(2), {"M": 0}, 132) == 0
+    assert num_ctas(launch(4, "grid"), dims, 132, max_clusters=2) == 52
     # There are tiles to do, so there is a cluster.
     assert num_ctas(launch(8), dims, 7) == 8
 
@@ -255,11 +256,3 @@ def test_a_grid_has_so_many_ctas() -> None:
     assert num_ctas(launch(4, "grid"), dims, 132) == 2**30
     with pytest.raises(LaunchError, match=r"2\*\*28|268435456 work items .* a cluster of 8 CTAs"):
         num_ctas(launch(8, "grid"), dims, 132)
-
-
-def test_a_persistent_grid_is_resident() -> None:
-    """SMs of a GPC that are too few for a cluster stay idle."""
-    dims = {"M": 64 * 1000}
-    assert num_ctas(launch(4), dims, 132, max_clusters=32) == 128
-    assert num_ctas(launch(4), dims, 132, max_clusters=66) == 132
-    assert num_ctas(launch(4, "grid"), dims, 132, max_clusters=32) == 4000

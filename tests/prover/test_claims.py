@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from tests.case_table import Case
 from tests.claimed_kernels import FORMS, claimed, mutants
 from tests.kernels import CASES
 from tests.prover.hostile import attack
@@ -55,19 +54,13 @@ def test_every_mutant_is_caught(form: str) -> None:
     assert left == HARMLESS[form]
 
 
-@pytest.mark.parametrize("name", ["two_loops", "nested", "each_inside", "epilogue", "scaled_rows"])
+PERSIST = ("two_loops", "nested", "each_inside", "epilogue", "scaled_rows")
+SCALES = ("mx", "mx_atoms", "nvf4", "mx_experts")
+
+
+@pytest.mark.parametrize("name", [*PERSIST, *SCALES])
 def test_what_persists_may_claim(name: str) -> None:
-    _proved(CASES[name])
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", ["mx", "mx_atoms", "nvf4", "mx_experts"])
-def test_scales_may_be_of_claimed_tiles(name: str) -> None:
-    _proved(SCALED[name])
-
-
-def _proved(case: Case) -> None:
-    kernel = lowered(case, scheduler="dynamic")
+    kernel = lowered(SCALED[name] if name in SCALES else CASES[name], scheduler="dynamic")
     assert kernel.of(ClaimCluster)
     prove(kernel)
 

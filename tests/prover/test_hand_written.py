@@ -79,15 +79,6 @@ def test_bounds_that_are_read_from_memory() -> None:
     assert verdict(ring(stop="%limit")) == ""
 
 
-def test_bounds_that_differ_are_not_taken_to_agree() -> None:
-    """The consumer's loop ends at another number than the producer's."""
-    kernel = ring()
-    text = str(kernel)
-    head, tail = text.split('role="compute"')
-    other = parse_kernel(head + 'role="compute"' + tail.replace("stop=%size", "stop=%limit"))
-    assert verdict(other) in ("deadlock", "exit")
-
-
 def test_a_wait_that_skips_a_phase() -> None:
     """Each second slot is never waited for: its phases can not be told apart."""
     consume = CONSUME + "%c5: state = advance(state=%c, num=3)\n"

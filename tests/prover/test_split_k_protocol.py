@@ -222,14 +222,3 @@ def test_other_scalars_do_not_hang() -> None:
             except Refuted:
                 continue
             assert hangs_or_races(mutant) == "", what
-
-
-def test_bounds_of_the_load_partition() -> None:
-    """It walks as the consumers do, whose bounds are known to be right: else it is refused."""
-    for what, mutant in list(other_scalars(scheduled("stream_k"), "load"))[::6]:
-        try:
-            explore(mutant)
-        except Refuted:
-            continue
-        bounds = ("begin", "end", "depth", "t_31")
-        assert not any(f"%{name}:" in what for name in bounds), what
