@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
-from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, ptx_of
+from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.artifact.signature import PointerArgument
 from wsdsl.codegen.module import emit_llvm
-from wsdsl.codegen.ptxas import assemble
 from wsdsl.codegen.signature import signature
-from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 from wsdsl.ir.swizzle import OF_NIBBLES, panel_address
 from wsdsl.ir.types import DTYPES
@@ -162,23 +159,6 @@ def test_slices_and_joins_are_the_same_registers() -> None:
     held = _in_the_order_of_elements(found.ptx)
     assert taken(found.ptx) == held[8:] + held[:8]
     assert not CONVERTED.findall(found.ptx[found.ptx.index("wgmma.fence") :])
-
-
-@needs_ptxas
-@pytest.mark.parametrize("path", [None, "/usr/local/bin/ptxas"])
-def test_the_sample_by_every_ptxas(path: str | None) -> None:
-    if path and not Path(path).exists():
-        pytest.skip(f"no {path}")
-    text = (SAMPLES / "gemm_registers.scheduled.ir").read_text()
-    text = text.replace("%A: tensor<bf16", "%A: tensor<f32")
-    load = "%loaded: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))"
-    assert load in text
-    cast = load.replace("%loaded: frag<bf16", "%wide: frag<f32")
-    cast += "\n%loaded: frag<bf16[64x64]> = cast(x=%wide)"
-    found = assemble(ptx_of(parse_kernel(text.replace(load, cast))), path)
-    assert found is not None
-    assert "(C7" not in found.log
-    assert found.resources.spill_store_bytes == 0
 
 
 BYTES = """

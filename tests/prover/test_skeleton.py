@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import time
@@ -15,14 +14,15 @@ from tests.codegen.support import ptx_of
 from tests.kernels import CASES
 from tests.prover.skeletons import SCHEDULES, compiled, objection
 from tests.simulator.mutants import mutants
+from tests.test_mutations import without
 from wsdsl import Schedule
 from wsdsl.compiled import Compiled
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, op_name
+from wsdsl.ir.op import op_name
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk
 from wsdsl.prover.skeleton import check_skeleton
 
 MUTATED = [
@@ -261,13 +261,6 @@ OTHERWISE = (
     "thread_store",
 )
 """Ops without an instruction of their own that synchronises: their values are another check's."""
-
-
-def without(kernel: Kernel, victim: Op) -> Kernel:
-    def drop(region: tuple[Op, ...]) -> tuple[Op, ...]:
-        return tuple(with_regions(op, drop) for op in region if op is not victim)
-
-    return dataclasses.replace(kernel, body=drop(kernel.body))
 
 
 @pytest.mark.sampled(6)

@@ -31,8 +31,6 @@ sync_warp(
 thread_store(tensor=%Y, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
   shared=%y, item=%zero)
 """
-
-
 WAIT_FOR_SLOT = "wait_barrier(barriers=%empty, state=%p)"
 WAIT_FOR_DATA = "wait_barrier(barriers=%full, state=%c)"
 EXPECT = "arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)"
@@ -65,8 +63,8 @@ SUBSETS = [
 
 @pytest.mark.parametrize(("name", "kept"), SUBSETS)
 def test_only_the_whole_is_right(name: str, kept: tuple[bool, ...]) -> None:
-    texts, given = HANDSHAKES[name]
-    given = dict(produce=PRODUCE, consume=CONSUME) | given
+    texts, own = HANDSHAKES[name]
+    given: dict[str, Any] = dict(produce=PRODUCE, consume=CONSUME) | own
     for text, keep in zip(texts, kept, strict=True):
         assert text in given["produce"] + given["consume"]
         if not keep:
