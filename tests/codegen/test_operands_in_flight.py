@@ -30,7 +30,7 @@ def decoded(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
         Y[m, n] = acc
 """
 LDG = 0x181
-SIZES = dict(M=64, N=4096, K=4096)
+SIZES = dict[str, Any](M=64, N=4096, K=4096)
 LOOP = """
 .version 8.3
 .target sm_90a

@@ -8,6 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_what_persists_may_claim(name: str) -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_no_false_alarm(seed: int) -> None:
     rng = Random(seed)
-    asked = dict(
+    asked = dict[str, Any](
         tile=dict(m=rng.choice((64, 128)), n=rng.choice((16, 48, 96, 128, 256))),
         stages=rng.choice((1, 2, 3, 5)),
         cluster=rng.choice((None, None, dict(m=2), dict(n=2), dict(m=2, n=2))),

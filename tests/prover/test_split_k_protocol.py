@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from wsdsl.prover.work_iteration import SPLIT_K
 from wsdsl.simulator.machine import simulate
 
 LARGE, SMALL = dict(m=128, n=128), dict(m=64, n=64)
-TOGETHER = dict(tile=LARGE, stages=4, mode="cooperative")
+TOGETHER = dict[str, Any](tile=LARGE, stages=4, mode="cooperative")
 SCHEDULES = {
     "stream_k": Schedule(**TOGETHER, scheduler="stream_k"),
     "split_k": Schedule(**TOGETHER, scheduler="split_k", splits=3),
