@@ -146,11 +146,6 @@ class _Thread:
                 lane = self.registers["%tid.x"] ^ lane if "bfly" in modifiers else lane
                 lane = max(0, self.registers["%tid.x"] - lane) if "up" in modifiers else lane
                 self.registers[operands[0]] = yield self.value(operands[1]), lane
-            elif kind == "vote":
-                votes = 0
-                for lane in range(32):
-                    votes += yield self.value(operands[1]), lane
-                self.registers[operands[0]] = int(votes == 32 if "all" in modifiers else votes > 0)
             elif kind in MEETS:
                 yield 0, 0
             elif kind not in PASSED_OVER:

@@ -20,6 +20,7 @@ CHUNKS = """
 %t: frag<f32[64x64]> = map(fn="add", args=(%s, %z))
 store_global(tensor=%Y, index=(%r, %c1), value=%t, vector=2)
 """
+PARAMS = "%X: tensor<f32[N]>, %Z: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>, %n: i32"
 
 
 def loads(ptx: str, kind: str) -> list[tuple[str, str]]:
@@ -28,8 +29,7 @@ def loads(ptx: str, kind: str) -> list[tuple[str, str]]:
 
 
 def test_chunks_share_addresses() -> None:
-    params = "%X: tensor<f32[N]>, %Z: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>, %n: i32"
-    ptx = ptx_of(kernel_of(CHUNKS, params))
+    ptx = ptx_of(kernel_of(CHUNKS, PARAMS))
     found = loads(ptx, r"ld\.global\.nc")
     assert len(found) == 8 + 8 + 16
     # One for the vector, two rows a thread for the matrix.
@@ -39,16 +39,14 @@ def test_chunks_share_addresses() -> None:
 
 
 def test_what_is_stored_is_not_read_through_the_constant_path() -> None:
-    params = "%X: tensor<f32[N]>, %Z: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>, %n: i32"
     body = CHUNKS.replace("store_global(tensor=%Y", "store_global(tensor=%Z")
-    ptx = ptx_of(kernel_of(body, params))
+    ptx = ptx_of(kernel_of(body, PARAMS))
     assert len(loads(ptx, r"ld\.global\.nc")) == 16
     assert len(loads(ptx, r"ld\.global")) == 16 + 16
 
 
 def test_every_access_is_masked() -> None:
-    params = "%X: tensor<f32[N]>, %Z: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>, %n: i32"
-    ptx = ptx_of(kernel_of(CHUNKS, params))
+    ptx = ptx_of(kernel_of(CHUNKS, PARAMS))
     accesses = [line for line in ptx.splitlines() if re.search(r"\b(ld|st)\.global", line)]
     assert accesses
     assert all(line.strip().startswith("@") for line in accesses)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.ir.op import Kernel
 
@@ -39,16 +37,18 @@ def offsets(ptx: str, what: str) -> list[int]:
     return [int(constant or 0) for _, constant in found]
 
 
+@needs_ptxas
 def test_blocks_follow_each_other() -> None:
-    ptx = ptx_of(kernel())
+    ptx = assembled(kernel()).ptx
     blocks = [0, 2048, 4096, 6144]
     assert offsets(ptx, r"ld\.global\.v4\.b32") == blocks
     assert offsets(ptx, r"st\.global\.v4\.b32") == blocks
     assert offsets(ptx, r"red\.global\.add\.v4\.f32") == blocks
 
 
+@needs_ptxas
 def test_integers_are_added_one_by_one() -> None:
-    found = offsets(ptx_of(kernel("i32")), r"red\.global\.add\.s32")
+    found = offsets(assembled(kernel("i32")).ptx, r"red\.global\.add\.s32")
     assert found == [2048 * block + 4 * i for block in range(4) for i in range(4)]
 
 
@@ -60,9 +60,3 @@ def test_where_a_thread_has_its_part() -> None:
     )
     assert re.search(r"shl\.b32\s+(%r\d+), %r\d+, 4;\s+and\.b32\s+%r\d+, \1, 2032;", ptx)
     assert re.search(r"add\.s64\s+%rd\d+, %rd\d+, 16384;", ptx)
-
-
-@needs_ptxas
-@pytest.mark.parametrize("dtype", ["f32", "i32"])
-def test_accepted(dtype: str) -> None:
-    assert assembled(kernel(dtype)).resources.registers

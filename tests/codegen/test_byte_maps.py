@@ -9,13 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.codegen.test_register_operands import operand_of
+from tests.codegen.test_register_operands import HALVES, every_byte, operand_of
 from wsdsl import Schedule, parse
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.arrays import unpack_nibbles
 
-HALVES = [ml_dtypes.bfloat16, np.float16]
 TABLES = np.random.default_rng(0).permutation(256).astype(np.uint8)[:32].reshape(2, 16)
 
 
@@ -37,8 +36,7 @@ LOOKED_UP = f"""
 @pytest.mark.parametrize("dtype", HALVES)
 def test_tables_by_an_index_of_4_bits(order: str, dtype: Any) -> None:
     """All pairs of indices, each in its place, whatever lies beside them in a word."""
-    lines = np.random.default_rng(2).permutation(np.arange(512) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 32)
+    lines = every_byte(32)
     index = unpack_nibbles(lines, DTYPES["u4"], 64).astype(int)
     wanted = TABLES[0][index].astype(np.uint16) << 8 | TABLES[1][index]
     found = operand_of(lines, dtype, order, LOOKED_UP, source="u4")
@@ -61,8 +59,7 @@ THREE_BITS_OF_A_CODE = f"""
 @pytest.mark.parametrize("order", ["32B", "packed32"])
 def test_three_bits_look_up_and_the_fourth_is_moved(order: str) -> None:
     """Nibbles as bytes, at hand in words or not."""
-    lines = np.random.default_rng(7).permutation(np.arange(512) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 32)
+    lines = every_byte(32)
     code = unpack_nibbles(lines, DTYPES["u4"], 64).astype(np.uint16)
     high = TABLES[0][code & 7] ^ (code & 8) << 4
     found = operand_of(lines, ml_dtypes.bfloat16, order, THREE_BITS_OF_A_CODE, source="u4")
@@ -80,21 +77,11 @@ ONE_OF_A_LINE = """
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 def test_bytes_of_slots_and_of_rows(order: str) -> None:
     """One index for all of a line, beside bytes that come as pairs."""
-    lines = np.random.default_rng(3).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 64)
+    lines = every_byte(64)
     made = words("h", TABLES[0]) + "\n%fifteen: i32 = constant(value=15)" + ONE_OF_A_LINE
     found = operand_of(lines, ml_dtypes.bfloat16, order, made)
     wanted = TABLES[0][:, None].astype(np.uint16) << 8 | lines
     assert found.tobytes() == wanted.tobytes()
-
-
-@pytest.mark.parametrize("order", ["64B", "packed64"])
-def test_bytes_are_joined_in_place(order: str) -> None:
-    lines = np.random.default_rng(4).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 64)
-    made = '%cast: frag<{dtype}[64x64]> = map(fn="join", args=(%x, %x))'
-    found = operand_of(lines, ml_dtypes.bfloat16, order, made)
-    assert found.tobytes() == (lines.astype(np.uint16) << 8 | lines).tobytes()
 
 
 TEXT = """
@@ -143,8 +130,7 @@ BITS = """
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 def test_bits_of_bytes(order: str) -> None:
     """None go over to a neighbour."""
-    lines = np.random.default_rng(6).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 64)
+    lines = every_byte(64)
     found = operand_of(lines, ml_dtypes.bfloat16, order, BITS)
     other = lines ^ 96
     wanted = (lines & 15 | other << 3).astype(np.uint16) << 8 | other >> 3

@@ -7,23 +7,16 @@ import re
 import pytest
 
 from tests.claimed_kernels import FORMS, claimed
-from tests.codegen.support import needs_ptxas
+from tests.codegen.support import needs_ptxas, ptx_of
+from tests.codegen.test_tensor_memory import machine_code
 from tests.kernels import CASES
 from tests.tensor_memory import lowered
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
-from wsdsl.codegen.ptxas import assemble_checked, disassemble
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.op import Kernel
 from wsdsl.prover.skeleton import check_skeleton
 from wsdsl.schedule import Arch
 
 ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
 QUERY = "clusterlaunchcontrol.query_cancel"
-
-
-def ptx_of(kernel: Kernel) -> str:
-    return emit_ptx(emit_llvm(kernel), kernel.target)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -42,10 +35,7 @@ def test_one_thread_asks_and_each_partition_reads(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_machine_code_asks_for_work(form: str, arch: Arch) -> None:
     kernel = lowered(CASES["gemm"], arch, tile=dict(m=128, n=256), **FORMS[form])
-    found = assemble_checked(kernel, ptx_of(kernel))
-    assert found is not None and not found.resources.spill_store_bytes
-    sass = disassemble(found.cubin)
-    assert len(re.findall(r"UGETNEXTWORKID", sass)) == 1 and "BRA.U.ANY" not in sass
+    machine_code(kernel, "UGETNEXTWORKID", 1)
 
 
 def _without(line: str) -> str:

@@ -31,17 +31,21 @@ fence_async_proxy()
     assert assembled(kernel_of(body, params, SMEM)).resources.registers <= 64
 
 
-@pytest.mark.parametrize(("registers", "at_once"), [(24, 1), (32, 2), (40, 4), (56, 8)])
-def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
-    """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
+def loaded(rows: int, columns: int, registers: int) -> str:
     body = f"""
 set_max_registers(count={registers}, increase=False)
 %st: state = initial_state(parity=0)
-thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows=128, columns=64, swizzle="128B",
-  shared=%smem, state=%st)
+thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows={rows}, columns={columns},
+  swizzle="128B", shared=%smem, state=%st)
 fence_async_proxy()
 """
-    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
+    return ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
+
+
+@pytest.mark.parametrize(("registers", "at_once"), [(24, 1), (32, 2), (40, 4), (56, 8)])
+def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
+    """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
+    ptx = loaded(128, 64, registers)
     runs = re.findall(r"(?:ld\.global\S* |st\.shared\.v4)", ptx)
     found = [(name, len([*group])) for name, group in itertools.groupby(runs)]
     assert sorted(zip(found[::2], found[1::2])) == [
@@ -56,15 +60,7 @@ fence_async_proxy()
 )
 def test_pieces_of_several_panels(rows: int, columns: int, at_once: int) -> None:
     """Where a panel's lines are fewer than pieces that can be under way."""
-    body = f"""
-set_max_registers(count=56, increase=False)
-%st: state = initial_state(parity=0)
-thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows={rows}, columns={columns},
-  swizzle="128B", shared=%smem, state=%st)
-fence_async_proxy()
-"""
-    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
-    assert ptx.count("ld.global.nc.v2.b32") == 2 * at_once
+    assert loaded(rows, columns, 56).count("ld.global.nc.v2.b32") == 2 * at_once
 
 
 def test_a_tile_is_prefetched_by_lines() -> None:
@@ -116,39 +112,27 @@ def test_lanes_add_elements() -> None:
     assert "st.global" not in ptx
 
 
-@pytest.mark.sampled(2)
-@needs_ptxas
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("gemm", (1501, 501, 501)),
-        ("mn_major", (501, 1501, 333)),
-        ("mn_major", (65, 999, 2501)),
-        ("product_f8e4m3", (900, 2500, 2500)),
-    ],
-)
-def test_defaults_do_not_spill(name: str, sizes: tuple[int, int, int]) -> None:
-    made = CASES[name].kernel._compile(None, dict(zip("MNK", sizes)), ALL)
-    assert made.resources.spill_store_bytes == 0
-
-
 @pytest.mark.sampled(6)
 @needs_ptxas
 @pytest.mark.parametrize(
-    ("name", "schedule"),
+    ("name", "sizes", "schedule"),
     [
-        ("gemm", Schedule(tile=dict(m=256, n=96), consumers=1, scheduler="stream_k")),
-        ("gemm", Schedule(tile=dict(m=128, n=256))),
-        ("gemm", Schedule(tile=dict(m=128, n=192), mode="pingpong")),
-        ("gemm", Schedule(tile=dict(m=192, n=96), consumers=3)),
-        ("mn_major", Schedule(tile=dict(m=128, n=64), consumers=1)),
-        ("mn_major", Schedule(tile=dict(m=64, n=72), consumers=1)),
-        ("product_tf32", Schedule(tile=dict(m=64, n=144), consumers=1, scheduler="stream_k")),
-        ("product_f8e4m3", Schedule(tile=dict(m=192, n=96), consumers=3)),
+        ("gemm", (1501, 501, 501), None),
+        ("mn_major", (501, 1501, 333), None),
+        ("mn_major", (65, 999, 2501), None),
+        ("product_f8e4m3", (900, 2500, 2500), None),
+        ("gemm", (), Schedule(tile=dict(m=256, n=96), consumers=1, scheduler="stream_k")),
+        ("gemm", (), Schedule(tile=dict(m=128, n=256))),
+        ("gemm", (), Schedule(tile=dict(m=128, n=192), mode="pingpong")),
+        ("gemm", (), Schedule(tile=dict(m=192, n=96), consumers=3)),
+        ("mn_major", (), Schedule(tile=dict(m=128, n=64), consumers=1)),
+        ("mn_major", (), Schedule(tile=dict(m=64, n=72), consumers=1)),
+        ("product_tf32", (), Schedule(tile=dict(m=64, n=144), consumers=1, scheduler="stream_k")),
+        ("product_f8e4m3", (), Schedule(tile=dict(m=192, n=96), consumers=3)),
     ],
 )
-def test_given_tiles_do_not_spill(name: str, schedule: Schedule) -> None:
-    made = CASES[name].kernel._compile(schedule, {}, ALL)
+def test_nothing_spills(name: str, sizes: tuple[int, ...], schedule: Schedule | None) -> None:
+    made = CASES[name].kernel._compile(schedule, dict(zip("MNK", sizes)), ALL)
     assert made.resources.spill_store_bytes == 0
 
 

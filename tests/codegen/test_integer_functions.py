@@ -40,7 +40,7 @@ WRAPPED = """
 %by: i32 = constant(value={by})
 %ten: i32 = constant(value=10)
 %r: frag<i32[64x1]> = iota(start=%zero)
-%c: frag<i32[1x8]> = iota(start=%n)
+%c: frag<i32[1x8]> = iota(start=%first)
 %x: frag<i32[1x8]> = map(fn="mul", args=(%c, %by), wraps=True)
 %y: frag<i32[1x8]> = map(fn="mod", args=(%x, %ten))
 %z: frag<i32[64x8]> = map(fn="add", args=(%r, %y))
@@ -52,8 +52,7 @@ store_global(tensor=%Y, index=(%r, %d), value=%z, vector=2)
 @pytest.mark.parametrize("by", [3, 1_000_003])
 def test_a_wrapped_product_of_indices_may_be_negative(by: int) -> None:
     first = 2**30 + 5
-    body = WRAPPED.format(by=by).replace("start=%n", "start=%first")
-    body = f"%first: i32 = constant(value={first})\n{body}"
+    body = f"%first: i32 = constant(value={first})\n{WRAPPED.format(by=by)}"
     made = run_warp(kernel_of(body, "%Y: tensor<i32[M, N]>"), dict(M=16, N=8), {}, "Y", 512)
     wrapped = ((np.arange(8) + first) * by).astype(np.int32)
     wanted = np.arange(16)[:, None] + wrapped % 10

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
-from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, ptx_of
+from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.artifact.signature import PointerArgument
 from wsdsl.codegen.module import emit_llvm
-from wsdsl.codegen.ptxas import assemble
 from wsdsl.codegen.signature import signature
-from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
 from wsdsl.ir.swizzle import OF_NIBBLES, panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.skeleton import check_skeleton
@@ -65,15 +64,30 @@ def taken(ptx: str) -> list[str]:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("k", [16, 32, 64])
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_products(dtype: str, k: int) -> None:
-    found = assembled(kernel_of(product(dtype, k), PARAMS, SMEM))
+@pytest.mark.parametrize(
+    ("dtype", "k", "b_k"),
+    [*itertools.product(("f16", "bf16"), (16, 32, 64), (True,)), ("bf16", 64, False)],
+)
+def test_products(dtype: str, k: int, b_k: bool) -> None:
+    body = product(dtype, k)
+    if not b_k:
+        held, other = (
+            'rows=72,\n  columns=64, swizzle="128B"',
+            'rows=64, columns=72, swizzle="none"',
+        )
+        body = body.replace(held, f"{other}, k_major=False").replace(
+            "k=64)", "k=64, b_k_major=False)"
+        )
+    kernel = kernel_of(body, PARAMS, SMEM)
+    verify(kernel)
+    found = assembled(kernel)
     assert "C75" not in found.log
     ptx = found.ptx
+    check_skeleton(kernel, ptx)
     assert f"k16.f32.{dtype}.{dtype}" in ptx
     ends = [last for _, last in TAKEN.findall(ptx)]
-    assert ends == ["0, 1, 1, 0"] + ["1, 1, 1, 0"] * (k // 16 - 1), "A is never transposed"
+    last = int(not b_k)
+    assert ends == [f"0, 1, 1, {last}"] + [f"1, 1, 1, {last}"] * (k // 16 - 1), "A is as it is"
     held = taken(ptx)
     assert len(held) == len(set(held)) == k // 4
     # hopper.md 3.4: a0, a1 are two rows of the first 8 columns, a2, a3 of the next: the order of
@@ -147,23 +161,6 @@ def test_slices_and_joins_are_the_same_registers() -> None:
     assert not CONVERTED.findall(found.ptx[found.ptx.index("wgmma.fence") :])
 
 
-@needs_ptxas
-@pytest.mark.parametrize("path", [None, "/usr/local/bin/ptxas"])
-def test_the_sample_by_every_ptxas(path: str | None) -> None:
-    if path and not Path(path).exists():
-        pytest.skip(f"no {path}")
-    text = (SAMPLES / "gemm_registers.scheduled.ir").read_text()
-    text = text.replace("%A: tensor<bf16", "%A: tensor<f32")
-    load = "%loaded: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))"
-    assert load in text
-    cast = load.replace("%loaded: frag<bf16", "%wide: frag<f32")
-    cast += "\n%loaded: frag<bf16[64x64]> = cast(x=%wide)"
-    found = assemble(ptx_of(parse_kernel(text.replace(load, cast))), path)
-    assert found is not None
-    assert "(C7" not in found.log
-    assert found.resources.spill_store_bytes == 0
-
-
 BYTES = """
 %zero: i32 = constant(value=0)
 %no: bool = constant(value=False)
@@ -230,7 +227,14 @@ MAPS = """
 %o: frag<{dtype}[64x64]> = map(fn="sub", args=(%t, %x))
 %cast: frag<{dtype}[64x64]> = map(fn="where", args=(%left, %q, %o))
 """
+HALVES = [ml_dtypes.bfloat16, np.float16]
 NAMES = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
+
+
+def every_byte(columns: int) -> Any:
+    """16 lines of them, in which all come in some order."""
+    made = np.random.default_rng(2).permutation(np.arange(16 * columns) % 256)
+    return made.astype(np.uint8).reshape(16, columns)
 
 
 def image(raw: Any, order: str) -> bytearray:
@@ -276,22 +280,20 @@ def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any, sourc
 
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 @pytest.mark.parametrize("source", [np.int8, np.uint8])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
     """All values, from SMEM in either order, each in its place."""
-    every = np.random.default_rng(0).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines = every.view(source).reshape(16, 64)
+    lines = every_byte(64).view(source)
     assert np.array_equal(operand_of(lines, dtype, order, CAST), lines.astype(dtype))
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["32B", "packed32"])
 @pytest.mark.parametrize("source", ["u4", "i4", "f4e2m1"])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_become_floats(order: str, source: str, dtype: Any) -> None:
     """All pairs of values, each in its place, whatever lies beside them in a word."""
-    lines = np.random.default_rng(2).permutation(np.arange(512) % 256).astype(np.uint8)
-    lines = lines.reshape(16, 32)
+    lines = every_byte(32)
     values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)
     found = operand_of(lines, dtype, order, CAST, source=source)
     assert found.tobytes() == values.astype(dtype).tobytes()
@@ -306,7 +308,7 @@ ZERO_POINTS = """
 
 
 @pytest.mark.parametrize("source", ["u4", "i4"])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
     """All of either, by one subtraction a pair: what made floats of them is taken off with it."""
     lines = np.tile(np.arange(256).astype(np.uint8), 2).reshape(16, 32)
@@ -315,9 +317,6 @@ def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
     points = np.arange(16) - 16 * (np.arange(16) > 7) * (source == "i4")
     found = operand_of(lines, dtype, "packed32", ZERO_POINTS, source=source)
     assert found.tobytes() == (values - points[:, None]).astype(dtype).tobytes()
-
-
-HALVES = [ml_dtypes.bfloat16, np.float16]
 
 
 @pytest.mark.sampled(3)
@@ -331,15 +330,14 @@ HALVES = [ml_dtypes.bfloat16, np.float16]
 )
 def test_small_floats_become_floats(order: str, source: str, dtype: Any) -> None:
     """All values; of six bits the upper two of a byte do not count."""
-    codes = np.random.default_rng(3).permutation(np.arange(1024) % 256).astype(np.uint8)
-    lines, own = codes.reshape(16, 64), 0xFF if source == "f8e8m0" else 0x3F
+    lines, own = every_byte(64), 0xFF if source == "f8e8m0" else 0x3F
     values = (lines & own).view(numpy_dtype(DTYPES[source])).astype(np.float32)
     found = operand_of(lines, dtype, order, CAST, source=source).astype(np.float32)
     assert np.array_equal(found, values, equal_nan=True)
     assert np.array_equal(np.signbit(found), np.signbit(values)) or source == "f8e8m0"
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_arithmetic_in_pairs(dtype: Any) -> None:
     """Each operation rounds, once; operands of rows, of columns and of both."""
     rng = np.random.default_rng(1)

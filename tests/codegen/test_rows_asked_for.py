@@ -98,19 +98,3 @@ def test_what_others_read_is_loaded_for_all_rows() -> None:
     (own,) = vars(parse(text)).values()
     made = own.compile(Schedule(consumers=1), M=16, N=128, K=256).scheduled
     assert all(op.only is None for op in made.of(LoadGlobal))
-
-
-def test_right_and_proved() -> None:
-    (own,) = vars(parse(TEXT)).values()
-    rng = np.random.default_rng(0)
-    x, v = (
-        rng.integers(-8, 9, shape).astype(ml_dtypes.bfloat16) for shape in ((20, 200), (3, 200))
-    )
-    w = rng.integers(-128, 128, (100, 200)).astype(np.int8)
-    at = np.full(100, -1, np.int32)
-    at[[0, 63, 99]] = [2, 0, 1]
-    whole = w.astype(np.float64)
-    whole[[0, 63, 99]] = v.astype(np.float64)[[2, 0, 1]]
-    got = own.simulate(x, w, at, v, None)
-    assert np.array_equal(got, x.astype(np.float64) @ whole.T)
-    assert own.compile(M=20, N=100, K=200).prove()

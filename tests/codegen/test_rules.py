@@ -13,7 +13,6 @@ from wsdsl.ir.spec import verify
 from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import columns_fault
 
-IN_LOAD = "      %free: state = initial_state(parity=1)\n"
 B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
 NO_CLUSTER = "there is no cluster"
 TURN = '%k_next: i32 = map(fn="add", args=(%k_1, %c64))\n'

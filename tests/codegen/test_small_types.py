@@ -12,8 +12,8 @@ import pytest
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of, ptx_of
+from tests.codegen.test_register_operands import image
 from wsdsl.codegen.literals import literal
-from wsdsl.ir.swizzle import panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import convert, numpy_dtype, round_float
 from wsdsl.simulator.arrays import bytes_of, elements_of
@@ -111,13 +111,10 @@ def test_bools_of_panels() -> None:
 
 def of_panels(raw: Any, dtype: str, columns: int, swizzle: str) -> Any:
     """What a warp has of its 16 rows, as integers."""
-    shared = bytearray(raw.size)
-    for row, byte in np.ndindex(raw.shape):
-        shared[panel_address(row, byte, 64, swizzle)] = raw[row, byte]
     setup = '%smem: shared<8192 x 1> = allocate_shared(label="smem", offset=0)'
     body = PANELS.format(dtype=dtype, columns=columns, swizzle=swizzle)
     kernel = kernel_of(body, "%Y: tensor<i32[M, N]>", setup)
-    memory = Memory(1 << 20, bytearray(4 * 16 * columns), shared)
+    memory = Memory(1 << 20, bytearray(4 * 16 * columns), image(raw, swizzle))
     Program(ptx_of(kernel)).run_warps((1 << 20, columns, ROWS, columns), memory)
     made = np.array([memory.written[i] for i in range(len(memory.held))], np.uint8)
     return made.view(np.int32).reshape(ROWS, -1)

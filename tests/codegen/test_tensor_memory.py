@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.codegen.support import needs_ptxas
+from tests.codegen.support import needs_ptxas, ptx_of
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered, scheduled
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble_checked, disassemble
+from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tcgen05 import allocated, instruction_descriptor
 from wsdsl.ir.tensor_instructions import instructions
@@ -22,16 +21,18 @@ from wsdsl.ir.types import DTYPES
 from wsdsl.prover.skeleton import check_skeleton
 from wsdsl.schedule import Arch
 
-OPCODES = {
-    "gemm": "UTCHMMA",
-    "product_tf32": "UTCHMMA",
-    "product_f8e4m3": "UTCQMMA",
-    "product_i8": "UTCIMMA",
-}
 
-
-def ptx_of(kernel: Kernel) -> str:
-    return emit_ptx(emit_llvm(kernel), kernel.target)
+def machine_code(kernel: Kernel, opcode: str = "", count: int = 4) -> str:
+    """Without spills; so many instructions follow each other, and nothing waits between them."""
+    assembled = assemble_checked(kernel, ptx_of(kernel))
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    assert "BRA.U.ANY" not in sass
+    if opcode:
+        issued = [m.start() for m in re.finditer(rf"({opcode})[^\n]*;", sass)]
+        assert len(issued) == count
+        assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
+    return sass
 
 
 @pytest.mark.parametrize(
@@ -49,23 +50,6 @@ def test_instruction_descriptors(a: str, b: str, rows: int, columns: int, descri
 
 def test_columns_are_powers_of_two() -> None:
     assert [allocated(n) for n in (1, 32, 33, 384, 512)] == [32, 32, 64, 512, 512]
-
-
-@pytest.mark.sampled(4)
-@needs_ptxas
-@pytest.mark.parametrize(
-    ("name", "arch"), [*((n, "sm_100a") for n in OPCODES), ("gemm", "sm_103a")]
-)
-def test_machine_code_issues_products_without_waiting(name: str, arch: str) -> None:
-    kernel = scheduled(name, n=128, arch=arch)
-    assembled = assemble_checked(kernel, ptx_of(kernel))
-    assert assembled is not None and not assembled.resources.spill_store_bytes
-    sass = disassemble(assembled.cubin)
-    issued = [m.start() for m in re.finditer(rf"{OPCODES[name]}[^\n]*;", sass)]
-    assert len(issued) == 4
-    between = sass[issued[0] : issued[-1]]
-    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", between), between
-    assert "BRA.U.ANY" not in sass and "UTCBAR" in sass
 
 
 @pytest.mark.parametrize(
@@ -104,6 +88,11 @@ def test_scales_of_a_deep_tile_are_words_further_on() -> None:
 @pytest.mark.parametrize(
     ("name", "arch", "n", "opcode", "stores"),
     [
+        ("gemm", "sm_100a", 128, "UTCHMMA", 0),
+        ("gemm", "sm_103a", 128, "UTCHMMA", 0),
+        ("product_tf32", "sm_100a", 128, "UTCHMMA", 0),
+        ("product_f8e4m3", "sm_100a", 128, "UTCQMMA", 0),
+        ("product_i8", "sm_100a", 128, "UTCIMMA", 0),
         ("mx", "sm_100a", 128, "UTCQMMA", 2),
         ("mx", "sm_103a", 136, "UTCQMMA", 3),
         ("mxf4", "sm_100a", 128, "UTCOMMA", 4),
@@ -111,18 +100,15 @@ def test_scales_of_a_deep_tile_are_words_further_on() -> None:
         ("nvf4", "sm_103a", 128, "UTCOMMA.BLOCK16", 8),
     ],
 )
-def test_machine_code_of_scaled_products(
+def test_machine_code_issues_products_without_waiting(
     name: str, arch: Arch, n: int, opcode: str, stores: int
 ) -> None:
-    kernel = lowered(SCALED[name], arch, tile=dict(n=n))
-    assembled = assemble_checked(kernel, ptx_of(kernel))
-    assert assembled is not None and not assembled.resources.spill_store_bytes
-    sass = disassemble(assembled.cubin)
-    issued = [m.start() for m in re.finditer(rf"{opcode}[^\n]*;", sass)]
-    assert len(issued) == 4
-    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
-    assert len(re.findall(r"\bSTTM", sass)) == stores and "BRA.U.ANY" not in sass
-    assert sass.count("FENCE.VIEW.ASYNC.T") == 1
+    """Threads store scales, if there are any."""
+    case = SCALED.get(name) or CASES[name]
+    sass = machine_code(lowered(case, arch, tile=dict(n=n)), opcode)
+    assert "UTCBAR" in sass
+    assert len(re.findall(r"\bSTTM", sass)) == stores
+    assert sass.count("FENCE.VIEW.ASYNC.T") == (stores > 0)
 
 
 @needs_ptxas
@@ -132,13 +118,9 @@ def test_machine_code_that_copies_scales(arch: Arch) -> None:
     ptx = ptx_of(kernel)
     # Eight rows of 16 bytes, no swizzle, and the version; three atoms.
     assert f"mov.b32 ha, {0x00004008};" in ptx
-    assembled = assemble_checked(kernel, ptx)
-    assert assembled is not None and not assembled.resources.spill_store_bytes
-    sass = disassemble(assembled.cubin)
-    issued = [m.start() for m in re.finditer(r"(UTCCP|UTCQMMA)[^\n]*;", sass)]
-    assert len(issued) == 7 and sass.count("UTCCP.T.S.4x32dp128bit") == 3
-    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
-    assert "BRA.U.ANY" not in sass and "STTM" not in sass
+    sass = machine_code(kernel, "UTCCP|UTCQMMA", 7)
+    assert sass.count("UTCCP.T.S.4x32dp128bit") == 3
+    assert "STTM" not in sass
 
 
 @needs_ptxas
@@ -146,11 +128,9 @@ def test_a_commit_gives_slots_back_to_all_who_copied() -> None:
     kernel = lowered(CASES["gemm"], cluster=dict(m=2, n=2))
     ptx = ptx_of(kernel)
     many = ".multicast::cluster.b64"
-    assert ptx.count(f"tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster{many}")
+    assert f"tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster{many}" in ptx
     check_skeleton(kernel, ptx)
-    assembled = assemble_checked(kernel, ptx)
-    assert assembled is not None
-    assert "UTCBAR.MULTICAST" in disassemble(assembled.cubin)
+    assert "UTCBAR.MULTICAST" in machine_code(kernel)
 
 
 @needs_ptxas
@@ -170,61 +150,45 @@ def test_machine_code_of_pairs(name: str, arch: Arch, opcode: str, descriptors: 
     ptx = ptx_of(kernel)
     assert "cta_group::1" not in ptx
     check_skeleton(kernel, ptx)
-    assembled = assemble_checked(kernel, ptx)
-    assert assembled is not None and not assembled.resources.spill_store_bytes
-    sass = disassemble(assembled.cubin)
-    issued = [m.start() for m in re.finditer(rf"{re.escape(opcode)}[^\n]*;", sass)]
-    assert len(issued) == 4
-    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", sass[issued[0] : issued[-1]])
+    sass = machine_code(kernel, re.escape(opcode))
     told = ("UTCBAR.2CTA.MULTICAST", "UTMALDG.2D.2CTA", "UTCATOMSWS.2CTA.FIND_AND_SET")
-    assert all(word in sass for word in told) and "BRA.U.ANY" not in sass
+    assert all(word in sass for word in told)
 
 
-def test_ptx_of_a_pair_that_differs_is_refused() -> None:
-    kernel = scheduled("gemm", pair=2)
-    ptx = ptx_of(kernel)
-    for text, other in (
+HOW = f"mov.b32 how, {0x08900000};"
+CHANGES = {
+    "alone": (
+        ("tcgen05.wait::ld.sync.aligned;", ""),
+        ("tcgen05.fence::after_thread_sync;", ""),
+        ("tcgen05.dealloc", "// tcgen05.dealloc"),
+        ("how, 1;", "how, 0;"),
+    ),
+    "pair": (
         (".multicast::cluster.b64", ".b64"),
         ("complete_tx::bytes.cta_group::2 ", "complete_tx::bytes "),
         ("mma.cta_group::2", "mma.cta_group::1"),
         ("mbarrier.arrive.shared::cluster", "mbarrier.arrive.shared::cta"),
         ("mbarrier.arrive.expect_tx.shared::cluster", "mbarrier.arrive.expect_tx.shared::cta"),
         ("dealloc.cta_group::2", "dealloc.cta_group::1"),
-    ):
-        assert text in ptx, text
-        with pytest.raises(Exception, match="PTX"):
-            check_skeleton(kernel, ptx.replace(text, other, 1))
-
-
-def test_ptx_of_scales_that_differs_is_refused() -> None:
-    kernel = lowered(SCALED["mx"], tile=dict(n=64))
-    ptx = ptx_of(kernel)
-    check_skeleton(kernel, ptx)
-    first = f"mov.b32 how, {0x08900000};"
-    for text, other in (
+    ),
+    "scales": (
         ("tcgen05.wait::st.sync.aligned;", ""),
         ("tcgen05.st.sync.aligned.32x32b.x4", "tcgen05.st.sync.aligned.32x32b.x8"),
-        (first, first.replace("how, ", "how, 1")),
+        (HOW, HOW.replace("how, ", "how, 1")),
         ("block_scale.block32", "block_scale.block16"),
-    ):
-        assert text in ptx, text
-        with pytest.raises(Exception, match="PTX"):
-            check_skeleton(kernel, ptx.replace(text, other, 1))
+    ),
+}
 
 
-@needs_ptxas
-def test_ptx_that_lacks_something_is_refused() -> None:
-    kernel = scheduled("gemm")
+@pytest.mark.parametrize("form", CHANGES)
+def test_ptx_that_differs_is_refused(form: str) -> None:
+    scales = lowered(SCALED["mx"], tile=dict(n=64))
+    kernel = scales if form == "scales" else scheduled("gemm", pair=1 + (form == "pair"))
     ptx = ptx_of(kernel)
     check_skeleton(kernel, ptx)
-    for text, other in (
-        ("tcgen05.wait::ld.sync.aligned;", ""),
-        ("tcgen05.fence::after_thread_sync;", ""),
-        ("tcgen05.dealloc", "// tcgen05.dealloc"),
-        ("how, 1;", "how, 0;"),
-    ):
-        assert text in ptx
-        with pytest.raises(Exception, match="PTX"):
+    for text, other in CHANGES[form]:
+        assert text in ptx, text
+        with pytest.raises(VerifyError, match="PTX"):
             check_skeleton(kernel, ptx.replace(text, other, 1))
 
 
@@ -239,8 +203,5 @@ def test_machine_code_of_an_operand_in_tensor_memory(arch: Arch) -> None:
     ptx = ptx_of(kernel)
     assert len(re.findall(r"tcgen05\.mma\S+ \[[%\w]+\], \[[%\w]+\],", ptx)) == 4
     check_skeleton(kernel, ptx)
-    assembled = assemble_checked(kernel, ptx)
-    assert assembled is not None and not assembled.resources.spill_store_bytes
-    sass = disassemble(assembled.cubin)
+    sass = machine_code(kernel)
     assert (sass.count("STTM"), sass.count("FENCE.VIEW.ASYNC.T")) == (12, 4)
-    assert "BRA.U.ANY" not in sass

@@ -84,28 +84,10 @@ def changed(name: str, *changes: tuple[str, str]) -> str:
     return text
 
 
-WRONG = {
-    "one arrival too many is expected": (
-        "gemm_cluster", ('label="empty", arrivals=4', 'label="empty", arrivals=5'), "deadlock",
-    ),
-    "one arrival too few is expected": (
-        "gemm_cluster", ('label="empty", arrivals=4', 'label="empty", arrivals=3'), "phase",
-    ),
-    "only the own half is expected": ("gemm_cluster", ("tx_bytes=32768", "tx_bytes=24576"), "phase"),
-    "CTAs do not end together": ("gemm_cluster", ("  sync_cluster()\n}", "}"), "exit"),
-    "the turn is not handed on": (
-        "gemm_pingpong", ("named_barrier_arrive(barrier=2, num_warpgroups=2)", ""), "deadlock",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_in_one_place(what: str) -> None:
-    name, change, kind = WRONG[what]
+def test_ctas_end_together() -> None:
     with pytest.raises(ProofError) as caught:
-        prove(parse_kernel(changed(name, change), what))
-    assert caught.value.counterexample.kind == kind, str(caught.value)
+        prove(parse_kernel(changed("gemm_cluster", ("  sync_cluster()\n}", "}"))))
+    assert caught.value.counterexample.kind == "exit"
 
 
 def test_prove_rejects_flags_outside_of_a_workspace() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from wsdsl.prover.work_iteration import SPLIT_K
 from wsdsl.simulator.machine import simulate
 
 LARGE, SMALL = dict(m=128, n=128), dict(m=64, n=64)
-TOGETHER = dict(tile=LARGE, stages=4, mode="cooperative")
+TOGETHER = dict[str, Any](tile=LARGE, stages=4, mode="cooperative")
 SCHEDULES = {
     "stream_k": Schedule(**TOGETHER, scheduler="stream_k"),
     "split_k": Schedule(**TOGETHER, scheduler="split_k", splits=3),
@@ -222,14 +223,3 @@ def test_other_scalars_do_not_hang() -> None:
             except Refuted:
                 continue
             assert hangs_or_races(mutant) == "", what
-
-
-def test_bounds_of_the_load_partition() -> None:
-    """It walks as the consumers do, whose bounds are known to be right: else it is refused."""
-    for what, mutant in list(other_scalars(scheduled("stream_k"), "load"))[::6]:
-        try:
-            explore(mutant)
-        except Refuted:
-            continue
-        bounds = ("begin", "end", "depth", "t_31")
-        assert not any(f"%{name}:" in what for name in bounds), what

@@ -1,29 +1,12 @@
 """Of each handshake every subset of its operations: only the whole is right."""
 
 import itertools
+from typing import Any
 
 import pytest
 
 from tests.prover.handshake import CONSUME, PRODUCE, THREADS_PRODUCE, ring, verdict
 
-COPIED_BY_TMA = (
-    ("wait_barrier(barriers=%empty, state=%p)", PRODUCE),
-    ("arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)", PRODUCE),
-    ("wait_barrier(barriers=%full, state=%c)", CONSUME),
-    ("arrive_barrier(barriers=%empty, state=%c)", CONSUME),
-)
-COPIED_BY_THREADS = (
-    ("wait_barrier(barriers=%empty, state=%p)", THREADS_PRODUCE),
-    ("fence_async_proxy()", THREADS_PRODUCE),
-    ("arrive_barrier(barriers=%full, state=%p, each_thread=True)", THREADS_PRODUCE),
-    ("wait_barrier(barriers=%full, state=%c)", CONSUME),
-    ("arrive_barrier(barriers=%empty, state=%c)", CONSUME),
-)
-PRODUCTS = (
-    ("wgmma_fence()", CONSUME),
-    ("wgmma_commit()", CONSUME),
-    ("pending=0", CONSUME),
-)
 STAGED = """
 tma_store_wait(pending=0)
 sync_warp()
@@ -40,14 +23,7 @@ STAGING = (
     "%one: f32 = constant(value=1.0)\n"
 )
 VALUE = "%f: frag<f32[64x64]> = full(value=%one)\n%v: frag<bf16[64x64]> = cast(x=%f)\n"
-STORE = (
-    "tma_store_wait(pending=0)\nsync_warp()",
-    "fence_async_proxy()",
-    "sync_warp(\n)",
-    "tma_store_commit()",
-)
-
-BY_THREADS = """
+STORED_BY_THREADS = """
 sync_warp()
 store_shared(value=%v, shared=%y, item=%zero, swizzle="128B")
 sync_warp(
@@ -55,55 +31,44 @@ sync_warp(
 thread_store(tensor=%Y, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
   shared=%y, item=%zero)
 """
+WAIT_FOR_SLOT = "wait_barrier(barriers=%empty, state=%p)"
+WAIT_FOR_DATA = "wait_barrier(barriers=%full, state=%c)"
+EXPECT = "arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)"
+ARRIVE = "arrive_barrier(barriers=%full, state=%p, each_thread=True)"
+RELEASE = "arrive_barrier(barriers=%empty, state=%c)"
+FENCE, MEET = "fence_async_proxy()", "sync_warp(\n)"
+# The wait at an iteration's end makes the one at its beginning superfluous, but not its sync.
+WAIT_AND_MEET = "tma_store_wait(pending=0)\nsync_warp()"
+BY_TMA = CONSUME + VALUE + STAGED + "tma_store_wait(pending=0)\n"
+BY_THREADS = CONSUME + VALUE + STORED_BY_THREADS
+HANDSHAKES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "slots filled by TMA": ((WAIT_FOR_SLOT, EXPECT, WAIT_FOR_DATA, RELEASE), {}),
+    "slots filled by threads": (
+        (WAIT_FOR_SLOT, FENCE, ARRIVE, WAIT_FOR_DATA, RELEASE),
+        dict(produce=THREADS_PRODUCE, by_threads=True),
+    ),
+    "products": (("wgmma_fence()", "wgmma_commit()", "pending=0"), {}),
+    "staged stores": (
+        (WAIT_AND_MEET, FENCE, MEET, "tma_store_commit()"),
+        dict(consume=BY_TMA, more=STAGING),
+    ),
+    "stores by threads": (("sync_warp()", MEET), dict(consume=BY_THREADS, more=STAGING)),
+}
+SUBSETS = [
+    (name, kept)
+    for name, (texts, *_) in HANDSHAKES.items()
+    for kept in itertools.product((True, False), repeat=len(texts))
+]
 
 
-def subsets(count: int) -> list[tuple[bool, ...]]:
-    return list(itertools.product((True, False), repeat=count))
-
-
-@pytest.mark.parametrize("kept", subsets(4))
-def test_slots_filled_by_tma(kept: tuple[bool, ...]) -> None:
-    gone = [text for (text, _), keep in zip(COPIED_BY_TMA, kept, strict=True) if not keep]
-    produce, consume = PRODUCE, CONSUME
-    for text in gone:
-        produce, consume = produce.replace(text, ""), consume.replace(text, "")
-    assert (verdict(ring(produce, consume)) == "") == all(kept)
-
-
-@pytest.mark.parametrize("kept", subsets(5))
-def test_slots_filled_by_threads(kept: tuple[bool, ...]) -> None:
-    gone = [text for (text, _), keep in zip(COPIED_BY_THREADS, kept, strict=True) if not keep]
-    produce, consume = THREADS_PRODUCE, CONSUME
-    for text in gone:
-        produce, consume = produce.replace(text, ""), consume.replace(text, "")
-    assert (verdict(ring(produce, consume, by_threads=True)) == "") == all(kept)
-
-
-@pytest.mark.parametrize("kept", subsets(3))
-def test_products(kept: tuple[bool, ...]) -> None:
-    consume = CONSUME
-    for (text, _), keep in zip(PRODUCTS, kept, strict=True):
+@pytest.mark.parametrize(("name", "kept"), SUBSETS)
+def test_only_the_whole_is_right(name: str, kept: tuple[bool, ...]) -> None:
+    texts, own = HANDSHAKES[name]
+    given: dict[str, Any] = dict(produce=PRODUCE, consume=CONSUME) | own
+    for text, keep in zip(texts, kept, strict=True):
+        assert text in given["produce"] + given["consume"]
         if not keep:
-            consume = consume.replace(text, "pending=1" if text == "pending=0" else "")
-    assert (verdict(ring(consume=consume)) == "") == all(kept)
-
-
-@pytest.mark.parametrize("kept", subsets(4))
-def test_staged_stores(kept: tuple[bool, ...]) -> None:
-    staged = STAGED
-    for text, keep in zip(STORE, kept, strict=True):
-        if not keep:
-            staged = staged.replace(text, "")
-    kernel = ring(consume=CONSUME + VALUE + staged + "tma_store_wait(pending=0)\n", more=STAGING)
-    # The wait at the iteration's end makes the one at its beginning superfluous, but not its sync.
-    assert (verdict(kernel) == "") == all(kept)
-
-
-@pytest.mark.parametrize("kept", subsets(2))
-def test_stores_by_threads(kept: tuple[bool, ...]) -> None:
-    staged = BY_THREADS
-    for text, keep in zip(("sync_warp()", "sync_warp(\n)"), kept, strict=True):
-        if not keep:
-            staged = staged.replace(text, "")
-    kernel = ring(consume=CONSUME + VALUE + staged, more=STAGING)
-    assert (verdict(kernel) == "") == all(kept)
+            for side in ("produce", "consume"):
+                other = "pending=1" if text == "pending=0" else ""
+                given[side] = given[side].replace(text, other)
+    assert (verdict(ring(**given)) == "") == all(kept)
