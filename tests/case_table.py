@@ -51,11 +51,21 @@ def silu(x: Any) -> Any:
 
 
 CASES: dict[str, Case] = {}
+Reference = Callable[..., dict[str, Any]]
 
 
-def case(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[name] = Case(text, expected, sizes)
-        return expected
+def case(
+    table: dict[str, Case] = CASES, /, **sizes: int
+) -> Callable[[str], Callable[[Reference], Reference]]:
+    """`@case(M=64)(text)` enters a kernel, written without `@kernel`, under the name of the
+    function below, which says what is expected.
+    """
 
-    return keep
+    def entered(text: str) -> Callable[[Reference], Reference]:
+        def keep(expected: Reference) -> Reference:
+            table[expected.__name__] = Case(f"\n@kernel{text}", expected, sizes)
+            return expected
+
+        return keep
+
+    return entered

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.case_table import case
+from tests.case_table import CASES, case
 
-PART = """
-@kernel
+
+@case(G=3, M=72, N=40, T=200)("""
 def part(A: bf16[M, T], W: bf16[T, N], lo: i32[G], hi: i32[G], C: f32[G, M, N]):
     for g in each(G):
         for m, n in tiles(M, N):
@@ -17,11 +17,8 @@ def part(A: bf16[M, T], W: bf16[T, N], lo: i32[G], hi: i32[G], C: f32[G, M, N]):
             for k in tiles(lo[g], hi[g], of=T):
                 acc += A[m, k] @ W[k, n]
             C[g, m, n] = acc
-"""
-
-
-@case("part", PART, G=3, M=72, N=40, T=200)
-def _(A: Any, W: Any, lo: Any, hi: Any) -> Any:
+""")
+def part(A: Any, W: Any, lo: Any, hi: Any) -> Any:
     bounds = zip(lo.astype(int), hi.astype(int), strict=True)
     return {"C": np.stack([A[:, a : max(a, b)] @ W[a : max(a, b)] for a, b in bounds])}
 
@@ -85,4 +82,5 @@ def elements(A: f32[M, T], lo: i32[G], hi: i32[G], S: f32[G, M], X: f32[M, T], C
                 X[m, t] += A[m, t]
             S[g, m] = top
 """
-TEXTS = dict(part=PART, causal=CAUSAL, packed=PACKED, ragged=RAGGED, elements=ELEMENTS)
+TEXTS = dict(causal=CAUSAL, packed=PACKED, ragged=RAGGED, elements=ELEMENTS)
+TEXTS["part"] = CASES["part"].text
