@@ -61,12 +61,6 @@ def test_schedules_page_has_every_field():
         assert f"`{field.name}`" in text, field.name
 
 
-def test_readme_begins_with_the_two_commands():
-    lines = (ROOT / "README.md").read_text().splitlines()[:6]
-    assert any("make demo" in line for line in lines)
-    assert any("make test" in line for line in lines)
-
-
 def test_readme_shows_the_errors_that_there_are():
     text = (ROOT / "tests" / "samples" / "wrong.ws").read_text()
     with pytest.raises(wsdsl.TypeCheckError) as caught:
