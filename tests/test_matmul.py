@@ -129,19 +129,6 @@ def matmul(A: i8[M, K], B: i8[N, K], scale_a: f32[M], scale_b: f32[N], out: i8[M
         out[m, n] = round(cast(acc, f32) * scale_a[m] * scale_b[n])
 """,
     ),
-    "added": (
-        (array(16, 8).T, array(16, 24)),
-        {"out": array(24, 8, dtype=np.float32).T, "accumulate": True},
-        """
-@kernel
-def matmul(A: bf16[K, M], B: bf16[K, N], out: f32[N, M]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[k, m] @ B[k, n]
-        out[n, m] += acc
-""",
-    ),
 }
 
 
@@ -305,14 +292,6 @@ def test_what_is_compiled_does_not_spill() -> None:
     residual = np.zeros((2048, 2048), np.float32).T
     product = matmul.plan(a, a.T, bias, "relu", residual, "f32")
     assert product.compile().resources.spill_store_bytes == 0
-
-
-def test_scales_of_many_blocks() -> None:
-    a, b = filled(72, 256, dtype=F8), filled(300, 256, dtype=F8)
-    scale_a, scale_b = filled(72, 2, dtype=np.float32), filled(3, 2, dtype=np.float32)
-    k, n = np.arange(256) // 128, np.arange(300) // 128
-    want = wide(a) * scale_a[:, k] @ (wide(b) * scale_b[n[:, None], k]).T
-    assert close(matmul(a, b.T, scales=(scale_a, scale_b)), want)
 
 
 def test_saturation() -> None:

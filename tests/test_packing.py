@@ -66,12 +66,14 @@ def bits(*shape: int, dtype: Any = np.int8, seed: int = 0) -> Any:
     return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(np.uint8, "u8"), (ml_dtypes.bfloat16, "bf16")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("u4", np.uint8), ("u8", np.uint8), ("bf16", ml_dtypes.bfloat16)]
+)
 @pytest.mark.parametrize("shape", [(64, 64), (65, 130), (3, 7, 64)])
-def test_packed_and_unpacked(dtype: Any, name: str, shape: tuple[int, ...]) -> None:
-    array = bits(*shape, dtype=dtype)
+def test_packed_and_unpacked(name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    array = bits(*shape[:-1], shape[-1] // 2 if name == "u4" else shape[-1], dtype=dtype)
     made = pack(array, DTYPES[name])
-    assert made.nbytes % (64 * 64 * array.itemsize) == 0
+    assert made.shape == shape and made.nbytes % (64 * 64 * DTYPES[name].bits // 8) == 0
     back = made.unpack()
     assert back.dtype == array.dtype and back.tobytes() == array.tobytes()
     again = Packed(made.data, made.shape, made.dtype)

@@ -148,15 +148,6 @@ def test_parts_may_begin_amid_a_byte(decode: Any) -> None:
     assert own.compile(Schedule(decode=decode), **known).certificate is not None
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (65, 130), (3, 7, 64)])
-def test_packed_and_unpacked(shape: tuple[int, ...]) -> None:
-    *outer, last = shape
-    array = np.random.default_rng(0).integers(0, 256, (*outer, last // 2)).astype(np.uint8)
-    made = pack(array, DTYPES["u4"])
-    assert made.shape == shape and made.nbytes % (64 * 64 // 2) == 0
-    assert np.array_equal(made.unpack(), array)
-
-
 def test_what_is_no_array_of_its_type_is_not_packed() -> None:
     for dtype, array in ("u4", np.zeros((64, 64), np.float32)), ("i8", codes("u8", 64, 64)):
         with pytest.raises(LaunchError, match=rf"dtype is \w+, expected {dtype}"):
@@ -191,11 +182,6 @@ def test_its_tensor_maps() -> None:
         packed_view(pack(array, DTYPES["u4"])), MapArgument("W", (128, 64), "packed32")
     )
     assert made.dims == (256, 8, 3, 3) and made.box == (256, 8, 1, 2)
-
-
-def test_explain_tells_what_the_plain_order_costs() -> None:
-    told = "threads read W eight elements at a time, 4 loads for 64 x 64; packed ahead of time they"
-    assert f"{told} take 1: widened.pack" in kernel("i4", "groups").explain(M=16, N=128, K=256)
 
 
 ACROSS = """
