@@ -23,7 +23,7 @@ class Case:
     @property
     def kernel(self) -> wsdsl.Kernel:
         """Always the same: what one test has compiled, others need not."""
-        return _parsed(self.text)
+        return parsed(self.text)
 
     def fresh(self) -> wsdsl.Kernel:
         """One that has compiled nothing yet."""
@@ -32,7 +32,8 @@ class Case:
 
 
 @cache
-def _parsed(text: str) -> wsdsl.Kernel:
+def parsed(text: str) -> wsdsl.Kernel:
+    """The kernel of a text, always the same."""
     return next(iter(vars(wsdsl.parse(text)).values()))
 
 

@@ -95,8 +95,13 @@ for _name, _scale, _block in (
     SCALED[_name] = Case(_text, _of_fp4, dict(M=140, N=72, K=608, KB=608 // _block))
 
 
-ATOMS = """
-@kernel
+def from_atoms(atoms: Any, rows: int, blocks: int) -> Any:
+    i, j = np.arange(rows)[:, None], np.arange(blocks)[None, :]
+    byte = 16 * (i % 32) + i // 32 % 4 * 4 + j % 4
+    return atoms[i // 128, j // 4, byte // 256, byte % 256]
+
+
+@kept(M=140, N=200, K=336, MA=2, NA=2, KA=3)("""
 def mx_atoms(
     A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f8e8m0[MA, KA, 2, 256],
     b_scale: f8e8m0[NA, KA, 2, 256], C: f32[M, N]
@@ -109,22 +114,14 @@ def mx_atoms(
             t = b_scale[j // 128, b // 4, j % 32 // 16, 16 * (j % 16) + j % 128 // 32 * 4 + b % 4]
             acc += (A[m, k] * s) @ (B[n, k] * t)
         C[m, n] = acc
-"""
-
-
-def from_atoms(atoms: Any, rows: int, blocks: int) -> Any:
-    i, j = np.arange(rows)[:, None], np.arange(blocks)[None, :]
-    byte = 16 * (i % 32) + i // 32 % 4 * 4 + j % 4
-    return atoms[i // 128, j // 4, byte // 256, byte % 256]
-
-
-def _of_atoms(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+""")
+def mx_atoms(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     blocks = -(-A.shape[1] // 32)
     a = by_blocks(A, from_atoms(a_scale, len(A), blocks))
     return {"C": a @ by_blocks(B, from_atoms(b_scale, len(B), blocks)).T}
 
 
-SCALED["mx_atoms"] = Case(ATOMS, _of_atoms, dict(M=140, N=200, K=336, MA=2, NA=2, KA=3))
+ATOMS = SCALED["mx_atoms"].text
 
 
 @kept(M=140, N=72, K=336, KB=11, L=272, LB=9, H=72)("""

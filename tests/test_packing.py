@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import parsed
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import ProofError
@@ -23,7 +24,6 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 TEXT = """
-@kernel
 def widened(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -32,7 +32,6 @@ def widened(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
         Y[m, n] = acc * s[n]
 """
 EXPERTS = """
-@kernel
 def experts(X: f16[E, M, K], W: f16[E, N, K], s: f16[N], Y: f32[E, M, N]):
     for e in each(E):
         for m, n in tiles(M, N):
@@ -56,8 +55,7 @@ POINTS = [(SIZES[0], s) for s in SCHEDULES] + [(SIZES[1], s) for s in (None, SCH
 
 
 def kernel(text: str = TEXT) -> wsdsl.Kernel:
-    (made,) = vars(wsdsl.parse(text)).values()
-    return made
+    return parsed(f"@kernel{text}")
 
 
 def bits(*shape: int, dtype: Any = np.int8, seed: int = 0) -> Any:
