@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.kernels import CASES
-from tests.simulator.mutants import rewrite
+from tests.simulator.mutants import changes, rewrite
 from tests.tensor_memory import lowered
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
@@ -68,15 +68,8 @@ def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
             yield "one warp", (dataclasses.replace(op, each_warp=not op.each_warp),)
             if op.cta is not None:
                 yield "own barrier", (dataclasses.replace(op, cta=None),)
-        case b.AllocateBarriers():
-            for by in (-1, 1):
-                made = dataclasses.replace(op, arrivals=op.arrivals + by)
-                yield f"arrivals {by:+}", (made,)
-        case b.InitialState():
-            yield "parity", (dataclasses.replace(op, parity=1 - op.parity),)
-        case b.Advance():
-            for by in (-1, 1):
-                yield f"num {by:+}", (dataclasses.replace(op, num=op.num + by),)
+        case b.AllocateBarriers() | b.InitialState() | b.Advance():
+            yield from ((what, (made,)) for what, made in changes(op))
         case b.LaunchGrid():
             yield "persistent", (dataclasses.replace(op, scheduler="persistent"),)
         case If():

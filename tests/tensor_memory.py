@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.case_table import Case
 from tests.kernels import CASES
+from tests.simulator.mutants import changes as changes_of_barriers
 from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
@@ -112,11 +113,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             yield from _each(op, apart=48 - op.apart, offset=op.offset + 1024)
         case t.TensorFence():
             yield "other", dataclasses.replace(op, after=not op.after)
-        case b.InitialState():
-            yield "parity", dataclasses.replace(op, parity=1 - op.parity)
-        case b.AllocateBarriers():
-            for by in (-1, 1):
-                yield f"arrivals {by:+d}", dataclasses.replace(op, arrivals=op.arrivals + by)
+        case b.InitialState() | b.AllocateBarriers():
+            yield from changes_of_barriers(op)
         case b.Advance():
             yield "num", dataclasses.replace(op, num=op.num + 1)
         case b.ArriveBarrier():
