@@ -84,13 +84,10 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     held, ops = of_claims(kernel), list(walk(kernel.body))
     for at, op in enumerate(ops):
         own = held & {*operands(op), *results_of(op)}
-        is_loop = isinstance(op, b.ForRange)
         asks = isinstance(op, If) and any(isinstance(o, b.ClaimCluster) for o in walk((op,)))
-        read = at and isinstance(ops[at - 1], b.ClaimedCluster)
-        fence = at > 1 and isinstance(ops[at - 2], b.ClaimedCluster)
-        after = isinstance(op, b.FenceAsyncProxy) and read
-        met = isinstance(op, b.SyncWarp) and fence
-        if is_loop and not op.claimed:
+        after = isinstance(op, b.FenceAsyncProxy) and isinstance(ops[at - 1], b.ClaimedCluster)
+        met = isinstance(op, b.SyncWarp) and isinstance(ops[at - 2], b.ClaimedCluster)
+        if isinstance(op, b.ForRange) and not op.claimed:
             continue
         if not (own or asks or after or met or isinstance(op, b.LaunchGrid)):
             continue
@@ -112,8 +109,6 @@ def _moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             continue
         if {*results_of(op)} & {*operands(following)}:
             continue
-        pairs = {at: (following, op), at + 1: ()}
-        body = kernel.body
-        for place in sorted(pairs, reverse=True):
-            body = rewrite(body, place, lambda _, new=pairs[place]: new)
+        body = rewrite(kernel.body, at + 1, lambda _: ())
+        body = rewrite(body, at, lambda _, both=(following, op): both)
         yield f"swapped op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)

@@ -74,18 +74,23 @@ def test_what_is_no_text(way) -> None:
         way(None)
 
 
-def test_a_factory_may_choose_the_element_type() -> None:
+def doubled_of(T) -> wsdsl.Kernel:
     M = dims("M")
 
-    def made_for(T):
-        @kernel
-        def doubled(X: T[M], Y: T[M]):
-            for m in tiles(M):
-                Y[m] = X[m] + X[m]
+    @kernel
+    def doubled(X: T[M], Y: T[M]):
+        """Twice X."""
+        for m in tiles(M):
+            Y[m] = X[m] + X[m]
 
-        return doubled
+    return doubled
 
-    np.testing.assert_array_equal(made_for(f32)(np.ones(5, np.float32)), np.full(5, 2.0))
+
+DOUBLED = doubled_of(f32)
+
+
+def test_a_factory_may_choose_the_element_type() -> None:
+    np.testing.assert_array_equal(DOUBLED(np.ones(5, np.float32)), np.full(5, 2.0))
 
 
 @pytest.mark.parametrize("way", [SCALED, SCALED.simulate, SCALED.reference])
@@ -133,21 +138,6 @@ def test_what_is_compiled_for_sizes_takes_arrays_of_them(given: dict[str, int]) 
         assert (SCALED.compile(**given)(a, b, 2.0) == 102).all()
         with pytest.raises(LaunchError, match="compile it for these sizes"):
             SCALED.compile()(a, b, 2.0)
-
-
-def documented() -> wsdsl.Kernel:
-    M = dims("M")
-
-    @kernel
-    def doubled(X: f32[M], Y: f32[M]):
-        """Twice X."""
-        for m in tiles(M):
-            Y[m] = X[m] + X[m]
-
-    return doubled
-
-
-DOUBLED = documented()
 
 
 P = dims("P")

@@ -199,16 +199,6 @@ def test_a_file_of_two_kernels_must_say_which(wsdsl, two):
     assert f"{two}:first or {two}:second" in err
 
 
-def test_errors_in_a_kernel_have_carets(wsdsl, tmp_path):
-    path = tmp_path / "bad.ws"
-    path.write_text(TWO.replace("\ndef", "\n@kernel\ndef").replace("X[m] + 1.0", "Z[m] + 1.0"))
-    status, _, err = wsdsl("compile", path)
-    assert status == 2
-    assert f"{path}:" in err
-    assert "^" in err
-    assert "Traceback" not in err
-
-
 def test_errors_as_json(wsdsl):
     status, out, _ = wsdsl("compile", "nowhere.py", "--json")
     told = json.loads(out)
