@@ -54,22 +54,10 @@ def packed(Q: bf16[G, S, D], K: bf16[T, D], V: bf16[T, D], lo: i32[G], hi: i32[G
                 top = new_top
             O[g, q, :] = acc / total
 """
-RAGGED = """
-@kernel
-def ragged(Q: bf16[T, D], K: bf16[T, D], V: bf16[T, D], lo: i32[G], hi: i32[G],
-           O: f32[G, T, D], scale: f32):
-    for g in each(G):
-        for q in tiles(lo[g], hi[g], of=T):
-            top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
-            for t in tiles(lo[g], hi[g], of=T):
-                s = (Q[q, :] @ K[t, :]) * scale
-                new_top = max(top, max(s, over=t))
-                p, shrink = exp2(s - new_top), exp2(top - new_top)
-                total = total * shrink + sum(p, over=t)
-                acc = acc * shrink + cast(p, bf16) @ V[t, :]
-                top = new_top
-            O[g, q, :] = acc / total
-"""
+RAGGED = PACKED.replace("packed(Q: bf16[G, S, D]", "ragged(Q: bf16[T, D]")
+RAGGED = RAGGED.replace("f32[G, S, D]", "f32[G, T, D]").replace("Q[g, q, :]", "Q[q, :]")
+RAGGED = RAGGED.replace("tiles(S)", "tiles(lo[g], hi[g], of=T)")
+"""A group's queries are those of its own rows."""
 ELEMENTS = """
 @kernel
 def elements(A: f32[M, T], lo: i32[G], hi: i32[G], S: f32[G, M], X: f32[M, T], C: bf16[G, M, T]):

@@ -22,14 +22,10 @@ PAGES = [
 ]
 
 
-def test_ir_page_is_made_from_the_docstrings():
-    page = runpy.run_path(str(ROOT / "tools" / "ir_docs.py"))["page"]()
-    assert (ROOT / "docs" / "ir.md").read_text() == page, "run `make docs`"
-
-
-def test_rates_page_is_made_from_the_rates():
-    page = runpy.run_path(str(ROOT / "tools" / "rates_docs.py"))["page"]()
-    assert (ROOT / "docs" / "rates.md").read_text() == page, "run `make docs`"
+@pytest.mark.parametrize("name", ["ir", "rates"])
+def test_page_is_what_its_tool_writes(name):
+    page = runpy.run_path(str(ROOT / "tools" / f"{name}_docs.py"))["page"]()
+    assert (ROOT / "docs" / f"{name}.md").read_text() == page, "run `make docs`"
 
 
 def anchors_of(path: Path) -> set[str]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.kernels import CASES
-from tests.test_timeline import LARGE, SCHEDULES, SMALL
+from tests.test_timeline import SCHEDULES, made
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.cli import main
 from wsdsl.report.timed.worker import Worker
@@ -45,8 +45,7 @@ def test_it_takes_about_what_is_predicted(name: str) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_so_does_every_way_to_share_out_the_work(name: str) -> None:
-    sizes = SMALL if name in ("parallel", "serial") else LARGE
-    found = worker("gemm", SCHEDULES[name], **sizes)
+    found = made(name).worker
     assert found.cycles == pytest.approx(found.predicted, rel=0.1)
     cut = any("sums of other CTAs" in lane.waiting for lane in found.lanes)
     # Those of stream-K may be there before they are asked for.
