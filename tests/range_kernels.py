@@ -54,9 +54,12 @@ def packed(Q: bf16[G, S, D], K: bf16[T, D], V: bf16[T, D], lo: i32[G], hi: i32[G
                 top = new_top
             O[g, q, :] = acc / total
 """
-RAGGED = PACKED.replace("packed(Q: bf16[G, S, D]", "ragged(Q: bf16[T, D]")
-RAGGED = RAGGED.replace("f32[G, S, D]", "f32[G, T, D]").replace("Q[g, q, :]", "Q[q, :]")
-RAGGED = RAGGED.replace("tiles(S)", "tiles(lo[g], hi[g], of=T)")
+RAGGED = (
+    PACKED.replace("packed(Q: bf16[G, S, D]", "ragged(Q: bf16[T, D]")
+    .replace("f32[G, S, D]", "f32[G, T, D]")
+    .replace("tiles(S)", "tiles(lo[g], hi[g], of=T)")
+    .replace("Q[g, q, :]", "Q[q, :]")
+)
 """A group's queries are those of its own rows."""
 ELEMENTS = """
 @kernel

@@ -56,8 +56,7 @@ def scheduled(
     name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: Arch = "sm_100a", pair: int = 1
 ) -> Kernel:
     """A case, lowered by tiles of so many rows and n columns, for a `pair` of CTAs."""
-    asked = Schedule(arch=arch, tile=dict(m=rows, n=n), stages=stages, cta_group=pair)
-    return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
+    return lowered(CASES[name], arch, tile=dict(m=rows, n=n), stages=stages, cta_group=pair)
 
 
 def _each(op: Op, **fields: Any) -> Iterator[tuple[str, Op]]:

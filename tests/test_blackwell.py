@@ -30,7 +30,7 @@ from wsdsl.schedule import Arch
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("[0-9]*.py"))
 SIZES = dict(M=512, N=4096, K=4096, R=4096, T=4096, B=2, H=4, S=512, D=64, L=4096, V=4096)
 
-Sizes = Mapping[str, int]
+Sizes = Mapping[str, Any]
 
 
 def of_the_course() -> Iterator[tuple[str, Kernel, Sizes]]:
@@ -63,7 +63,7 @@ def of_weights() -> Iterator[tuple[str, Kernel, Sizes]]:
         weights = quantized.quantize(np.ones((72, 160), np.float32), **form)
         given, kernel, _ = arranged(x, weights)
         kernel = kernel._taking(given)
-        sizes = kernel.resolve(given).dims | dict(M=512)
+        sizes = {**kernel.resolve(given).dims, "M": 512}
         yield f"quantized/{form}", kernel, {dim: sizes[dim] for dim in kernel.dims}
     for kind in ("bytes", "exponents"):
         yield f"lossless/{kind}", kernel_of(kind, "bf16"), sizes_of(512, 4096, 4096)

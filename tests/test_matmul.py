@@ -33,7 +33,7 @@ def filled(*shape: int, dtype: Any = BF16) -> Any:
 
 def close(got: Any, want: Any, allowed: float = 2.0**-8) -> bool:
     assert got.shape == want.shape
-    return np.linalg.norm(got.astype(np.float64) - want) <= allowed * np.linalg.norm(want)
+    return bool(np.linalg.norm(got.astype(np.float64) - want) <= allowed * np.linalg.norm(want))
 
 
 def wide(x: Any) -> Any:

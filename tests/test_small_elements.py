@@ -48,7 +48,7 @@ def same(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
-def right_and_proved(own: wsdsl.Kernel, given: list[Any], **sizes: int) -> None:
+def right_and_proved(own: wsdsl.Kernel, given: list[Any], **sizes: Any) -> None:
     assert same(own.simulate(*given, None), own.reference(*given, None))
     assert own.compile(**sizes).certificate is not None
 
@@ -136,7 +136,7 @@ def test_others(name: str) -> None:
     for param in own.params[:-1]:
         kind = param.type
         assert isinstance(kind, Tensor)
-        rows, *rest = (known.get(str(d), d) for d in kind.dims)
+        rows, *rest = (int(known.get(str(d), d)) for d in kind.dims)
         made = codes(kind.dtype.name, *((rows, *rest) if rest else (1, rows)))
         given.append(made if rest else made.reshape(-1))
     if name == "the largest":

@@ -100,7 +100,7 @@ def test_right_and_proved(
     assert np.array_equal(own.simulate(*given, None, schedule=schedule), wanted)
     if packed:
         own = own.packed("W")
-    known = dict(zip("MNK", sizes, strict=True)) | {"G": -(-sizes[2] // 32)}
+    known: dict[str, Any] = dict(zip("MNK", sizes, strict=True)) | {"G": -(-sizes[2] // 32)}
     compiled = own.compile(schedule, **{dim: known[dim] for dim in own.dims})
     assert compiled.certificate is not None
 
@@ -141,7 +141,7 @@ def test_parts_may_begin_amid_a_byte(decode: Any) -> None:
     given = x, w, np.array([0, 7, 50], np.int32), None
     found = own.simulate(*given, schedule=Schedule(decode=decode))
     assert np.array_equal(found, own.reference(*given))
-    known = dict(M=24, N=72, K=160, P=3)
+    known: dict[str, Any] = dict(M=24, N=72, K=160, P=3)
     assert own.compile(Schedule(decode=decode), **known).certificate is not None
 
 
