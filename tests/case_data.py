@@ -15,7 +15,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
 
 Arrays = Mapping[str, Any]
-DTYPES = {
+DTYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
     "f32": np.float32,

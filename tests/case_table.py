@@ -23,7 +23,7 @@ class Case:
     @property
     def kernel(self) -> wsdsl.Kernel:
         """Always the same: what one test has compiled, others need not."""
-        return _parsed(self.text)
+        return parsed(self.text)
 
     def fresh(self) -> wsdsl.Kernel:
         """One that has compiled nothing yet."""
@@ -32,7 +32,8 @@ class Case:
 
 
 @cache
-def _parsed(text: str) -> wsdsl.Kernel:
+def parsed(text: str) -> wsdsl.Kernel:
+    """The kernel of a text, always the same."""
     return next(iter(vars(wsdsl.parse(text)).values()))
 
 
@@ -51,11 +52,21 @@ def silu(x: Any) -> Any:
 
 
 CASES: dict[str, Case] = {}
+Reference = Callable[..., dict[str, Any]]
 
 
-def case(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[name] = Case(text, expected, sizes)
-        return expected
+def case(
+    table: dict[str, Case] = CASES, /, **sizes: int
+) -> Callable[[str], Callable[[Reference], Reference]]:
+    """`@case(M=64)(text)` enters a kernel, written without `@kernel`, under the name of the
+    function below, which says what is expected.
+    """
 
-    return keep
+    def entered(text: str) -> Callable[[Reference], Reference]:
+        def keep(expected: Reference) -> Reference:
+            table[expected.__name__] = Case(f"\n@kernel{text}", expected, sizes)
+            return expected
+
+        return keep
+
+    return entered

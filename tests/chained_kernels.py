@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.case_table import case
+from tests.case_table import CASES, case
 
-ATTENTION = """
-@kernel
+
+@case(H=2, M=136, N=100, D=64)("""
 def attention(Q: bf16[H, M, D], K: bf16[H, N, D], V: bf16[H, N, D], O: bf16[H, M, D], scale: f32):
     for h in each(H):
         for m in tiles(M):
@@ -22,28 +22,23 @@ def attention(Q: bf16[H, M, D], K: bf16[H, N, D], V: bf16[H, N, D], O: bf16[H, M
                 acc = acc * shrink + cast(p, bf16) @ V[h, n, :]
                 top = new_top
             O[h, m, :] = acc / total
-"""
-
-
-@case("attention", ATTENTION, H=2, M=136, N=100, D=64)
-def _(Q: Any, K: Any, V: Any, scale: Any) -> Any:
+""")
+def attention(Q: Any, K: Any, V: Any, scale: Any) -> Any:
     s = np.einsum("hsd,htd->hst", Q, K) * scale
     p = np.exp2(s - s.max(-1, keepdims=True))
     return {"O": np.einsum("hst,htd->hsd", p / p.sum(-1, keepdims=True), V)}
 
 
-@case(
-    "widened",
-    """
-@kernel
+ATTENTION = CASES["attention"].text
+
+
+@case(M=40, N=136, K=200)("""
 def widened(X: bf16[N, K], W: i8[M, K], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += X[n, k] @ cast(W[m, k], bf16)
         Y[m, n] = acc
-""",
-    M=40, N=136, K=200,
-)  # fmt: skip
-def _(X: Any, W: Any) -> Any:
+""")
+def widened(X: Any, W: Any) -> Any:
     return {"Y": W @ X.T}

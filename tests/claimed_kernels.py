@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.kernels import CASES
-from tests.simulator.mutants import rewrite
+from tests.simulator.mutants import changes, rewrite
 from tests.tensor_memory import lowered
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
@@ -68,15 +68,8 @@ def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
             yield "one warp", (dataclasses.replace(op, each_warp=not op.each_warp),)
             if op.cta is not None:
                 yield "own barrier", (dataclasses.replace(op, cta=None),)
-        case b.AllocateBarriers():
-            for by in (-1, 1):
-                made = dataclasses.replace(op, arrivals=op.arrivals + by)
-                yield f"arrivals {by:+}", (made,)
-        case b.InitialState():
-            yield "parity", (dataclasses.replace(op, parity=1 - op.parity),)
-        case b.Advance():
-            for by in (-1, 1):
-                yield f"num {by:+}", (dataclasses.replace(op, num=op.num + by),)
+        case b.AllocateBarriers() | b.InitialState() | b.Advance():
+            yield from ((what, (made,)) for what, made in changes(op))
         case b.LaunchGrid():
             yield "persistent", (dataclasses.replace(op, scheduler="persistent"),)
         case If():
@@ -91,13 +84,10 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     held, ops = of_claims(kernel), list(walk(kernel.body))
     for at, op in enumerate(ops):
         own = held & {*operands(op), *results_of(op)}
-        is_loop = isinstance(op, b.ForRange)
         asks = isinstance(op, If) and any(isinstance(o, b.ClaimCluster) for o in walk((op,)))
-        read = at and isinstance(ops[at - 1], b.ClaimedCluster)
-        fence = at > 1 and isinstance(ops[at - 2], b.ClaimedCluster)
-        after = isinstance(op, b.FenceAsyncProxy) and read
-        met = isinstance(op, b.SyncWarp) and fence
-        if is_loop and not op.claimed:
+        after = isinstance(op, b.FenceAsyncProxy) and isinstance(ops[at - 1], b.ClaimedCluster)
+        met = isinstance(op, b.SyncWarp) and isinstance(ops[at - 2], b.ClaimedCluster)
+        if isinstance(op, b.ForRange) and not op.claimed:
             continue
         if not (own or asks or after or met or isinstance(op, b.LaunchGrid)):
             continue
@@ -119,8 +109,6 @@ def _moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             continue
         if {*results_of(op)} & {*operands(following)}:
             continue
-        pairs = {at: (following, op), at + 1: ()}
-        body = kernel.body
-        for place in sorted(pairs, reverse=True):
-            body = rewrite(body, place, lambda _, new=pairs[place]: new)
+        body = rewrite(kernel.body, at + 1, lambda _: ())
+        body = rewrite(body, at, lambda _, both=(following, op): both)
         yield f"swapped op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)

@@ -87,8 +87,10 @@ BODIES = {
             acc = acc * 0.5 + cast(X[m, n], f32) * W[e, n]
             X[m, n] = acc""",
     "row": """for m in tiles(M):
+        s = zeros(f32[m])
         for e in each(E):
-            X[m] = cast(X[m], f32) * 0.5 + W[e, m]""",
+            s = s * 0.5 + cast(X[m], f32) * 0.5 + W[e, m]
+            X[m] = s""",
     "scalar": """for g in each(G):
         s = 0.0
         for e in each(E):
@@ -110,14 +112,8 @@ BODIES = {
 
 
 def text(name: str, dtype: str) -> str:
-    body = BODIES[name]
-    if name == "row":
-        # A variable that is carried, so that the loop is no parallel one.
-        body = body.replace("for e in", "s = zeros(f32[m])\n        for e in")
-        body = body.replace("X[m] = cast(X[m], f32) * 0.5", "s = s * 0.5 + cast(X[m], f32) * 0.5")
-        body += "\n            X[m] = s"
     head = HEAD.get(name, HEAD[""]).replace("T[", f"{dtype}[")
-    return f"@kernel\ndef f({head}):\n    {body}\n"
+    return f"@kernel\ndef f({head}):\n    {BODIES[name]}\n"
 
 
 def in_place(name: str, dtype: str) -> Kernel:

@@ -16,58 +16,40 @@ __all__ = [
 ]  # fmt: skip
 
 
-@case(
-    "gemm",
-    """
-@kernel
+@case(M=150, N=264, K=136)("""
 def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
-""",
-    M=150, N=264, K=136,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def gemm(A: Any, B: Any) -> Any:
     return {"C": A @ B.T}
 
 
-@case(
-    "mn_major",
-    """
-@kernel
+@case(M=136, N=72, K=100)("""
 def mn_major(A: f16[K, M], B: f16[K, N], C: f16[N, M]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += A[k, m] @ B[k, n]
         C[n, m] = acc
-""",
-    M=136, N=72, K=100,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def mn_major(A: Any, B: Any) -> Any:
     return {"C": (A.T @ B).T}
 
 
-@case(
-    "scale",
-    """
-@kernel
+@case(M=70, N=40)("""
 def scale(A: bf16[M, N], C: f32[M, N], alpha: f32):
     for m, n in tiles(M, N):
         C[m, n] = cast(A[m, n], f32) * alpha
-""",
-    M=70, N=40,
-)  # fmt: skip
-def _(A: Any, alpha: float) -> Any:
+""")
+def scale(A: Any, alpha: float) -> Any:
     return {"C": A * alpha}
 
 
-@case(
-    "epilogue",
-    """
-@kernel
+@case(M=130, N=80, K=72)("""
 def epilogue(
     A: bf16[M, K], B: bf16[N, K], bias: f32[N], rows: f32[M], R: bf16[M, N], C: bf16[M, N]
 ):
@@ -76,17 +58,12 @@ def epilogue(
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = gelu(acc * rows[m] + bias[n]) + cast(R[m, n], f32)
-""",
-    M=130, N=80, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any, bias: Any, rows: Any, R: Any) -> Any:
+""")
+def epilogue(A: Any, B: Any, bias: Any, rows: Any, R: Any) -> Any:
     return {"C": gelu(A @ B.T * rows[:, None] + bias) + R}
 
 
-@case(
-    "two_products",
-    """
-@kernel
+@case(M=100, N=136, K=80)("""
 def two_products(X: bf16[M, K], G: bf16[N, K], U: bf16[N, K], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         g, u = zeros(f32[m, n]), zeros(f32[m, n])
@@ -95,17 +72,12 @@ def two_products(X: bf16[M, K], G: bf16[N, K], U: bf16[N, K], Y: bf16[M, N]):
             g += x @ G[n, k]
             u += x @ U[n, k]
         Y[m, n] = silu(g) * u
-""",
-    M=100, N=136, K=80,
-)  # fmt: skip
-def _(X: Any, G: Any, U: Any) -> Any:
+""")
+def two_products(X: Any, G: Any, U: Any) -> Any:
     return {"Y": silu(X @ G.T) * (X @ U.T)}
 
 
-@case(
-    "two_loops",
-    """
-@kernel
+@case(M=72, N=72, K=200, L=88)("""
 def two_loops(A: bf16[M, K], B: bf16[N, K], D: f16[L, M], E: f16[N, L], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -114,17 +86,12 @@ def two_loops(A: bf16[M, K], B: bf16[N, K], D: f16[L, M], E: f16[N, L], C: f32[M
         for l in tiles(L):
             acc += D[l, m] @ E[n, l]
         C[m, n] = acc
-""",
-    M=72, N=72, K=200, L=88,
-)  # fmt: skip
-def _(A: Any, B: Any, D: Any, E: Any) -> Any:
+""")
+def two_loops(A: Any, B: Any, D: Any, E: Any) -> Any:
     return {"C": A @ B.T + D.T @ E.T}
 
 
-@case(
-    "nested",
-    """
-@kernel
+@case(M=150, N=520, K=72)("""
 def nested(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], total: f32[M], top: f32[M]):
     for m in tiles(M):
         s, t = zeros(f32[m]), full(f32[m], -inf)
@@ -137,18 +104,13 @@ def nested(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], total: f32[M], top: f32[
             t = max(t, max(acc, over=n))
         total[m] = s
         top[m] = t
-""",
-    M=150, N=520, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def nested(A: Any, B: Any) -> Any:
     x = A @ B.T
     return {"C": x, "total": (x * x).sum(1), "top": x.max(1)}
 
 
-@case(
-    "batched",
-    """
-@kernel
+@case(G=3, M=130, N=24, K=40)("""
 def batched(A: bf16[G, M, K], B: bf16[G, N, K], C: bf16[G, M, N]):
     for g in each(G):
         for m, n in tiles(M, N):
@@ -156,34 +118,24 @@ def batched(A: bf16[G, M, K], B: bf16[G, N, K], C: bf16[G, M, N]):
             for k in tiles(K):
                 acc += A[g, m, k] @ B[g, n, k]
             C[g, m, n] = acc
-""",
-    G=3, M=130, N=24, K=40,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def batched(A: Any, B: Any) -> Any:
     return {"C": A @ B.transpose(0, 2, 1)}
 
 
-@case(
-    "whole",
-    """
-@kernel
+@case(M=130, N=300, D=80)("""
 def whole(A: bf16[M, D], B: bf16[N, D], R: f32[M]):
     for m in tiles(M):
         s = zeros(f32[m])
         for n in tiles(N):
             s += sum(A[m, :] @ B[n, :], over=n)
         R[m] = s
-""",
-    M=130, N=300, D=80,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def whole(A: Any, B: Any) -> Any:
     return {"R": (A @ B.T).sum(1)}
 
 
-@case(
-    "held_operand",
-    """
-@kernel
+@case(M=130, N=300, D=64)("""
 def held_operand(A: bf16[M, D], B: bf16[N, D], R: f32[M]):
     for m in tiles(M):
         a = A[m, :]
@@ -191,34 +143,24 @@ def held_operand(A: bf16[M, D], B: bf16[N, D], R: f32[M]):
         for n in tiles(N):
             s += sum(relu(a @ B[n, :]), over=n)
         R[m] = s
-""",
-    M=130, N=300, D=64,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def held_operand(A: Any, B: Any) -> Any:
     return {"R": np.maximum(A @ B.T, 0).sum(1)}
 
 
-@case(
-    "bias_first",
-    """
-@kernel
+@case(M=64, N=48, K=24)("""
 def bias_first(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n]) + bias[n]
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
-""",
-    M=64, N=48, K=24,
-)  # fmt: skip
-def _(A: Any, B: Any, bias: Any) -> Any:
+""")
+def bias_first(A: Any, B: Any, bias: Any) -> Any:
     return {"C": A @ B.T + bias}
 
 
-@case(
-    "each_inside",
-    """
-@kernel
+@case(E=3, M=80, N=40, K=72)("""
 def each_inside(A: bf16[E, M, K], B: bf16[E, N, K], w: f32[E], C: f32[M, N]):
     for m, n in tiles(M, N):
         out = zeros(f32[m, n])
@@ -228,17 +170,12 @@ def each_inside(A: bf16[E, M, K], B: bf16[E, N, K], w: f32[E], C: f32[M, N]):
                 acc += A[e, m, k] @ B[e, n, k]
             out += acc * w[e]
         C[m, n] = out
-""",
-    E=3, M=80, N=40, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any, w: Any) -> Any:
+""")
+def each_inside(A: Any, B: Any, w: Any) -> Any:
     return {"C": np.einsum("emk,enk,e->mn", A, B, w)}
 
 
-@case(
-    "accumulated_in_nest",
-    """
-@kernel
+@case(E=3, M=80, N=40, K=72)("""
 def accumulated_in_nest(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -246,17 +183,12 @@ def accumulated_in_nest(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
             for k in tiles(K):
                 acc += A[e, m, k] @ B[e, n, k]
         C[m, n] = acc
-""",
-    E=3, M=80, N=40, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def accumulated_in_nest(A: Any, B: Any) -> Any:
     return {"C": np.einsum("emk,enk->mn", A, B)}
 
 
-@case(
-    "row_softmax",
-    """
-@kernel
+@case(M=100, N=200)("""
 def row_softmax(X: f32[M, N], top: f32[M], Y: f32[M, N]):
     for m in tiles(M):
         s = zeros(f32[m])
@@ -264,18 +196,13 @@ def row_softmax(X: f32[M, N], top: f32[M], Y: f32[M, N]):
             s += sum(exp(X[m, n] - top[m]), over=n)
         for n in tiles(N):
             Y[m, n] = exp(X[m, n] - top[m]) / s
-""",
-    M=100, N=200,
-)  # fmt: skip
-def _(X: Any, top: Any) -> Any:
+""")
+def row_softmax(X: Any, top: Any) -> Any:
     e = np.exp(X - top[:, None])
     return {"Y": e / e.sum(1, keepdims=True)}
 
 
-@case(
-    "reduce_into",
-    """
-@kernel
+@case(E=3, M=80, N=40, K=72)("""
 def reduce_into(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
     for e in each(E):
         for m, n in tiles(M, N):
@@ -283,33 +210,23 @@ def reduce_into(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
             for k in tiles(K):
                 acc += A[e, m, k] @ B[e, n, k]
             C[m, n] += acc
-""",
-    E=3, M=80, N=40, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any, C: Any) -> Any:
+""")
+def reduce_into(A: Any, B: Any, C: Any) -> Any:
     return {"C": C + np.einsum("emk,enk->mn", A, B)}
 
 
-@case(
-    "broadcast",
-    """
-@kernel
+@case(M=72, N=88)("""
 def broadcast(bias: f32[N], rows: f32[M], C: bf16[M, N], D: bf16[N, M]):
     for m, n in tiles(M, N):
         C[m, n] = bias[n]
         D[n, m] = rows[m]
-""",
-    M=72, N=88,
-)  # fmt: skip
-def _(bias: Any, rows: Any) -> Any:
+""")
+def broadcast(bias: Any, rows: Any) -> Any:
     shape = (rows.size, bias.size)
     return {"C": np.broadcast_to(bias, shape), "D": np.broadcast_to(rows, shape[::-1])}
 
 
-@case(
-    "around_a_loop",
-    """
-@kernel
+@case(M=100, N=40, D=48, K=72)("""
 def around_a_loop(A: bf16[M, D], B: bf16[N, D], X: bf16[M, K], W: bf16[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = A[m, :] @ B[n, :]
@@ -317,17 +234,12 @@ def around_a_loop(A: bf16[M, D], B: bf16[N, D], X: bf16[M, K], W: bf16[N, K], C:
             acc += X[m, k] @ W[n, k]
         acc += A[m, :] @ B[n, :]
         C[m, n] = acc
-""",
-    M=100, N=40, D=48, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any, X: Any, W: Any) -> Any:
+""")
+def around_a_loop(A: Any, B: Any, X: Any, W: Any) -> Any:
     return {"C": 2 * (A @ B.T) + X @ W.T}
 
 
-@case(
-    "gathered_bias",
-    """
-@kernel
+@case(M=72, N=88, K=24, T=5)("""
 def gathered_bias(A: bf16[M, K], B: bf16[N, K], which: i32[M], table: f32[T, N], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -335,10 +247,8 @@ def gathered_bias(A: bf16[M, K], B: bf16[N, K], which: i32[M], table: f32[T, N],
             acc += A[m, k] @ B[n, k]
         keep = where(index(n) < index(m), acc, 0.0)
         C[m, n] = keep + table[which[m], n]
-""",
-    M=72, N=88, K=24, T=5,
-)  # fmt: skip
-def _(A: Any, B: Any, which: Any, table: Any) -> Any:
+""")
+def gathered_bias(A: Any, B: Any, which: Any, table: Any) -> Any:
     x = A @ B.T
     m, n = np.indices(x.shape)
     return {"C": np.where(n < m, x, 0) + table[which.astype(int)]}

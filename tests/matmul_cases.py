@@ -15,7 +15,6 @@ from tests.kernels import DTYPES, TENSOR_CORES, TOLERANCE
 
 BF16, F8 = DTYPES["bf16"], DTYPES["f8e4m3"]
 M, N, K = 72, 88, 272
-NB, MB, KB = 1, 1, 3
 
 TYPES = {
     "bf16": ("bf16", "bf16"),
@@ -113,19 +112,14 @@ class Maker:
 
     def array(self, shape: tuple[int, ...], dtype: str, layout: str = "rows") -> tuple[Any, Any]:
         """The array to give, and its values in float64."""
-        kind = DTYPES[dtype]
-        last = -1
+        kind, held, look = DTYPES[dtype], shape, lambda x: x
         if layout in ("columns", "column-major groups"):
-            base = self.random((*shape[:-2], shape[-1], shape[-2]), kind)
-            given, seen = self.convert(base).swapaxes(-1, -2), base.swapaxes(-1, -2)
+            held, look = (*shape[:-2], shape[-1], shape[-2]), lambda x: x.swapaxes(-1, -2)
         elif layout in ("padded", "odd"):
-            size = -(-shape[last] // 16) * 16 + (16 if layout == "padded" else 3)
-            base = self.random((*shape[:-1], size), kind)
-            cut = slice(0, shape[last])
-            given, seen = self.convert(base)[..., cut], base[..., cut]
-        else:
-            base = seen = self.random(shape, kind)
-            given = self.convert(base)
+            size = -(-shape[-1] // 16) * 16 + (16 if layout == "padded" else 3)
+            held, look = (*shape[:-1], size), lambda x: x[..., : shape[-1]]
+        base = self.random(held, kind)
+        given, seen = look(self.convert(base)), look(base)
         if dtype == "tf32":
             seen = np.ascontiguousarray(seen).view(np.uint32) & np.uint32(0xFFFFE000)
             seen = seen.view(np.float32)
@@ -139,12 +133,14 @@ class Maker:
 
     def scales(self, kind: str) -> tuple[Any, Any, Any, Any]:
         """Those of a and of b to give, and what each element is multiplied by."""
-        m, n, k = (np.arange(size) for size in (self.m, self.n, self.k))
+        groups, k = -(-self.k // 128), np.arange(self.k) // 128
 
-        def one(size: int) -> tuple[Any, Any]:
-            axis = np.arange(size)
-            groups = -(-self.k // 128)
+        def one(size: int, kind: str) -> tuple[Any, Any]:
             match kind:
+                case "":
+                    return None, 1.0
+                case "eighth":
+                    return 0.125, 0.125
                 case "numbers":
                     return 0.0625, 0.0625
                 case "single":
@@ -153,58 +149,51 @@ class Maker:
                 case "rows":
                     given, seen = self.array((size,), "f32")
                     return given, seen[:, None]
-                case "groups" | "column-major groups":
-                    given, seen = self.array((size, groups), "f32", kind)
-                    return given, seen[:, k // 128]
-                case _:
+                case "blocks":
                     given, seen = self.array((-(-size // 128), groups), "f32")
-                    return given, seen[axis[:, None] // 128, k // 128]
+                    return given, seen[np.arange(size)[:, None] // 128, k]
+                case _:
+                    given, seen = self.array((size, groups), "f32", kind)
+                    return given, seen[:, k]
 
-        if kind == "":
-            return None, None, 1.0, 1.0
-        if kind == "one":
-            return None, 0.125, 1.0, 0.125
-        if kind == "blocks":  # 1 x 128 of a by 128 x 128 of b
-            given, seen = self.array((self.m, -(-self.k // 128)), "f32")
-            other = one(len(n))
-            return given, other[0], seen[:, k // 128], other[1]
-        left, right = one(len(m)), one(len(n))
+        # Blocks: 1 x 128 of a by 128 x 128 of b.
+        kinds = {"one": ("", "eighth"), "blocks": ("groups", "blocks")}.get(kind, (kind, kind))
+        left, right = one(self.m, kinds[0]), one(self.n, kinds[1])
         return left[0], right[0], left[1], right[1]
 
     def call(self, o: Options) -> Made:
         left, right = TYPES[o["types"]]
         batch_a, batch_b = BATCHES[o["batch"]]
         a, a_seen = self.array((*batch_a, self.m, self.k), left, o["a"])
-        b_shape = (*batch_b, self.k, self.n)
         flagged = o["b"] == "flag"
         if flagged:
             b, b_seen = self.array((*batch_b, self.n, self.k), right)
             b_seen = b_seen.swapaxes(-1, -2)
         else:
-            b, b_seen = self.array(b_shape, right, o["b"])
+            b, b_seen = self.array((*batch_b, self.k, self.n), right, o["b"])
         scale_a, scale_b, a_factor, b_factor = self.scales(o["scales"])
-        x = (a_seen * a_factor) @ (b_seen * np.swapaxes(b_factor, -1, -2)
-                                   if np.ndim(b_factor) else b_seen * b_factor)  # fmt: skip
+        x = (a_seen * a_factor) @ (b_seen * np.atleast_2d(b_factor).T)
         options: dict[str, Any] = {"transpose_b": flagged}
         if o["types"] == "tf32":
             options["operand_dtype"] = "tf32"
         if o["scales"]:
             options["scales"] = (scale_a, scale_b)
-        integer = x.dtype if "i8" in o["types"] and not o["scales"] else None
+        integer = "i8" in o["types"] and not o["scales"]
         if o["bias"]:
             options["bias"], seen = self.array((self.n,), o["bias"])
             x = x + seen
-            integer = integer if o["bias"] == "i32" else None
+            integer = integer and o["bias"] == "i32"
         if o["activation"]:
             options["activation"] = o["activation"]
             x = ACTIVATIONS[o["activation"]](x)
-            integer = integer if o["activation"] == "relu" else None
+            integer = integer and o["activation"] == "relu"
         if o["residual"]:
             shape = x.shape[-2:] if o["residual"] == "shared" else x.shape
             kind = "bf16" if o["residual"] == "bf16" else "f32"
             options["residual"], seen = self.array(shape, kind, o["residual"])
-            x, integer = x + seen, None
-        dtype = o["out_dtype"] or self.default(o["types"], integer is not None)
+            x, integer = x + seen, False
+        usual = {"bf16": "bf16", "f16": "f16", "tf32": "f32"}
+        dtype = o["out_dtype"] or usual.get(o["types"], "i32" if integer else "bf16")
         if o["out_dtype"]:
             options["out_dtype"] = o["out_dtype"]
         if o["out"]:
@@ -214,11 +203,6 @@ class Maker:
                 options["accumulate"] = True
                 x = x + seen
         return Made((a, b), options, rounded(x, dtype), dtype)
-
-    def default(self, types: str, integer: bool) -> str:
-        return {"bf16": "bf16", "f16": "f16", "tf32": "f32"}.get(types) or (
-            "i32" if integer else "bf16"
-        )
 
 
 def rounded(x: Any, dtype: str) -> Any:

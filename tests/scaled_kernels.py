@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tests.case_table import Case
+from tests.case_table import Case, case
 
 SCALED: dict[str, Case] = {}
-
-
-def kept(name: str, text: str, **sizes: int) -> Any:
-    def keep(expected: Any) -> Any:
-        SCALED[name] = Case(text, expected, sizes)
-        return expected
-
-    return keep
+kept = partial(case, SCALED)
 
 
 def by_blocks(x: Any, scale: Any, block: int = 32) -> Any:
     return x * scale[:, np.arange(x.shape[1]) // block]
 
 
-@kept(
-    "mx",
-    """
-@kernel
+@kept(M=140, N=72, K=336, KB=11)("""
 def mx(
     A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f8e8m0[M, KB], b_scale: f8e8m0[N, KB], C: f32[M, N]
 ):
@@ -36,17 +27,12 @@ def mx(
             b = B[n, k] * b_scale[n, index(k) // 32]
             acc += (A[m, k] * a_scale[m, index(k) // 32]) @ b
         C[m, n] = acc
-""",
-    M=140, N=72, K=336, KB=11,
-)  # fmt: skip
-def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+""")
+def mx(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     return {"C": by_blocks(A, a_scale) @ by_blocks(B, b_scale).T}
 
 
-@kept(
-    "mx_gated",
-    """
-@kernel
+@kept(M=40, N=136, K=272, KB=12)("""
 def mx_gated(
     A: f8e4m3[M, K], B: f8e5m2[N, K], D: f8e4m3[N, K],
     a_scale: f8e8m0[M, KB], b_scale: f8e8m0[N, KB], d_scale: f8e8m0[N, KB], C: bf16[M, N]
@@ -58,20 +44,15 @@ def mx_gated(
             x += a @ (B[n, k] * b_scale[n, index(k) // 32])
             y += a @ (D[n, k] * d_scale[n, index(k) // 32])
         C[m, n] = x * sigmoid(y)
-""",
-    M=40, N=136, K=272, KB=12,
-)  # fmt: skip
-def _(A: Any, B: Any, D: Any, a_scale: Any, b_scale: Any, d_scale: Any) -> Any:
+""")
+def mx_gated(A: Any, B: Any, D: Any, a_scale: Any, b_scale: Any, d_scale: Any) -> Any:
     a = by_blocks(A, a_scale)
     x, y = a @ by_blocks(B, b_scale).T, a @ by_blocks(D, d_scale).T
     with np.errstate(over="ignore"):
         return {"C": x / (1 + np.exp(-y))}
 
 
-@kept(
-    "mx_experts",
-    """
-@kernel
+@kept(E=3, M=24, N=72, K=144, KB=16)("""
 def mx_experts(
     A: f8e4m3[E, M, K], B: f8e4m3[E, N, K],
     a_scale: f8e8m0[E, M, KB], b_scale: f8e8m0[E, N, KB], C: f32[E, M, N]
@@ -83,10 +64,8 @@ def mx_experts(
                 a = A[e, m, k] * a_scale[e, m, index(k) // 32]
                 acc += a @ (B[e, n, k] * b_scale[e, n, index(k) // 32])
             C[e, m, n] = acc
-""",
-    E=3, M=24, N=72, K=144, KB=16,
-)  # fmt: skip
-def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+""")
+def mx_experts(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     pairs = zip(A, a_scale, B, b_scale, strict=True)
     return {"C": np.stack([by_blocks(a, s) @ by_blocks(b, t).T for a, s, b, t in pairs])}
 
@@ -116,8 +95,13 @@ for _name, _scale, _block in (
     SCALED[_name] = Case(_text, _of_fp4, dict(M=140, N=72, K=608, KB=608 // _block))
 
 
-ATOMS = """
-@kernel
+def from_atoms(atoms: Any, rows: int, blocks: int) -> Any:
+    i, j = np.arange(rows)[:, None], np.arange(blocks)[None, :]
+    byte = 16 * (i % 32) + i // 32 % 4 * 4 + j % 4
+    return atoms[i // 128, j // 4, byte // 256, byte % 256]
+
+
+@kept(M=140, N=200, K=336, MA=2, NA=2, KA=3)("""
 def mx_atoms(
     A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f8e8m0[MA, KA, 2, 256],
     b_scale: f8e8m0[NA, KA, 2, 256], C: f32[M, N]
@@ -130,28 +114,17 @@ def mx_atoms(
             t = b_scale[j // 128, b // 4, j % 32 // 16, 16 * (j % 16) + j % 128 // 32 * 4 + b % 4]
             acc += (A[m, k] * s) @ (B[n, k] * t)
         C[m, n] = acc
-"""
-
-
-def from_atoms(atoms: Any, rows: int, blocks: int) -> Any:
-    i, j = np.arange(rows)[:, None], np.arange(blocks)[None, :]
-    byte = 16 * (i % 32) + i // 32 % 4 * 4 + j % 4
-    return atoms[i // 128, j // 4, byte // 256, byte % 256]
-
-
-def _of_atoms(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+""")
+def mx_atoms(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     blocks = -(-A.shape[1] // 32)
     a = by_blocks(A, from_atoms(a_scale, len(A), blocks))
     return {"C": a @ by_blocks(B, from_atoms(b_scale, len(B), blocks)).T}
 
 
-SCALED["mx_atoms"] = Case(ATOMS, _of_atoms, dict(M=140, N=200, K=336, MA=2, NA=2, KA=3))
+ATOMS = SCALED["mx_atoms"].text
 
 
-@kept(
-    "mx_two_loops",
-    """
-@kernel
+@kept(M=140, N=72, K=336, KB=11, L=272, LB=9, H=72)("""
 def mx_two_loops(
     A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f8e8m0[M, KB], b_scale: f8e8m0[N, KB],
     D: f8e4m3[M, L], E: f8e4m3[N, L], d_scale: f8e8m0[M, LB], e_scale: f8e8m0[N, LB],
@@ -168,10 +141,8 @@ def mx_two_loops(
         for h in tiles(H):
             acc += X[m, h] @ Y[n, h]
         C[m, n] = acc + cast(R[m, n], f32)
-""",
-    M=140, N=72, K=336, KB=11, L=272, LB=9, H=72,
-)  # fmt: skip
-def _(
+""")
+def mx_two_loops(
     A: Any, B: Any, a_scale: Any, b_scale: Any, D: Any, E: Any, d_scale: Any, e_scale: Any,
     X: Any, Y: Any, R: Any,
 ) -> Any:  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.case_table import Case
 from tests.kernels import CASES
+from tests.simulator.mutants import changes as changes_of_barriers
 from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
@@ -55,8 +56,13 @@ def scheduled(
     name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: Arch = "sm_100a", pair: int = 1
 ) -> Kernel:
     """A case, lowered by tiles of so many rows and n columns, for a `pair` of CTAs."""
-    asked = Schedule(arch=arch, tile=dict(m=rows, n=n), stages=stages, cta_group=pair)
-    return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
+    return lowered(CASES[name], arch, tile=dict(m=rows, n=n), stages=stages, cta_group=pair)
+
+
+def _each(op: Op, **fields: Any) -> Iterator[tuple[str, Op]]:
+    """One field at a time has another value."""
+    for name, value in fields.items():
+        yield name, dataclasses.replace(op, **{name: value})
 
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
@@ -67,45 +73,28 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
                 made = dataclasses.replace(result, type=TensorMemory(columns))
                 yield f"{columns} columns", dataclasses.replace(op, result=made)
         case t.TensorColumns():
-            yield "first", dataclasses.replace(op, first=op.first + 32)
+            yield from _each(op, first=op.first + 32)
         case t.TensorProduct():
-            yield "column", dataclasses.replace(op, column=op.column + 8)
-            yield "columns", dataclasses.replace(op, columns=op.columns + 16)
-            yield "rows", dataclasses.replace(op, rows=192 - op.rows)
-            yield "k", dataclasses.replace(op, k=2 * op.k)
+            yield from _each(op, column=op.column + 8, columns=op.columns + 16)
+            yield from _each(op, rows=192 - op.rows, k=2 * op.k)
             if op.a_state is not None:
-                yield "a_column", dataclasses.replace(op, a_column=op.a_column + 8)
-                yield "a_state", dataclasses.replace(op, a_state=op.state)
+                yield from _each(op, a_column=op.a_column + 8, a_state=op.state)
             if op.scales is not None:
-                yield "a_scale", dataclasses.replace(op, a_scale=op.a_scale + 4)
-                yield (
-                    "scales swapped",
-                    dataclasses.replace(op, a_scale=op.b_scale, b_scale=op.a_scale),
-                )
-                yield "block", dataclasses.replace(op, block=16)
-                yield "scale_dtype", dataclasses.replace(op, scale_dtype="f8e4m3")
-                yield (
-                    "unscaled",
-                    dataclasses.replace(
-                        op, scales=None, scale_state=None, b_scale=0, block=0, scale_dtype=""
-                    ),
-                )
-                yield "scale_state", dataclasses.replace(op, scale_state=op.state)
+                yield from _each(op, a_scale=op.a_scale + 4, scale_state=op.state)
+                yield from _each(op, block=16, scale_dtype="f8e4m3")
+                swapped = dataclasses.replace(op, a_scale=op.b_scale, b_scale=op.a_scale)
+                yield "scales swapped", swapped
+                none: dict[str, Any] = dict(scales=None, scale_state=None, scale_dtype="")
+                yield "unscaled", dataclasses.replace(op, b_scale=0, block=0, **none)
         case t.TensorCopy():
-            yield "column", dataclasses.replace(op, column=op.column + 4)
-            yield "rows", dataclasses.replace(op, rows=384 - op.rows)
-            yield "words", dataclasses.replace(op, words=op.words + 1)
-            yield "offset", dataclasses.replace(op, offset=op.offset + 128)
+            yield from _each(op, column=op.column + 4, rows=384 - op.rows)
+            yield from _each(op, words=op.words + 1, offset=op.offset + 128)
             yield "state", dataclasses.replace(op, shared_state=op.state)
         case t.StoreScales():
-            yield "column", dataclasses.replace(op, column=op.column + 1)
+            yield from _each(op, column=op.column + 1, rows=op.rows + 32, words=op.words + 1)
+            yield from _each(op, line=2 * op.line, offset=op.offset + 16, atoms=not op.atoms)
             yield "columns", dataclasses.replace(op, column=4 - op.column)
-            yield "rows", dataclasses.replace(op, rows=op.rows + 32)
-            yield "words", dataclasses.replace(op, words=op.words + 1)
-            yield "line", dataclasses.replace(op, line=2 * op.line)
-            yield "offset", dataclasses.replace(op, offset=op.offset + 16)
             yield "state", dataclasses.replace(op, shared_state=op.state)
-            yield "atoms", dataclasses.replace(op, atoms=not op.atoms)
         case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
             yield "alone", dataclasses.replace(op, multicast=None)
         case m.TmaLoad() | b.ArriveExpectTx() if op.cta is not None:
@@ -113,23 +102,18 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case b.SyncCluster():
             yield "relaxed", dataclasses.replace(op, relaxed=not op.relaxed)
         case t.TensorLoad() | t.TensorStore():
-            yield "column", dataclasses.replace(op, column=op.column + 8)
-            yield "half", dataclasses.replace(op, half=1 - op.half)
+            yield from _each(op, column=op.column + 8, half=1 - op.half)
             if op.apart:
                 yield "apart", dataclasses.replace(op, apart=op.apart - 8)
                 yield "together", dataclasses.replace(op, apart=0)
         case m.StoreShared(state=None):
             yield "other half", dataclasses.replace(op, half=3 - op.half)
         case m.StoreShared():
-            yield "apart", dataclasses.replace(op, apart=48 - op.apart)
-            yield "offset", dataclasses.replace(op, offset=op.offset + 1024)
+            yield from _each(op, apart=48 - op.apart, offset=op.offset + 1024)
         case t.TensorFence():
             yield "other", dataclasses.replace(op, after=not op.after)
-        case b.InitialState():
-            yield "parity", dataclasses.replace(op, parity=1 - op.parity)
-        case b.AllocateBarriers():
-            for by in (-1, 1):
-                yield f"arrivals {by:+d}", dataclasses.replace(op, arrivals=op.arrivals + by)
+        case b.InitialState() | b.AllocateBarriers():
+            yield from changes_of_barriers(op)
         case b.Advance():
             yield "num", dataclasses.replace(op, num=op.num + 1)
         case b.ArriveBarrier():

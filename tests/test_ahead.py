@@ -2,7 +2,6 @@
 
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -11,13 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import wsdsl
-from tests.runtime.fake_driver import MAIN, FakeDriver
+from tests.runtime import test_recent
 from tests.runtime.fake_torch import Tensor
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, knobs
 from wsdsl.ahead import jobs, misses
@@ -26,8 +24,7 @@ from wsdsl.ahead.process import Process
 from wsdsl.artifact import kept
 from wsdsl.background import in_background
 from wsdsl.diagnostics import Finding
-from wsdsl.runtime import device, driver, launch
-from wsdsl.runtime.device import Context, Device
+from wsdsl.runtime import device
 
 TEXT = """
 @kernel
@@ -62,21 +59,14 @@ class Beside:
         return Failed((Finding("it is broken"),)) if self.failing else jobs.run(job)
 
 
+card = test_recent.card
+
+
 @pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
+def beside(card: test_recent.Card, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     """On a GPU that is not there."""
-    fake: Any = FakeDriver()
-    fake.args_bytes = 3 * 128
-    gpu = Device(0, "H200", 132, (9, 0), (12, 9))
-    monkeypatch.setattr(driver, "call", fake.call)
-    monkeypatch.setattr(driver, "api", fake.api)
-    monkeypatch.setattr(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
-    monkeypatch.setattr(launch, "context_for", lambda _: Context(object(), fake.context, gpu))
+    card.fake.args_bytes = 3 * 128
     monkeypatch.setattr(device, "num_sms_of", lambda _: 132)
-    streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: MAIN)
-    monkeypatch.setitem(
-        sys.modules, "torch", SimpleNamespace(bfloat16="torch.bfloat16", _C=streams)
-    )
     made = Beside()
     monkeypatch.setattr(misses, "beside", lambda: made)
     yield made

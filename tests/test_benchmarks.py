@@ -13,11 +13,6 @@ from benchmarks.measure import enter
 from benchmarks.watchdog import watched
 
 
-def fine(report, x):
-    report("adding", {"x": x})
-    return x + 1
-
-
 def deadlocked(report):
     report("first", 1)
     report("waiting for ever")
@@ -32,15 +27,6 @@ def raising(report):
 def dying(report):
     report("dying")
     os._exit(3)
-
-
-def test_a_child_that_ends_well():
-    heard = []
-    outcome = watched(fine, 41, heard=lambda doing, result: heard.append((doing, result)))
-    assert outcome.ok
-    assert outcome.value == 42
-    assert outcome.results == [{"x": 41}]
-    assert heard == [("adding", {"x": 41})]
 
 
 def test_a_child_that_stalls_is_killed_and_what_it_reported_is_kept():

@@ -9,7 +9,7 @@ import pytest
 
 from wsdsl import knobs
 from wsdsl.cli import main
-from wsdsl.cli.options import schedule_from, written_schedule
+from wsdsl.cli.options import schedule_from
 from wsdsl.schedule import Schedule
 
 ROOT = Path(__file__).parents[1]
@@ -50,33 +50,6 @@ def test_compile_says_schedule_and_resources(wsdsl):
     assert "smem_bytes" in out
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize(
-    ("level", "mark"),
-    [
-        ("tile", "@ tile"),
-        ("partitioned", "consumer_release"),
-        ("scheduled", "wait_barrier"),
-        ("llvm", "ptx_kernel"),
-        ("ptx", ".target sm_90a"),
-        ("plan", "filled by load"),
-    ],
-)
-def test_emit_one_level(wsdsl, level, mark):
-    status, out, _ = wsdsl("compile", f"{GEMM}:gemm", "--emit", level)
-    assert status == 0
-    assert mark in out
-
-
-def test_emit_to_a_folder(wsdsl, tmp_path):
-    status, out, _ = wsdsl(
-        "compile", GEMM, "--emit", "tile", "--emit", "ptx", "-o", tmp_path / "new"
-    )
-    assert status == 0
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["gemm.ptx", "gemm.tile.ir"]
-    assert "gemm.ptx" in out
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["tile", "partitioned", "scheduled"])
 def test_dumped_ir_compiles_to_the_same_ptx(wsdsl, tmp_path, level):
@@ -85,6 +58,7 @@ def test_dumped_ir_compiles_to_the_same_ptx(wsdsl, tmp_path, level):
         status, again, err = wsdsl("compile", tmp_path / f"gemm.{level}.ir", "--emit", "ptx")
     ptx = (tmp_path / "gemm.ptx").read_text()
     assert status == 0, err
+    assert {p.name for p in tmp_path.iterdir()} == {"gemm.ptx", f"gemm.{level}.ir"}
     assert again == ptx
 
 
@@ -95,13 +69,6 @@ def test_compile_as_json(wsdsl):
     assert told["kernel"] == "gemm"
     assert "stages=3" in told["schedule"]
     assert told["resources"]["smem_bytes"] > 0
-
-
-def test_run_in_the_simulator(wsdsl):
-    status, out, _ = wsdsl("run", GEMM, *SIZES, "--backend", "simulator", "--seed", "3")
-    assert status == 0
-    assert "C: relative error" in out
-    assert "correct" in out
 
 
 def test_run_makes_arrays_of_small_types(wsdsl, tmp_path):
@@ -117,14 +84,6 @@ def test_run_makes_arrays_of_small_types(wsdsl, tmp_path):
     status, out, err = wsdsl("run", str(file), *sizes, "--backend", "simulator")
     assert status == 0, err
     assert "Y: relative error 0, correct" in out and "Z: relative error 0, correct" in out
-
-
-def test_run_as_json(wsdsl):
-    status, out, _ = wsdsl("run", GEMM, *SIZES, "--backend", "simulator", "--json")
-    told = json.loads(out)
-    assert status == 0
-    assert told["correct"] is True
-    assert told["outputs"][0]["output"] == "C"
 
 
 def test_run_names_one_kernel_of_a_file(wsdsl, two):
@@ -187,7 +146,6 @@ MISTAKES = [
     (["run", GEMM, *SIZES, "P=3"], "no dimension `P`", "M, K, N"),
     (["run", GEMM, *SIZES, "--scalar", "alpha=1"], "no scalar `alpha`", ""),
     (["run", GEMM, *SIZES, "--scalar", "alpha=x"], "'x' is no number", "alpha=0.5"),
-    (["schedule", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
     (["schedule", GEMM, *SIZES, "--schedule", "print(1)"], "no schedule", "tile=dict(n=128)"),
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "has no `tiles`", "`tile`"),
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tile={[]: 3})"], "no schedule", "tile="),
@@ -199,6 +157,7 @@ MISTAKES = [
     (["compile", GEMM, "--emit", "tile", "-o", "README.md"], "README.md", ""),
     (["run", GEMM, *SIZES, "--seed", "-1"], "'-1' is no number from 0 on", "--help"),
     (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "`A` alone has", ""),
+    (["run", GEMM, "--size", "M=10000000,N=10000000", "K=64"], "`C` alone has 186,264.5 GiB", ""),
     (["run", "kernel.ir"], "reference", "compile_ir"),
     (["bench", "nothing"], "benchmark", ""),
 ]
@@ -230,16 +189,6 @@ def test_a_file_of_two_kernels_must_say_which(wsdsl, two):
     status, _, err = wsdsl("compile", two)
     assert status == 2
     assert f"{two}:first or {two}:second" in err
-
-
-def test_errors_in_a_kernel_have_carets(wsdsl, tmp_path):
-    path = tmp_path / "bad.ws"
-    path.write_text(TWO.replace("\ndef", "\n@kernel\ndef").replace("X[m] + 1.0", "Z[m] + 1.0"))
-    status, _, err = wsdsl("compile", path)
-    assert status == 2
-    assert f"{path}:" in err
-    assert "^" in err
-    assert "Traceback" not in err
 
 
 def test_errors_as_json(wsdsl):
@@ -294,11 +243,6 @@ def test_schedule_as_json(wsdsl):
     assert told["tiles_cut"] == 0 and 0 < told["idle"] < 1
 
 
-def test_a_schedule_as_it_is_written():
-    schedule = Schedule(tile=dict(m=128, n=192), stages=4, mode="pingpong", swizzle=2)
-    assert written_schedule(repr(schedule)) == schedule
-
-
 def test_schedule_rejects_figure_without_matplotlib(wsdsl, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, _, err = wsdsl("schedule", GEMM, *SIZES, "-o", tmp_path / "timeline.png")
@@ -313,17 +257,14 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("wsdsl 0.")
 
 
-def test_sizes_may_be_joined_by_commas(wsdsl, tmp_path):
-    joined = wsdsl("compile", GEMM, "--size", "M=128,N=128,K=64")
-    assert joined == wsdsl("compile", GEMM, *SIZES)
-
-
 def test_a_folder_to_write_to_gets_all_levels(wsdsl, tmp_path):
     folder = tmp_path / "not" / "there"
     status, *_ = wsdsl("compile", GEMM, "-o", folder)
     assert status == 0
     suffixes = {path.name.partition(".")[2] for path in folder.iterdir()}
     assert {"tile.ir", "plan.txt", "scheduled.ir", "ll", "ptx"} <= suffixes
+    assert "ptx_kernel" in (folder / "gemm.ll").read_text()
+    assert "filled by load" in (folder / "gemm.plan.txt").read_text()
     again = tmp_path / "again"
     assert wsdsl("compile", folder / "gemm.scheduled.ir", "-o", again)[0] == 0
     assert {path.name for path in again.iterdir()} == {
@@ -351,9 +292,3 @@ def test_sizes_are_those_of_outputs_that_no_input_tells(wsdsl, tmp_path):
         "@kernel\ndef iota(Y: i32[M]):\n    for m in tiles(M):\n        Y[m] = index(m)\n"
     )
     assert wsdsl("run", path, "--size", "M=70", "--backend", "simulator")[0] == 0
-
-
-def test_more_memory_than_there_is(wsdsl):
-    status, _, err = wsdsl("run", GEMM, "--size", "M=10000000", "N=10000000", "K=64")
-    assert status == 2
-    assert "MemoryError: `C` alone has 186,264.5 GiB" in err

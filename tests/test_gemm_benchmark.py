@@ -26,7 +26,7 @@ from benchmarks.contest import (
     Variant,
 )
 from benchmarks.field import names
-from benchmarks.suites import GROUPS, KINDS, SUITES, Contest, contests, shape_from
+from benchmarks.suites import GROUPS, KINDS, SUITES, contests, shape_from
 from benchmarks.watchdog import Outcome, watched_all
 
 
@@ -36,12 +36,6 @@ def posed(shape=(4096, 4096, 4096), kind="bf16", swept=False):
 
 
 # Suites and options
-
-
-def test_shapes():
-    assert shape_from("4096x1280x8192") == (4096, 1280, 8192)
-    with pytest.raises(argparse.ArgumentTypeError, match="no shape"):
-        shape_from("4096x1280")
 
 
 def test_every_suite_of_a_group_is_there_and_all_problems_can_be_blocked():
@@ -79,6 +73,8 @@ def test_options_pass_through():
         ["--suite", "bf16", "--shape", "64x64x64", "--contestant", "quack", "--minutes", "2"]
     )
     assert (options.suite, options.shape, options.minutes) == (["bf16"], [(64, 64, 64)], 2.0)
+    with pytest.raises(argparse.ArgumentTypeError, match="no shape"):
+        shape_from("4096x1280")
 
 
 # Our schedules
@@ -327,7 +323,3 @@ def test_a_default_that_fails_fails_the_run_but_not_one_that_is_not_lowered_yet(
     assert gemm.passed(of(correct=True, interleaved={"ratio": 0.5}))
     assert gemm.passed(of(correct=False, failure="CompileError: f8e4m3 is not lowered yet"))
     assert not gemm.passed(of(correct=False, failure="stalled at: wsdsl"))
-
-
-def test_a_contest_says_what_it_is():
-    assert str(Contest("square", KINDS["bf16"], (1, 2, 3))) == "square 1x2x3"

@@ -51,9 +51,6 @@ def test_a_run_is_read_and_two_are_merged(tmp_path):
 def test_a_run_of_which_nothing_is_left_is_left_out():
     def one(date, *shapes):
         contests = [held("square", shape, wsdsl=row(1.0, 1.0)) for shape in shapes]
-        for contest in contests:
-            for held_row in contest["rows"].values():
-                held_row["run"] = 0
         return {"runs": [{"date": date}], "contests": contests}
 
     merged = results.merge([one("0", "1x1x1"), one("1", "2x2x2"), one("2", "1x1x1")])

@@ -33,7 +33,7 @@ def filled(*shape: int, dtype: Any = BF16) -> Any:
 
 def close(got: Any, want: Any, allowed: float = 2.0**-8) -> bool:
     assert got.shape == want.shape
-    return np.linalg.norm(got.astype(np.float64) - want) <= allowed * np.linalg.norm(want)
+    return bool(np.linalg.norm(got.astype(np.float64) - want) <= allowed * np.linalg.norm(want))
 
 
 def wide(x: Any) -> Any:
@@ -47,7 +47,6 @@ TEXTS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         (array(8, 16), array(24, 16).T),
         {},
         """
-@kernel
 def matmul(A: bf16[M, K], B: bf16[N, K], out: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -60,7 +59,6 @@ def matmul(A: bf16[M, K], B: bf16[N, K], out: bf16[M, N]):
         (array(2, 5, 8, 16), array(24, 16).T),
         {"bias": array(24), "activation": "silu"},
         """
-@kernel
 def matmul(A: bf16[M, K], B: bf16[N, K], bias: bf16[N], out: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -73,7 +71,6 @@ def matmul(A: bf16[M, K], B: bf16[N, K], bias: bf16[N], out: bf16[M, N]):
         (array(200, 256, dtype=F8), array(136, 256, dtype=F8).T),
         {"scales": (array(2, 200, dtype=np.float32).T, array(2, 2, dtype=np.float32))},
         """
-@kernel
 def matmul(
     A: f8e4m3[M, K], B: f8e4m3[N, K], scale_a: f32[KB, M], scale_b: f32[NB, KB], out: bf16[M, N]
 ):
@@ -90,7 +87,6 @@ def matmul(
         (array(7, 1, 8, 16), array(3, 16, 24)),
         {"residual": array(3, 8, 24, dtype=np.float32), "scales": (0.5, None)},
         """
-@kernel
 def matmul(
     A: bf16[G, M, K], B: bf16[H, K, N], scale_a: f32, residual: f32[H, M, N], out: bf16[G, H, M, N]
 ):
@@ -106,7 +102,6 @@ def matmul(
         (array(2, 3, 8, 16), array(2, 3, 24, 16).swapaxes(-1, -2)),
         {},
         """
-@kernel
 def matmul(A: bf16[G, M, K], B: bf16[G, N, K], out: bf16[G, M, N]):
     for g in each(G):
         for m, n in tiles(M, N):
@@ -120,7 +115,6 @@ def matmul(A: bf16[G, M, K], B: bf16[G, N, K], out: bf16[G, M, N]):
         (array(8, 16, dtype=np.int8), array(24, 16, dtype=np.int8).T),
         {"scales": (array(8, dtype=np.float32), array(24, dtype=np.float32)), "out_dtype": "i8"},
         """
-@kernel
 def matmul(A: i8[M, K], B: i8[N, K], scale_a: f32[M], scale_b: f32[N], out: i8[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(i32[m, n])
@@ -129,34 +123,21 @@ def matmul(A: i8[M, K], B: i8[N, K], scale_a: f32[M], scale_b: f32[N], out: i8[M
         out[m, n] = round(cast(acc, f32) * scale_a[m] * scale_b[n])
 """,
     ),
-    "added": (
-        (array(16, 8).T, array(16, 24)),
-        {"out": array(24, 8, dtype=np.float32).T, "accumulate": True},
-        """
-@kernel
-def matmul(A: bf16[K, M], B: bf16[K, N], out: f32[N, M]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[k, m] @ B[k, n]
-        out[n, m] += acc
-""",
-    ),
 }
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_is_what_one_would_write(name: str) -> None:
     args, options, text = TEXTS[name]
-    assert matmul.plan(*args, **options).source == text.lstrip()
+    assert matmul.plan(*args, **options).source == f"@kernel{text}"
 
 
 def test_the_page_shows_these_texts() -> None:
     page = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
     page = page.partition("\n## matmul")[2].partition("\n## ")[0]
-    shown = re.findall(r"^```python\n(@kernel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```python\n@kernel(\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 3
-    assert set(shown) <= {text.lstrip() for _, _, text in TEXTS.values()}
+    assert set(shown) <= {text for _, _, text in TEXTS.values()}
 
 
 def test_one_kernel_for_each_form() -> None:
@@ -305,14 +286,6 @@ def test_what_is_compiled_does_not_spill() -> None:
     residual = np.zeros((2048, 2048), np.float32).T
     product = matmul.plan(a, a.T, bias, "relu", residual, "f32")
     assert product.compile().resources.spill_store_bytes == 0
-
-
-def test_scales_of_many_blocks() -> None:
-    a, b = filled(72, 256, dtype=F8), filled(300, 256, dtype=F8)
-    scale_a, scale_b = filled(72, 2, dtype=np.float32), filled(3, 2, dtype=np.float32)
-    k, n = np.arange(256) // 128, np.arange(300) // 128
-    want = wide(a) * scale_a[:, k] @ (wide(b) * scale_b[n[:, None], k]).T
-    assert close(matmul(a, b.T, scales=(scale_a, scale_b)), want)
 
 
 def test_saturation() -> None:

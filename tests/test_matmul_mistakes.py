@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.matmul_cases import BF16, F8, array
-from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError, ScheduleError
 from wsdsl.kernels import matmul
 
 F32 = array(8, 16, dtype=np.float32)
 EIGHT = array(8, 16, dtype=F8), array(24, 16, dtype=F8).T
 A, B = array(8, 16), array(16, 24)
-SHARED = array(24, 24)
+SHARED, READ_ONLY = array(24, 24), array(8, 24)
+READ_ONLY.flags.writeable = False
 MISTAKES: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[str]]] = {
     "inner sizes": ((A, array(24, 16)), {}, ["K is 16 of a and 24 of b", "transpose_b=True"]),
     "batches": ((array(2, 8, 16), array(3, 16, 8)), {}, ["a has batch dimensions (2,), b"]),
@@ -46,6 +46,7 @@ MISTAKES: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[str]]] = {
         ["its elements share memory"],
     ),
     "an input": ((SHARED[:8, :16], B), {"out": SHARED[:8]}, ["out: the kernel", "with a ("]),
+    "read-only": ((A, B), {"out": READ_ONLY}, ["out: ", "read-only"]),
     "scales": ((*EIGHT,), {"scales": 2.0}, ["no pair", "scales=(scale_a, None)"]),
     "scale": ((*EIGHT,), {"scales": (array(9, dtype=np.float32), None)}, ["(9,)", "[8, 1]"]),
     "scale dtype": ((*EIGHT,), {"scales": (array(8), None)}, ["scale_a is bf16, expected f32"]),
@@ -73,15 +74,3 @@ def test_what_is_no_schedule() -> None:
     given: Any = dict(stages=2)
     with pytest.raises(ScheduleError, match="is no schedule"):
         matmul(*EIGHT, schedule=given)
-
-
-def test_a_read_only_output() -> None:
-    out = array(8, 24)
-    out.flags.writeable = False
-    with pytest.raises(LaunchError, match=r"out: .* read-only"):
-        matmul(A, B, out=out)
-
-
-def test_a_schedule_that_does_not_fit() -> None:
-    with pytest.raises(ScheduleError, match="no multiple"):
-        matmul(A, B, schedule=Schedule(tile=dict(n=17)))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import parsed
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import ProofError
@@ -23,7 +24,6 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 TEXT = """
-@kernel
 def widened(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -32,7 +32,6 @@ def widened(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
         Y[m, n] = acc * s[n]
 """
 EXPERTS = """
-@kernel
 def experts(X: f16[E, M, K], W: f16[E, N, K], s: f16[N], Y: f32[E, M, N]):
     for e in each(E):
         for m, n in tiles(M, N):
@@ -56,8 +55,7 @@ POINTS = [(SIZES[0], s) for s in SCHEDULES] + [(SIZES[1], s) for s in (None, SCH
 
 
 def kernel(text: str = TEXT) -> wsdsl.Kernel:
-    (made,) = vars(wsdsl.parse(text)).values()
-    return made
+    return parsed(f"@kernel{text}")
 
 
 def bits(*shape: int, dtype: Any = np.int8, seed: int = 0) -> Any:
@@ -66,12 +64,14 @@ def bits(*shape: int, dtype: Any = np.int8, seed: int = 0) -> Any:
     return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(np.uint8, "u8"), (ml_dtypes.bfloat16, "bf16")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("u4", np.uint8), ("u8", np.uint8), ("bf16", ml_dtypes.bfloat16)]
+)
 @pytest.mark.parametrize("shape", [(64, 64), (65, 130), (3, 7, 64)])
-def test_packed_and_unpacked(dtype: Any, name: str, shape: tuple[int, ...]) -> None:
-    array = bits(*shape, dtype=dtype)
+def test_packed_and_unpacked(name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    array = bits(*shape[:-1], shape[-1] // 2 if name == "u4" else shape[-1], dtype=dtype)
     made = pack(array, DTYPES[name])
-    assert made.nbytes % (64 * 64 * array.itemsize) == 0
+    assert made.shape == shape and made.nbytes % (64 * 64 * DTYPES[name].bits // 8) == 0
     back = made.unpack()
     assert back.dtype == array.dtype and back.tobytes() == array.tobytes()
     again = Packed(made.data, made.shape, made.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import parsed
 from wsdsl import LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.ir.swizzle import nibble_address
@@ -18,7 +19,6 @@ from wsdsl.runtime.tensor_map import tiled_map
 from wsdsl.runtime.views import ArrayView
 
 TEXT = """
-@kernel
 def widened(X: bf16[M, K], W: {dtype}[N, K]{given}, Y: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -60,8 +60,7 @@ POINTS = [
 
 def kernel(dtype: str = "i4", operand: str = "plain") -> wsdsl.Kernel:
     given, computed = OPERANDS[operand]
-    (made,) = vars(wsdsl.parse(TEXT.format(dtype=dtype, given=given, operand=computed))).values()
-    return made
+    return parsed("@kernel" + TEXT.format(dtype=dtype, given=given, operand=computed))
 
 
 def codes(dtype: str, rows: int, columns: int) -> Any:
@@ -101,13 +100,12 @@ def test_right_and_proved(
     assert np.array_equal(own.simulate(*given, None, schedule=schedule), wanted)
     if packed:
         own = own.packed("W")
-    known = dict(zip("MNK", sizes, strict=True)) | {"G": -(-sizes[2] // 32)}
+    known: dict[str, Any] = dict(zip("MNK", sizes, strict=True)) | {"G": -(-sizes[2] // 32)}
     compiled = own.compile(schedule, **{dim: known[dim] for dim in own.dims})
     assert compiled.certificate is not None
 
 
 EXPERTS = """
-@kernel
 def experts(X: bf16[E, M, K], W: i4[E, N, K], s: bf16[E, N, G], Y: f32[E, M, N]):
     for e in each(E):
         for m, n in tiles(M, N):
@@ -117,7 +115,6 @@ def experts(X: bf16[E, M, K], W: i4[E, N, K], s: bf16[E, N, G], Y: f32[E, M, N])
             Y[e, m, n] = acc
 """
 PARTS = """
-@kernel
 def parts(X: bf16[M, K], W: u4[N, K], o: i32[P], Y: f32[P, M, N]):
     for p in each(P):
         for m, n in tiles(M, N):
@@ -129,7 +126,7 @@ def parts(X: bf16[M, K], W: u4[N, K], o: i32[P], Y: f32[P, M, N]):
 
 
 def test_experts_in_rows_that_lie_apart() -> None:
-    own, three = wsdsl.parse(EXPERTS).experts, arguments("i4", "groups", (40, 72, 160))
+    own, three = parsed("@kernel" + EXPERTS), arguments("i4", "groups", (40, 72, 160))
     x, w, s = (np.stack([x, x[::-1]]) for x in three)
     apart = np.full((2, 72, 96), 255, np.uint8)
     apart[..., :80] = w
@@ -140,21 +137,12 @@ def test_experts_in_rows_that_lie_apart() -> None:
 
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_parts_may_begin_amid_a_byte(decode: Any) -> None:
-    own, (x, w) = wsdsl.parse(PARTS).parts, arguments("u4", "plain", (24, 72, 160))
+    own, (x, w) = parsed("@kernel" + PARTS), arguments("u4", "plain", (24, 72, 160))
     given = x, w, np.array([0, 7, 50], np.int32), None
     found = own.simulate(*given, schedule=Schedule(decode=decode))
     assert np.array_equal(found, own.reference(*given))
-    known = dict(M=24, N=72, K=160, P=3)
+    known: dict[str, Any] = dict(M=24, N=72, K=160, P=3)
     assert own.compile(Schedule(decode=decode), **known).certificate is not None
-
-
-@pytest.mark.parametrize("shape", [(64, 64), (65, 130), (3, 7, 64)])
-def test_packed_and_unpacked(shape: tuple[int, ...]) -> None:
-    *outer, last = shape
-    array = np.random.default_rng(0).integers(0, 256, (*outer, last // 2)).astype(np.uint8)
-    made = pack(array, DTYPES["u4"])
-    assert made.shape == shape and made.nbytes % (64 * 64 // 2) == 0
-    assert np.array_equal(made.unpack(), array)
 
 
 def test_what_is_no_array_of_its_type_is_not_packed() -> None:
@@ -193,13 +181,7 @@ def test_its_tensor_maps() -> None:
     assert made.dims == (256, 8, 3, 3) and made.box == (256, 8, 1, 2)
 
 
-def test_explain_tells_what_the_plain_order_costs() -> None:
-    told = "threads read W eight elements at a time, 4 loads for 64 x 64; packed ahead of time they"
-    assert f"{told} take 1: widened.pack" in kernel("i4", "groups").explain(M=16, N=128, K=256)
-
-
 ACROSS = """
-@kernel
 def across(X: bf16[M, K], W: u4[K, N], Y: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -211,7 +193,7 @@ def across(X: bf16[M, K], W: u4[K, N], Y: f32[M, N]):
 
 def test_rows_that_lie_across() -> None:
     """Threads read them one by one, or come through slots if they are decoded to SMEM."""
-    own = wsdsl.parse(ACROSS).across
+    own = parsed("@kernel" + ACROSS)
     x, w = arguments("u4", "plain", (40, 160, 192))[0], codes("u4", 192, 160)
     wanted = own.reference(x, w, None)
     for schedule in None, Schedule(decode="shared"):

@@ -49,9 +49,8 @@ def test_times(name: str) -> None:
                 whole = p.apart if bar.tile < p.work.cut else p.mainloop
                 products[bar.tile] += (bar.stop - bar.start) / (scale * whole)
             finished[bar.tile] += bar.kind == "results"
-    depth = timeline.prediction.tile.depth
     assert sorted(products) == list(range(timeline.tiles))
-    assert all(abs(steps - depth) < 1e-3 for steps in products.values())
+    assert all(abs(steps - p.tile.depth) < 1e-3 for steps in products.values())
     pieces = 4 if name == "parallel" else 1
     assert set(finished.values()) == {pieces}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.case_table import case
+from tests.case_table import CASES, Case, case
 
 PRODUCT = """
 @kernel
@@ -32,30 +32,23 @@ for _a, _b, _c in (
 ):
     _acc = "i32" if _c == "i32" else "f32"
     _name = f"product_{_a}" if _a == _b else f"product_{_a}_{_b}"
-    case(_name, PRODUCT.format(a=_a, b=_b, c=_c, acc=_acc), M=72, N=88, K=272)(_product)
+    _text = PRODUCT.format(a=_a, b=_b, c=_c, acc=_acc)
+    CASES[_name] = Case(_text, _product, dict(M=72, N=88, K=272))
 
 
-@case(
-    "second_operand_first",
-    """
-@kernel
+@case(M=72, N=88, K=72)("""
 def second_operand_first(A: u8[M, K], B: i8[N, K], R: i32[M]):
     for m in tiles(M):
         s = zeros(i32[m])
         for n in tiles(N):
             s += sum(B[n, :] @ A[m, :], over=n)
         R[m] = s
-""",
-    M=72, N=88, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def second_operand_first(A: Any, B: Any) -> Any:
     return {"R": (A @ B.T).sum(1)}
 
 
-@case(
-    "two_types",
-    """
-@kernel
+@case(M=72, N=88, K=200)("""
 def two_types(A: i8[M, K], B: u8[N, K], X: bf16[M, K], Y: bf16[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         i, x = zeros(i32[m, n]), zeros(f32[m, n])
@@ -63,17 +56,12 @@ def two_types(A: i8[M, K], B: u8[N, K], X: bf16[M, K], Y: bf16[N, K], C: f32[M, 
             i += A[m, k] @ B[n, k]
             x += X[m, k] @ Y[n, k]
         C[m, n] = cast(i, f32) / 1000.0 + x
-""",
-    M=72, N=88, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any, X: Any, Y: Any) -> Any:
+""")
+def two_types(A: Any, B: Any, X: Any, Y: Any) -> Any:
     return {"C": A @ B.T / 1000 + X @ Y.T}
 
 
-@case(
-    "block_scaled",
-    """
-@kernel
+@case(M=72, N=200, K=272, NB=2, KB=3)("""
 def block_scaled(
     A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB], b_scale: f32[NB, KB], C: bf16[M, N]
 ):
@@ -83,19 +71,14 @@ def block_scaled(
             a = A[m, k] * a_scale[m, index(k) // 128]
             acc += a @ (B[n, k] * b_scale[index(n) // 128, index(k) // 128])
         C[m, n] = acc
-""",
-    M=72, N=200, K=272, NB=2, KB=3,
-)  # fmt: skip
-def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+""")
+def block_scaled(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     m, n, k = (np.arange(size) for size in (A.shape[0], *B.shape))
     a = A * a_scale[m[:, None], k // 128]
     return {"C": a @ (B * b_scale[n[:, None] // 128, k // 128]).T}
 
 
-@case(
-    "two_scaled",
-    """
-@kernel
+@case(M=72, N=88, K=144, KB=3)("""
 def two_scaled(A: f8e4m3[M, K], B: f8e4m3[N, K], D: f8e4m3[N, K], s: f32[M, KB], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -103,34 +86,24 @@ def two_scaled(A: f8e4m3[M, K], B: f8e4m3[N, K], D: f8e4m3[N, K], s: f32[M, KB],
             a = A[m, k] * s[m, index(k) // 64]
             acc += a @ cast(B[n, k], f32) + a @ cast(D[n, k], f32)
         C[m, n] = acc
-""",
-    M=72, N=88, K=144, KB=3,
-)  # fmt: skip
-def _(A: Any, B: Any, D: Any, s: Any) -> Any:
+""")
+def two_scaled(A: Any, B: Any, D: Any, s: Any) -> Any:
     return {"C": A * s[:, np.arange(A.shape[1]) // 64] @ (B + D).T}
 
 
-@case(
-    "scaled",
-    """
-@kernel
+@case(M=72, N=88, K=144)("""
 def scaled(A: f8e4m3[M, K], B: f8e5m2[N, K], sa: f32[M], sb: f32[N], C: bf16[M, N], alpha: f32):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc * sa[m] * sb[n] * alpha
-""",
-    M=72, N=88, K=144,
-)  # fmt: skip
-def _(A: Any, B: Any, sa: Any, sb: Any, alpha: float) -> Any:
+""")
+def scaled(A: Any, B: Any, sa: Any, sb: Any, alpha: float) -> Any:
     return {"C": A @ B.T * sa[:, None] * sb * alpha}
 
 
-@case(
-    "scaled_rows",
-    """
-@kernel
+@case(M=200, N=72, K=136, KG=3, MG=4)("""
 def scaled_rows(A: bf16[M, K], B: bf16[N, K], s: f32[M], G: f32[KG, MG], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -138,9 +111,7 @@ def scaled_rows(A: bf16[M, K], B: bf16[N, K], s: f32[M], G: f32[KG, MG], C: f32[
             a = cast(A[m, k], f32) * s[m] * G[index(k) // 64, index(m) // 64]
             acc += a @ (0.5 * cast(B[n, k], f32))
         C[m, n] = acc
-""",
-    M=200, N=72, K=136, KG=3, MG=4,
-)  # fmt: skip
-def _(A: Any, B: Any, s: Any, G: Any) -> Any:
+""")
+def scaled_rows(A: Any, B: Any, s: Any, G: Any) -> Any:
     m, k = (np.arange(size) for size in A.shape)
     return {"C": 0.5 * (A * s[:, None] * G[k // 64, m[:, None] // 64]) @ B.T}

@@ -16,11 +16,15 @@ import numpy as np
 class WordKernel:
     """`inputs` by name; every other tensor is written. The reference says what comes out."""
 
-    text: str
+    body: str
     sizes: Mapping[str, int]
     inputs: Callable[[Mapping[str, int]], dict[str, Any]]
     tiles: tuple[Mapping[str, int] | None, ...] = field(default=(None,))
     """Schedules' tiles to try."""
+
+    @property
+    def text(self) -> str:
+        return f"\n@kernel{self.body}"
 
 
 def _floats(sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -57,7 +61,6 @@ def _bits(sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 HASH = """
-@kernel
 def hash(X: u32[M, N], Y: u32[M, N], Z: i32[M, N]):
     for m, n in tiles(M, N):
         h = X[m, n] * 0x9E3779B9 + cast(index(m) * 7919 + index(n), u32)
@@ -66,7 +69,6 @@ def hash(X: u32[M, N], Y: u32[M, N], Z: i32[M, N]):
         Z[m, n] = popcount(h) + mulhi(bitcast(h, i32), -7) % 10 + (index(n) * 50000003) % 10
 """
 PLACES = """
-@kernel
 def places(X: f32[M, N], Y: i32[M], Z: i32[M]):
     for m in tiles(M):
         best, at = full(f32[m], -inf), zeros(i32[m])
@@ -82,13 +84,11 @@ def places(X: f32[M, N], Y: i32[M], Z: i32[M]):
         Z[m] = where_least
 """
 WHOLE_ROWS = """
-@kernel
 def whole_rows(X: f32[M, N], Y: i32[M]):
     for m in tiles(M):
         Y[m] = argmax(X[m, :], over=N)
 """
 FP8 = """
-@kernel
 def fp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f32[M, NB]):
     for m, n in tiles(M, N):
         x = cast(X[m, n], f32)
@@ -97,7 +97,6 @@ def fp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f32[M, NB]):
         S[m, index(n) // 128] = s
 """
 MXFP8 = """
-@kernel
 def mxfp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f8e8m0[M, NB]):
     for m, n in tiles(M, N):
         x = cast(X[m, n], f32)
@@ -106,7 +105,6 @@ def mxfp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f8e8m0[M, NB]):
         S[m, index(n) // 32] = s
 """
 CUMSUM = """
-@kernel
 def cumulative(X: f32[M, N], Y: f32[M, N], Z: u32[M, N]):
     for m in tiles(M):
         before, bits = zeros(f32[m]), zeros(u32[m])
@@ -119,7 +117,6 @@ def cumulative(X: f32[M, N], Y: f32[M, N], Z: u32[M, N]):
             bits += sum(bitcast(whole, u32), over=n)
 """
 TOPK = """
-@kernel
 def largest(X: f32[M, N], V: f32[M, K], I: i32[M, K]):
     for m in tiles(M):
         v, i = full(f32[m, K], -inf), full(i32[m, K], 2147483647)
@@ -129,7 +126,6 @@ def largest(X: f32[M, N], V: f32[M, K], I: i32[M, K]):
         I[m, :] = i
 """
 ROUTER = """
-@kernel
 def router(X: f32[M, N], V: f32[M, K], I: i32[M, K]):
     for m in tiles(M):
         v, i = topk(X[m, :], K, over=N)
