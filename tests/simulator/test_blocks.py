@@ -15,7 +15,7 @@ from wsdsl.simulator.arithmetic import round_float
 
 
 def of_blocks(per: int) -> str:
-    return FP8.replace("128", str(per))
+    return "@kernel" + FP8.replace("128", str(per))
 
 
 def blocks(x: Any, per: int, fn: str = "max") -> Any:
@@ -48,7 +48,7 @@ def test_mxfp8() -> None:
     x = np.random.default_rng(0).standard_normal((8, 160)).astype(ml_dtypes.bfloat16)
     top = blocks(abs(x.astype(np.float32)), 32)
     scale = 2.0 ** (np.floor(np.log2(top)) - 8)
-    kernel = parse(MXFP8).mxfp8
+    kernel = parse("@kernel" + MXFP8).mxfp8
     for run in (kernel.reference, kernel.simulate):
         y, s = np.zeros(x.shape, ml_dtypes.float8_e4m3fn), np.zeros((8, 5), np.uint8)
         run(x, y, s.view(ml_dtypes.float8_e8m0fnu))
