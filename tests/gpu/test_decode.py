@@ -17,12 +17,16 @@ def run(name: str, seed: int, schedule: Schedule, **sizes: int) -> None:
     test_cases.run(DECODED[name], seed, schedule, **sizes)
 
 
+SIZES = {
+    "odd": {},
+    "many tiles a CTA, many steps of each": dict(M=2056, N=1800, K=1040),
+    "one": dict(M=1, N=1),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", [name for name in DECODED if name not in FIXED])
-def test_sizes(name: str, schedule: Schedule) -> None:
-    """Odd ones; those of many tiles a CTA, and of many steps of each, where rings come round
-    often; and one.
-    """
-    one = dict(M=1, N=1, K=91 if name == "part" else 1)
-    for seed, sizes in enumerate(({}, dict(M=2056, N=1800, K=1040), one)):
-        run(name, seed, schedule, **sizes)
+def test_sizes(name: str, schedule: Schedule, sizes: str) -> None:
+    one = dict(K=91 if name == "part" else 1) if sizes == "one" else {}
+    run(name, [*SIZES].index(sizes), schedule, **SIZES[sizes], **one)
