@@ -76,6 +76,23 @@ def test_infinities_and_targets_that_are_no_class() -> None:
     assert losses[0] == np.inf and np.isnan(losses[[1, 3, 4]]).all() and np.isfinite(losses[2])
 
 
+@pytest.mark.parametrize("ignored", [-100, -1, 3, 0, -(2**31), 2**31 - 1])
+@pytest.mark.parametrize("indices", [np.int32, np.int64])
+def test_every_target_is_a_class_or_ignored_or_gives_nan(indices: Any, ignored: int) -> None:
+    """By all of its bits, in both directions."""
+    limits = np.iinfo(indices)
+    parts = 0, 2**31, 2**32, -(2**31), -(2**32), int(limits.min), int(limits.max)
+    near = {part + i for part in parts for i in (-101, -100, -2, -1, 0, 3, 5, 39, 40)}
+    targets = np.array([t for t in near if limits.min <= t <= limits.max], indices)
+    x = drawn(len(targets), 40)
+    losses, lse = cross_entropy_with_lse(x, targets, ignored)
+    slope = cross_entropy_backward(np.ones_like(losses), x, targets, lse, ignored)
+    skipped, known = targets == ignored, (targets >= 0) & (targets < 40)
+    assert np.array_equal(np.isnan(losses), ~skipped & ~known) and not losses[skipped].any()
+    assert np.array_equal(np.isnan(slope), np.isnan(losses)[:, None] | np.zeros((1, 40), bool))
+    assert not slope[skipped].any() and (slope[known & ~skipped].min(-1) < -0.5).all()
+
+
 def test_refusals() -> None:
     x: Any = drawn(4, 32)
     with pytest.raises(LaunchError, match=r"targets have shape \(3,\), expected \(4,\)"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rows.of_torch import check
-from wsdsl.kernels import rmsnorm
+from wsdsl.kernels import cross_entropy, rmsnorm
 from wsdsl.kernels.rows.arrays import is_recorded
 
 
@@ -35,3 +35,14 @@ def test_what_is_recorded(torch: Any) -> None:
     with torch.no_grad():
         assert not is_recorded(x) and not rmsnorm(x, w).requires_grad
     assert not is_recorded(x.detach(), None)
+
+
+def test_targets_of_64_bits(torch: Any) -> None:
+    """One that 32 bits do not hold is no class, also where every other one of an array is given."""
+    given = torch.tensor([3, 2**32 + 3, 2**32 - 100, -(2**32) + 5, -100, 2**40, 39])
+    x = torch.randn(7, 40, requires_grad=True)
+    losses = cross_entropy(x, given.repeat_interleave(2)[::2], "none")
+    losses.sum().backward()
+    wrong = torch.tensor([False, True, True, True, False, True, False])
+    assert x.grad is not None and losses.isnan().equal(wrong) and losses[4] == 0
+    assert x.grad.isnan().all(1).equal(wrong) and x.grad[~wrong].isfinite().all()

@@ -22,6 +22,10 @@ from wsdsl.runtime.interop import describe
 
 Reduction = Literal["none", "sum", "mean"]
 IGNORED = -100
+OF_64_BITS = "where(T[m, 1] == T[m, 0] >> 31, T[m, 0], min(ignored, 0) - 1)"
+"""A target of two halves, the lower one first; of one that 32 bits do not hold, another number that
+is no class, and not ignored.
+"""
 FORWARD = """
 @kernel
 def cross_entropy(X: {x}[M, N], T: {t}, ignored: i32, loss: f32[M]{lse}):{sums}
@@ -39,7 +43,8 @@ def cross_entropy_backward(
     for m, n in tiles(M, N):
         t = {target}
         p = exp(X[m, n] - lse[m])
-        slope = (p - where(index(n) == t, 1.0, 0.0)) * G[m]
+        g = where((t >= 0) & (t < N), G[m], inf - inf)
+        slope = (p - where(index(n) == t, 1.0, 0.0)) * g
         {into}[m, n] = where(t == ignored, 0.0, slope)
 """
 
@@ -60,8 +65,8 @@ def cross_entropy(
     ignore_index: what has this target counts as 0.
     options: schedule, stream, exact and on_miss, as for kernels.
 
-    A target that is no class gives NaN. torch records the gradient where logits require one.
-    LaunchError for arrays that do not fit; nothing has been written then.
+    A target that is no class gives NaN, and its row a gradient of NaN. torch records the gradient
+    where logits require one. LaunchError for arrays that do not fit; nothing has been written then.
     """
     if reduction not in get_args(Reduction):
         message = f"reduction is {reduction!r}, expected {', '.join(get_args(Reduction))}"
@@ -151,9 +156,7 @@ def cross_entropy_backward(
 
 
 def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:
-    """Targets as the kernel takes them, how they are declared, and how one is read: of 64 bits the
-    lower half, which comes first.
-    """
+    """Targets as the kernel takes them, how they are declared, and how one is read."""
     shape, name = describe(targets).shape, type_name(targets)
     if shape != rows.shape[:-1]:
         raise LaunchError(Finding(f"targets have shape {shape}, expected {rows.shape[:-1]}"))
@@ -164,4 +167,4 @@ def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:
         raise LaunchError(Finding(f"targets are {name}, expected int32 or int64"))
     int32 = sys.modules["torch"].int32 if framework(targets) == "torch" else "int32"
     halves = contiguous(targets).reshape(m).view(int32)
-    return halves.reshape(m, 2), "i32[M, 2]", "T[m, 0]"
+    return halves.reshape(m, 2), "i32[M, 2]", OF_64_BITS
