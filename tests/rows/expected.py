@@ -24,6 +24,13 @@ def drawn(*shape: int, seed: int = 0, dtype: str = "f32") -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(TYPES[dtype])
 
 
+def at_limits(dtype: str, n: int) -> Any:
+    """Two rows: a sum of squares just below 1e38, and a mean of squares just above 1e-37."""
+    x = wide(drawn(2, n))
+    sums = np.sqrt((x**2).sum(-1))
+    return (x * (np.sqrt([0.98e38, 1.02e-37 * n]) / sums)[:, None]).astype(TYPES[dtype])
+
+
 def wide(array: Any) -> Any:
     return np.asarray(array, np.float64)
 

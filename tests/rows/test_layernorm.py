@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.rows.expected import CASES, TYPES, close, drawn, norm_gradient, normalised, wide
+from tests.rows.expected import (
+    CASES,
+    TYPES,
+    at_limits,
+    close,
+    drawn,
+    norm_gradient,
+    normalised,
+    wide,
+)
 from wsdsl import LaunchError
 from wsdsl.kernels import (
     layernorm,
@@ -32,6 +41,17 @@ def test_right(shape: tuple[int, int], dtype: str) -> None:
     assert y.dtype == x.dtype and close(y, hat * wide(w) + wide(b), bound, dtype)
     assert not n or close(centre, exact[:, 0], n * UNIT * abs(exact[:, 0]))
     assert not n or np.allclose(rstd, deviation[:, 0], rtol=2e-6)
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(131, "f32"), (131, "bf16"), (4099, "f32")])
+def test_the_range_that_is_stated(n: int, dtype: str) -> None:
+    for eps in 0.0, EPS:
+        for centre in 0, 8:
+            x = wide(at_limits(dtype, n))
+            x = (x + centre * x.std(-1, keepdims=True)).astype(TYPES[dtype])
+            hat, _, deviation = normalised(x, eps, centred=True)
+            size = abs(hat) + abs(wide(x)).max(-1, keepdims=True) * deviation
+            assert close(layernorm(x, eps=eps), hat, (n + 8) * UNIT * size, dtype)
 
 
 @pytest.mark.sampled

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.rows.expected import CASES, close, drawn, norm_gradient, normalised, wide
+from tests.rows.expected import CASES, at_limits, close, drawn, norm_gradient, normalised, wide
 from wsdsl import LaunchError
 from wsdsl.kernels import rmsnorm, rmsnorm_backward, rmsnorm_weight_backward, rmsnorm_with_rstd
 
@@ -24,6 +24,13 @@ def test_right(shape: tuple[int, int], dtype: str) -> None:
     bound = (n / 2 + 8) * UNIT
     assert y.dtype == x.dtype and close(y, hat * wide(w), bound * abs(hat * wide(w)), dtype)
     assert not n or close(rstd, exact[:, 0], bound * exact[:, 0])
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(1, "f32"), (131, "bf16"), (4099, "f32")])
+def test_the_range_that_is_stated(n: int, dtype: str) -> None:
+    for eps in 0.0, EPS:
+        hat, _, _ = normalised(x := at_limits(dtype, n), eps, centred=False)
+        assert close(rmsnorm(x, eps=eps), hat, (n / 2 + 8) * UNIT * abs(hat), dtype)
 
 
 @pytest.mark.sampled(2)

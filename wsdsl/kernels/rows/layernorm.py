@@ -91,8 +91,10 @@ def layernorm(
     out: [..., N], contiguous; written, and returned. Else allocated.
     options: schedule, stream, exact and on_miss, as for kernels.
 
-    torch records the gradient where x, weight or bias require one, and no `out` is given.
-    LaunchError for arrays that do not fit; nothing has been written then.
+    Sums are in f32: it is right for rows with sum(abs(x)) <= 1e38, sum((x - mean(x)) ** 2) <= 1e38
+    and mean((x - mean(x)) ** 2) + eps >= 1e-37; others give 0, inf or NaN. torch records the
+    gradient where x, weight or bias require one, and no `out` is given. LaunchError for arrays that
+    do not fit; nothing has been written then.
     """
     if out is None and is_recorded(x, weight, bias):
 
