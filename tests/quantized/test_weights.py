@@ -10,7 +10,7 @@ import pytest
 
 import wsdsl
 from wsdsl import LaunchError
-from wsdsl.kernels import quantized
+from wsdsl.kernels import lossless, quantized
 
 BF16 = ml_dtypes.bfloat16
 
@@ -157,7 +157,7 @@ MISTAKES: list[tuple[str, Any]] = [
     ),
     (r"weights of i3 are not taken\n.*these are: i4, u4", lambda: quantized.quantize(CODES, "i3")),
     (
-        r"weights are int8 of shape \(8, 64\)\n.*\[N, K\] of f32",
+        r"weights are int8, expected f32, f16, bf16 or f64",
         lambda: quantized.quantize(CODES, "i4"),
     ),
     (
@@ -172,6 +172,18 @@ MISTAKES: list[tuple[str, Any]] = [
         r"elements that are not finite",
         lambda: quantized.quantize(np.full((2, 2), np.inf, np.float32)),
     ),
+    *(
+        (rf"of shape \({n}, {k}\), expected at least one row and one column\n.*leave out", call)
+        for n, k in ((0, 64), (64, 0))
+        for call in (
+            lambda n=n, k=k: quantized.quantize(np.zeros((n, k), np.float32)),
+            lambda n=n, k=k: quantized.weights(np.zeros((n, k), np.int8), 1.0),
+            lambda n=n, k=k: lossless.pack(np.zeros((n, k), BF16)),
+        )
+    ),
+    (r"codes of type list, expected an array", lambda: quantized.weights([1], 1.0, dtype="i8")),
+    (r"zeros of type list, expected an array", lambda: quantized.weights(CODES, 1.0, [0])),
+    (r"scale is 'one', expected one number", lambda: quantized.weights(CODES, 1.0, scale="one")),
     (r"group is 0, expected positive", lambda: quantized.quantize(normal(8, 64), "i4", 0)),
     (
         r"group is '128', expected positive integers\n.*as 128",

@@ -24,14 +24,12 @@ def bits_of(array: Any) -> Bits:
     """A matrix of bf16 [N, K] as u16; unsigned integers of 16 bits stand for them. LaunchError for
     what is no such matrix, or has no elements.
     """
-    kind, shape = str(getattr(array, "dtype", type(array).__name__)), tuple(np.shape(array))
+    kind = str(getattr(array, "dtype", type(array).__name__))
     name = kind.removeprefix("torch.")
     if name not in ("bfloat16", "uint16"):
         hint = "convert it; what is packed here has exactly the bits of a bf16"
         raise LaunchError(Finding(f"the weights are {name}, expected bf16", hint=hint))
-    if len(shape) != 2 or 0 in shape:
-        hint = "one matrix at a time; both sizes are 1 at least"
-        raise LaunchError(Finding(f"weights of shape {shape}, expected [N, K]", hint=hint))
+    matrix_shape("weights", array)
     match framework(array):
         case "torch":
             torch = sys.modules["torch"]
@@ -41,6 +39,29 @@ def bits_of(array: Any) -> Bits:
         case _:
             raw = np.asarray(array)
     return np.ascontiguousarray(raw).view(np.uint16)
+
+
+def shape_of(name: str, array: Any) -> tuple[int, ...]:
+    """LaunchError for what is no array."""
+    if not hasattr(array, "shape"):
+        hint = "give one of torch, CuPy, JAX or NumPy"
+        raise LaunchError(
+            Finding(f"{name} of type {type(array).__name__}, expected an array", hint=hint)
+        )
+    return tuple(array.shape)
+
+
+def matrix_shape(name: str, array: Any) -> tuple[int, int]:
+    """[N, K]. LaunchError for what is no matrix, or has no elements."""
+    shape = shape_of(name, array)
+    if len(shape) != 2:
+        hint = "give one matrix at a time"
+        raise LaunchError(Finding(f"{name} of shape {shape}, expected [N, K]", hint=hint))
+    if 0 in shape:
+        message = f"{name} of shape {shape}, expected at least one row and one column"
+        hint = "leave out the product: its result is empty, or 0"
+        raise LaunchError(Finding(message, hint=hint))
+    return shape[0], shape[1]
 
 
 def framework(array: Any) -> str:

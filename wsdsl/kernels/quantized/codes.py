@@ -9,6 +9,7 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.lossless.arrays import matrix_shape
 from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.runtime.packed import Packed
 
@@ -55,14 +56,11 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
             message = f"codes are packed {array.dtype} of shape {array.shape}"
             raise LaunchError(Finding(message, hint=f"expected [N, K] of {kind}"))
         return array, (array.shape[0], array.shape[1])
-    shape = tuple(array.shape)
-    if len(shape) != 2 or 0 in shape:
-        hint = "one matrix at a time; both sizes are 1 at least"
-        raise LaunchError(Finding(f"codes of shape {shape}, expected [N, K]", hint=hint))
+    shape = matrix_shape("codes", array)
     own = type_name(array)
     if own in WORDS:
         array, own = placed_like(_bytes_of(array), array), "uint8"
-        shape = tuple(array.shape)
+        shape = matrix_shape("codes", array)
         if dtype.bits == 8 and not flipped:
             array = placed_like(on_host(array).view(OF_HOST[kind]), array)
             own = type_name(array)

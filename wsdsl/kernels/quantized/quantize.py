@@ -11,6 +11,7 @@ import numpy as np
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.lossless.arrays import matrix_shape
 from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, WEIGHTS, in_pairs, type_of
 from wsdsl.kernels.quantized.weights import (
@@ -56,11 +57,11 @@ def quantize(
     pack: as for `weights`.
     """
     kind, group, scale_dtype = _format(dtype, group, scale_dtype)
-    held = on_host(values)
-    if type_name(values) not in HELD or held.ndim != 2 or 0 in held.shape:
-        message = f"weights are {type_name(values)} of shape {tuple(held.shape)}"
-        raise LaunchError(Finding(message, hint="expected [N, K] of f32, f16, bf16 or f64"))
-    width, held = held.shape[1], held.astype(np.float32)
+    if type_name(values) not in HELD:
+        message = f"weights are {type_name(values)}, expected f32, f16, bf16 or f64"
+        raise LaunchError(Finding(message, hint="convert them"))
+    _, width = matrix_shape("weights", values)
+    held = on_host(values).astype(np.float32)
     if held.shape[1] % 2 and DTYPES[kind].bits == 4:  # two to a byte
         held = np.pad(held, ((0, 0), (0, 1)))
     if not np.isfinite(held).all():

@@ -11,6 +11,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.form import Param
+from wsdsl.kernels.lossless.arrays import shape_of
 from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
 from wsdsl.lazy import cached_property
@@ -218,7 +219,7 @@ def _arranged(
     name: str, array: Any, shape: tuple[int, int], group: Group
 ) -> tuple[Any, tuple[int, int]]:
     """The array by [1], [N] or [N / rows, K / columns], and those sizes."""
-    (n, k), held = shape, tuple(array.shape)
+    (n, k), held = shape, shape_of(name, array)
     rows, columns = checked_group(group) or (1, None)
     if int(np.prod(held)) == 1:
         return array.reshape(1), shape
@@ -255,7 +256,10 @@ def _points(
 
 
 def _one_number(scale: Any, like: Any) -> Any:
-    held = np.asarray(on_host(scale) if hasattr(scale, "dtype") else scale, np.float32)
+    try:
+        held = np.asarray(on_host(scale) if hasattr(scale, "dtype") else scale, np.float32)
+    except (TypeError, ValueError):
+        raise LaunchError(Finding(f"scale is {scale!r}, expected one number")) from None
     if held.size != 1:
         raise LaunchError(Finding(f"scale has shape {held.shape}, expected one number"))
     return placed_like(held.reshape(1), like)
