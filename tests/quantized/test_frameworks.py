@@ -40,6 +40,14 @@ def test_quantised(form: str, like: Any) -> None:
     assert np.array_equal(on_host(theirs.dequantize("f32")), ours.dequantize("f32"))
 
 
+def test_bytes_of_scales(like: Any) -> None:
+    ours, x = quantized.quantize(normal(72, 64), "mxfp4", pack=False), normal(5, 64, seed=1)
+    codes, scales = (placed_like(a.view(np.uint8), like) for a in (ours.codes, ours.scales))
+    for said in "mxfp4", "f4e2m1":
+        got = quantized.matmul(placed_like(x, like), quantized.weights(codes, scales, dtype=said))
+        assert on_host(got).tobytes() == quantized.matmul(x, ours).tobytes()
+
+
 def test_lossless(like: Any) -> None:
     w, x = normal(72, 130), normal(5, 130, seed=1)
     packed = lossless.pack(placed_like(w, like))

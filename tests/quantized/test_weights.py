@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import ml_dtypes
@@ -88,6 +89,36 @@ def test_given_codes_mean_the_same() -> None:
             assert np.array_equal(made.dequantize("f64"), signed), dtype
             assert np.array_equal(made.pack().plain().dequantize("f64"), signed)
             assert made.shape == (8, 64) and made.group == (1, 32)
+
+
+@pytest.mark.parametrize("shape", [(8, 64), (3, 32), (1, 32), (5, 90)])
+@pytest.mark.parametrize("form", ["mxfp4", "nvfp4"])
+def test_bytes_of_scales_are_those_of_the_format(form: str, shape: tuple[int, int]) -> None:
+    w = normal(*shape)
+    made = quantized.quantize(w, form, pack=False)
+    group, wanted = 32 if form == "mxfp4" else 16, made.dequantize("f64")
+    scales = made.scales.reshape(shape[0], -1)
+    for given in scales, scales.view(np.uint8):
+        for said in {"dtype": form}, {"dtype": "f4e2m1", "group": group}:
+            for more in {}, {"scale_dtype": made.scale_dtype}:
+                got = quantized.weights(made.codes, given, scale=made.scale, **said, **more)
+                assert got.scale_dtype == made.scale_dtype and got.scales.dtype == scales.dtype
+                assert np.array_equal(got.dequantize("f64"), wanted)
+    x = normal(3, shape[1]).astype(BF16)
+    assert np.array_equal(quantized.matmul(x, got), quantized.matmul(x, made))
+    as_of_cupy = dataclasses.replace(made, scales=made.scales.view(np.uint8))
+    assert np.array_equal(as_of_cupy.dequantize("f64"), wanted)
+    assert as_of_cupy.to(w).scales.tobytes() == made.scales.tobytes()
+
+
+@pytest.mark.parametrize("name", ["f8e4m3", "f8e5m2", "f8e8m0", "bf16"])
+def test_bits_of_scales(name: str) -> None:
+    made = quantized.quantize(normal(8, 64), "i4", 32, scale_dtype=name, pack=False)
+    bits = made.scales.view(f"u{made.scales.itemsize}")
+    got = quantized.weights(
+        made.codes, bits, dtype="i4", group=32, scale=made.scale, scale_dtype=name
+    )
+    assert np.array_equal(got.dequantize("f64"), made.dequantize("f64"))
 
 
 def test_scales_tell_their_groups() -> None:
@@ -180,6 +211,18 @@ MISTAKES: list[tuple[str, Any]] = [
             lambda n=n, k=k: quantized.weights(np.zeros((n, k), np.int8), 1.0),
             lambda n=n, k=k: lossless.pack(np.zeros((n, k), BF16)),
         )
+    ),
+    (
+        r"scales are uint8, which may hold several types\n.*say which: scale_dtype=",
+        lambda: quantized.weights(CODES, np.ones((8, 2), np.uint8), group=32),
+    ),
+    (
+        r"scales are f32, expected f8e8m0\n.*leave scale_dtype out, and give dtype='f4e2m1'",
+        lambda: quantized.weights(CODES, np.ones((8, 4), np.float32), dtype="mxfp4"),
+    ),
+    (
+        r"scales of i4\n.*one of f32",
+        lambda: quantized.weights(CODES, np.ones(8, np.float32), scale_dtype="i4"),
     ),
     (r"codes of type list, expected an array", lambda: quantized.weights([1], 1.0, dtype="i8")),
     (r"zeros of type list, expected an array", lambda: quantized.weights(CODES, 1.0, [0])),

@@ -30,6 +30,10 @@ WRONG = {
         (array(8, 16, dtype=np.float32), array(8, 16), array(8, 8)),
         ["argument 1 (A): dtype is f32, expected bf16", "ml_dtypes.bfloat16"],
     ),
+    "bits": (
+        (array(8, 16).view(np.uint16), array(8, 16), array(8, 8)),
+        ["dtype is u16, expected bf16", "take its bits: .view(ml_dtypes.bfloat16); or convert"],
+    ),
     "rank": ((array(8), array(8, 16), array(8, 8)), ["argument 1 (A): rank is 1", "expected 2"]),
     "sizes": (
         (array(8, 16), array(8, 24), array(8, 8)),

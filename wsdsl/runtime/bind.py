@@ -85,13 +85,16 @@ def _conversion(view: ArrayView, dtype: DType) -> str:
         return "give a uint8 array of half the width, two elements to a byte, low nibble first"
     if dtype.name in OF_SIX_BITS and view.framework != "numpy":
         return "give its bits as an array of uint8, one element to a byte"
-    if view.framework == "torch":
-        return f"convert it: .to(torch.{name})"
     if view.framework == "cupy" and dtype.name in OF_ML_DTYPES:
         return f"give its bits as an array of uint{dtype.bits}: .view('uint{dtype.bits}')"
-    if view.framework == "numpy" and dtype.name in OF_ML_DTYPES:
-        return f"convert it: .astype(ml_dtypes.{name})"
-    return f'convert it: .astype("{name}")'
+    kind, convert = f'"{name}"', "astype"
+    if view.framework == "torch":
+        kind, convert = f"torch.{name}", "to"
+    elif view.framework == "numpy" and dtype.name in OF_ML_DTYPES:
+        kind = f"ml_dtypes.{name}"
+    if view.dtype.kind == "uint" and dtype.is_float and view.dtype.bits == dtype.bits:
+        return f"take its bits: .view({kind}); or convert its values: .{convert}({kind})"
+    return f"convert it: .{convert}({kind})"
 
 
 def _layout(tensor: Tensor, view: ArrayView, written: bool) -> list[Finding]:

@@ -10,21 +10,19 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.lossless.arrays import matrix_shape
 from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, WEIGHTS, in_pairs, type_of
 from wsdsl.kernels.quantized.weights import (
-    SCALES,
     Group,
     Weights,
     checked_group,
+    checked_scale_type,
+    format_of,
     weights,
     zeros_of,
 )
 
-FORMATS = {"nvfp4": ("f4e2m1", 16, "f8e4m3"), "mxfp4": ("f4e2m1", 32, "f8e8m0")}
-"""Of other names: the type of codes, the group, the type of scales."""
 HELD = ("float64", "float32", "float16", "bfloat16")
 OF_TYPE = {"f4e2m1": 6.0, "f8e4m3": 448.0, "f8e5m2": 57344.0, "i4": 7.0, "i8": 127.0}
 """The largest number that codes stand for, on both sides of 0."""
@@ -105,19 +103,14 @@ def quantize(
         dtype=kind,
         group=None if per_tensor or (columns >= k and rows == 1) else (rows, columns),
         scale=whole,
+        scale_dtype=name,
         pack=pack,
     )
     return replace(made, shape=(len(held), width))
 
 
 def _format(dtype: Any, group: Group, scale_dtype: Any) -> tuple[str, Group, Any]:
-    if dtype in FORMATS:
-        kind, columns, scales = FORMATS[dtype]
-        if group not in (None, columns) or scale_dtype is not None:
-            message = f"{dtype} has groups of {columns} with scales of {scales}"
-            hint = f'leave group and scale_dtype out, or quantise to "{kind}"'
-            raise LaunchError(Finding(message, hint=hint))
-        return kind, columns, scales
+    dtype, group, scale_dtype = format_of(dtype, group, scale_dtype)
     kind = type_of(None, dtype)
     if kind not in WEIGHTS:
         hint = f'quantise to "{BIASED[kind][0]}", which is the same'
@@ -137,10 +130,7 @@ def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[i
 def _scale_type(given: Any, values: str, *, grouped: bool) -> str:
     if given is None:
         return ("f16" if values == "float16" else "bf16") if grouped else "f32"
-    found = dtype_of(given, "scale_dtype").name
-    if found not in SCALES:
-        raise LaunchError(Finding(f"scales of {found}", hint=f"one of {', '.join(SCALES)}"))
-    return found
+    return checked_scale_type(given)
 
 
 def _extremes(values: Any, group: tuple[int, int]) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.checks import AS_BITS
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.form import Param
 from wsdsl.kernels.lossless.arrays import shape_of
@@ -18,11 +19,14 @@ from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
+from wsdsl.runtime.views import adapt
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
 
 SCALES = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0")
+FORMATS = {"nvfp4": ("f4e2m1", 16, "f8e4m3"), "mxfp4": ("f4e2m1", 32, "f8e8m0")}
+"""Of other names: the type of codes, the group, the type of scales."""
 Group = int | tuple[int, int] | None
 
 
@@ -34,6 +38,7 @@ class Weights:
     `codes`: of `dtype`, a type of the language by name; packed (Kernel.pack), or an array.
     `scales` and `zeros`: one number, [N], or [N / group[0], K / group[1]], rounded up.
     `scale`: f32 [1], or None.
+    `scale_dtype`: of `scales`, as `dtype`; arrays of CuPy do not tell it.
     """
 
     shape: tuple[int, int]
@@ -43,6 +48,7 @@ class Weights:
     scales: Any = field(repr=False)
     zeros: Any = field(default=None, repr=False)
     scale: Any = field(default=None, repr=False)
+    scale_dtype: str = "f32"
     kernels: dict[Any, Kernel] = field(default_factory=dict[Any, "Kernel"], init=False, repr=False)
     """What products with them run, by what else there is."""
 
@@ -73,9 +79,8 @@ class Weights:
     @cached_property
     def params(self) -> tuple[Param, Param | None]:
         """Scales and zero points as the kernel takes them."""
-        kind = scale_type(self.scales)
         zeros = Param("zero_points", DTYPES[zeros_of(self.dtype)], self.dims)
-        scales = Param("scales", DTYPES[kind], self.dims)
+        scales = Param("scales", DTYPES[self.scale_dtype], self.dims)
         return scales, None if self.zeros is None else zeros
 
     def __str__(self) -> str:
@@ -100,9 +105,10 @@ class Weights:
         """On the device of an array, and of its framework."""
         moved: dict[str, Any] = {
             name: placed_like(on_host(held), like)
-            for name in ("scales", "zeros", "scale")
+            for name in ("zeros", "scale")
             if (held := getattr(self, name)) is not None
         }
+        moved["scales"] = placed_like(self._host_scales(), like)
         held = self.codes
         if isinstance(held, Packed):
             moved["codes"] = Packed(placed_like(on_host(held.data), like), held.shape, held.dtype)
@@ -132,11 +138,11 @@ class Weights:
         values *= self._spread(self.scales)
         return values if self.scale is None else values * float(on_host(self.scale)[0])
 
+    def _host_scales(self) -> Any:
+        return on_host(self.scales).view(OF_HOST[self.scale_dtype])
+
     def _spread(self, array: Any) -> Any:
-        kind = DTYPES[scale_type(array)] if array is self.scales else None
-        held = on_host(array)
-        if kind is not None and held.dtype != OF_HOST[kind.name]:
-            held = held.view(OF_HOST[kind.name])
+        held = self._host_scales() if array is self.scales else on_host(array)
         held = held.astype(np.float64)
         if held.ndim < 2:
             return held[:, None] if held.size > 1 else held
@@ -152,6 +158,7 @@ def weights(
     dtype: Any = None,
     group: Group = None,
     scale: Any = None,
+    scale_dtype: Any = None,
     pack: bool = True,
 ) -> Weights:
     """Weights [N, K] that somebody has quantised: (codes - zeros) * scales * scale.
@@ -164,22 +171,26 @@ def weights(
         f8e5m2 or f8e8m0.
     zeros: of the scales' shape, one number a byte, for integer codes.
     dtype: "i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3" or "f8e5m2"; "u4b8" and "u8b128" are unsigned
-        ones less 8 and 128. Needed where the array does not tell it.
+        ones less 8 and 128. Needed where the array does not tell it. Or "nvfp4", "mxfp4", which
+        say group and scale_dtype, too.
     group: weights along K that share a scale; left out where scales tell it.
     scale: one number for all weights, as nvfp4 has it.
+    scale_dtype: "f8e4m3", "f8e5m2" or "f8e8m0", where scales are bytes (uint8). Those of f4e2m1 are
+        f8e8m0 in groups of 32, f8e4m3 in groups of 16, if this is left out.
     pack: whether codes are laid out anew, as products of few rows read them quickest.
 
     LaunchError for what does not fit.
     """
+    dtype, group, scale_dtype = format_of(dtype, group, scale_dtype)
     name = type_of(codes, dtype)
     held, (n, k) = as_codes(codes, name)
     kind, _ = BIASED.get(name, (name, 0))
     if isinstance(scales, int | float):
         scales = _one_number(scales, held.data if isinstance(held, Packed) else held)
-    if scale_type(scales) not in SCALES:
-        message = f"scales are {type_name(scales)}, expected {', '.join(SCALES)}"
-        raise LaunchError(Finding(message, hint="convert them"))
     kept, sizes = _arranged("scales", scales, (n, k), group)
+    of_scales = _type_of_scales(kept, kind, checked_group(group) or sizes, scale_dtype)
+    if adapt(describe(kept), DTYPES[of_scales]).dtype.name != of_scales:
+        kept = placed_like(on_host(kept).view(OF_HOST[of_scales]), kept)
     points = None
     if zeros is not None:
         if DTYPES[kind].is_float:
@@ -187,14 +198,47 @@ def weights(
             raise LaunchError(Finding(f"zeros are given, and codes are {kind}", hint=hint))
         points = _points(zeros, kind, kept, (n, k), sizes)
     whole = None if scale is None else _one_number(scale, kept)
-    made = Weights((n, k), kind, sizes, held, kept, points, whole)
+    made = Weights((n, k), kind, sizes, held, kept, points, whole, of_scales)
     return made.pack() if pack else made
 
 
-def scale_type(array: Any) -> str:
-    """By the language's names; bytes of CuPy, which has no such floats, are f8e4m3."""
-    name = describe(array).dtype.name
-    return {"u8": "f8e4m3", "u16": "bf16"}.get(name, name)
+def format_of(dtype: Any, group: Group, scale_dtype: Any) -> tuple[Any, Group, Any]:
+    """The three, of a name of FORMATS what it stands for."""
+    if not isinstance(dtype, str) or dtype not in FORMATS:
+        return dtype, group, scale_dtype
+    kind, columns, scales = FORMATS[dtype]
+    if group not in (None, columns) or scale_dtype not in (None, scales):
+        message = f"{dtype} has groups of {columns} with scales of {scales}"
+        hint = f'leave group and scale_dtype out, or give dtype="{kind}"'
+        raise LaunchError(Finding(message, hint=hint))
+    return kind, columns, scales
+
+
+def checked_scale_type(given: Any) -> str:
+    found = dtype_of(given, "scale_dtype").name
+    if found not in SCALES:
+        raise LaunchError(Finding(f"scales of {found}", hint=f"one of {', '.join(SCALES)}"))
+    return found
+
+
+def _type_of_scales(array: Any, kind: str, group: tuple[int, int], given: Any) -> str:
+    """By the language's names: what the array tells, or of bytes what is given or else usual."""
+    wanted = None if given is None else checked_scale_type(given)
+    own = AS_BITS.get(name := describe(array).dtype.name, name)
+    if own == "u8":
+        usual = (scales for *form, scales in FORMATS.values() if form == [kind, group[1]])
+        own = wanted or (next(usual, own) if group[0] == 1 else own)
+        if DTYPES[own].is_integer or DTYPES[own].bits != 8:
+            hint = 'say which: scale_dtype="f8e4m3", "f8e5m2" or "f8e8m0"'
+            raise LaunchError(Finding("scales are uint8, which may hold several types", hint=hint))
+    if own not in SCALES:
+        message = f"scales are {type_name(array)}, expected {', '.join(SCALES)}"
+        hint = "convert their values; bits of floats are given as uint8 or uint16"
+        raise LaunchError(Finding(message, hint=hint))
+    if wanted not in (None, own):
+        hint = f"leave scale_dtype out, and give dtype={kind!r}"
+        raise LaunchError(Finding(f"scales are {own}, expected {wanted}", hint=hint))
+    return own
 
 
 def checked_group(group: Any) -> tuple[int, int] | None:
