@@ -8,6 +8,8 @@ from dataclasses import fields
 from html import unescape
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import wsdsl
@@ -56,6 +58,23 @@ def test_whole_kernels_of_the_pages_are_right(path):
     for shown in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
         for text in re.findall(r"^@kernel\n.*?\n(?=\S|\Z)(?!\))", shown, re.MULTILINE | re.DOTALL):
             wsdsl.parse(text, path.name)
+
+
+def test_calls_that_the_readme_shows_run():
+    """Of arrays with sizes that all differ."""
+    bf16, f8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
+    x, w, scale = np.ones((4, 64), bf16), np.ones((24, 64), bf16), np.ones(1, np.float32)
+    given = {
+        "wsdsl": wsdsl, "x": x, "w": w, "bias": x[0, :24], "residual": x[:, :24], "weight": x[0],
+        "a_fp8": x.astype(f8), "b_fp8": w.astype(f8), "a_scale": scale, "b_scale": scale,
+        "w4": wsdsl.kernels.quantized.quantize(w, "i4", group=32),
+        "packed": wsdsl.kernels.lossless.pack(w),
+    }  # fmt: skip
+    shown = re.findall(r"^y = wsdsl\.kernels\..*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) == 5
+    for call in shown:
+        exec(call, given)
+        assert given["y"].shape == ((4, 64) if "rmsnorm" in call else (4, 24)), call
 
 
 def test_schedules_page_has_every_field():

@@ -30,6 +30,18 @@ def test_public_names_exist():
     assert python("import wsdsl; [getattr(wsdsl, n) for n in wsdsl.__all__]; print('ok')") == "ok"
 
 
+def test_public_names_are_listed():
+    """And nothing is imported for the list."""
+    code = """import sys, wsdsl, wsdsl.kernels
+for module in wsdsl, wsdsl.kernels:
+    assert {*module.__all__} <= {*dir(module)}, module
+print(*sys.modules)
+assert all(hasattr(module, n) for module in (wsdsl, wsdsl.kernels) for n in dir(module))"""
+    loaded = python(code).split()
+    assert not set(HEAVY) & {name.split(".")[0] for name in loaded}
+    assert not [name for name in loaded if name.startswith("wsdsl.kernels.rows")]
+
+
 def test_layers():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -64,3 +64,8 @@ def __getattr__(name: str) -> Any:
     if name == "Packed":
         return importlib.import_module("wsdsl.runtime.packed").Packed
     raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Also what is not imported yet."""
+    return sorted({*globals(), *__all__})

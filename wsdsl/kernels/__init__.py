@@ -97,3 +97,8 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"wsdsl.kernels.rows.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not imported yet."""
+    return sorted(__all__)
