@@ -86,8 +86,8 @@ def _sides(op: Contract, made: Mapping[Value, Op]) -> tuple[Factored, Factored] 
     a, b = (split(v, k, made) or _made(v, k, made) for v in (op.a, op.b))
     if a is None or b is None or not (a[1] and b[1]):
         return None
-    total = are_scaled(*(_types(a[0], b[0], are_scaled) or (op.result.as_tile.dtype,) * 2))
-    return (a, b) if total == op.result.as_tile.dtype else None
+    types = _types(a[0], b[0], are_scaled)
+    return (a, b) if types and are_scaled(*types) == op.result.as_tile.dtype else None
 
 
 def _types(a: Value, b: Value, fit: Callable[[DType, DType], Any]) -> tuple[DType, DType] | None:
