@@ -1,4 +1,4 @@
-"""What the PTX of reductions and scans over columns gives, of rows and blocks, by any lanes."""
+"""Results of the PTX of reductions and scans over columns, by rows and blocks, for any lanes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
 
 
 def usual_seconds(call: Callable[[], Any]) -> float:
-    """What a warm call takes of the host's time: the median."""
+    """Return the median host time of a warm call, in seconds."""
     torch: Any = import_module("torch")
     call()
     torch.cuda.synchronize()

@@ -81,7 +81,7 @@ KERNELS = parse(TEXT)
 def check(
     kernel: Kernel, made: Compiled, given: dict[str, Any], rtol: float = 2e-2, atol: float = 1e-3
 ) -> None:
-    """What the simulator makes of `given` is near what `reference` does."""
+    """Compare the simulator with `reference` on `given`, within a tolerance."""
     wanted = kernel.reference(**{name: np.copy(held) for name, held in given.items()})
     found = made.simulate(**given)
     pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
