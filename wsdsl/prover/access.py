@@ -45,7 +45,12 @@ def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
     return spans
 
 
-def item_of(m: Machine, a: Agent, op: Op, array: Array, item: Any, start: int, end: int) -> None:
+Bytes = tuple[Array, Any, int, int]
+"""An array, the item, and where in it they begin and end."""
+
+
+def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
+    array, item, start, end = where
     if not isinstance(item, int):
         raise m.fail("unknown", a, op, f"which item of `{array.label}` this is can not be told")
     if not 0 <= item < array.num:
@@ -67,10 +72,6 @@ def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tu
         held = split((Span(0, array.bytes),), known)
     known.update(borders)
     return split(held, borders)
-
-
-Bytes = tuple[Array, Any, int, int]
-"""An array, the item, and where in it they begin and end."""
 
 
 def write(
@@ -221,12 +222,12 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
         if not isinstance(shift, int):
             raise m.fail("unknown", a, op, f"how far into `{array.label}` this copies")
         start += shift
-    item_of(m, a, op, array, state.stage, start, start + size)
+    where = array, state.stage, start, start + size
+    item_of(m, a, op, where)
     for cta in destinations(m, a, i, op.multicast):
         counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
         held, barriers, stage = barrier_of(m, a, i, (0,), counted)
         event = m.event()
-        where = array, state.stage, start, start + size
         write(m, a, op, where, a.know[0], (event, 0), True, cta)
         name = shown(barriers, stage, m, counted)
         count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
@@ -268,7 +269,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     array = m.model.arrays[op.shared.name]
     size = m.model.boxes[op.map.name]
     item = a.slots[i.extra[op.item.name]]
-    item_of(m, a, op, array, item, 0, array.bytes)
+    item_of(m, a, op, (array, item, 0, array.bytes))
     made: list[int] = []
     boxes = [*boxes_of_warps(op, size)]
     for place, c in enumerate(FIRST_LANES):

@@ -56,7 +56,7 @@ def _place(
     state: StageParity = a.slots[i.extra[op.state.name]]
     start = op.offset + _number(m, a, i, op.shift, array)
     end = start + 64 * kind.columns * kind.dtype.bits // 8
-    item_of(m, a, op, array, state.stage, start, end)
+    item_of(m, a, op, (array, state.stage, start, end))
     if start % HELD_BYTES:
         told = f"it begins {start} bytes into `{array.label}`, no multiple of {HELD_BYTES}"
         raise m.fail("misuse", a, op, told)
@@ -79,7 +79,8 @@ def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, b.ClaimCluster)
     array = m.model.arrays[op.shared.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    item_of(m, a, op, array, state.stage, 0, ANSWER_BYTES)
+    where = array, state.stage, 0, ANSWER_BYTES
+    item_of(m, a, op, where)
     know = a.know[0]
     ctas = [a.cta]
     if op.ctas > 1:
@@ -87,7 +88,6 @@ def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in ctas:
         held, barriers, stage = barrier_of(m, a, i, (0,), cta)
         event = m.event()
-        where = array, state.stage, 0, ANSWER_BYTES
         write(m, a, op, where, know, (event, 0), True, cta)
         name = shown(barriers, stage, m, cta)
         count_in_phase(m, a, i, held, name, know, "the bytes of this answer on")

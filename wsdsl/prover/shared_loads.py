@@ -37,7 +37,7 @@ def read_by_threads(
             before |= earlier if (index, k) == (a.index, c) else 0
     for begin, end in ranges:
         where, reader = (array, item, begin, end), ("threads", a.index, c)
-        item_of(m, a, op, *where)
+        item_of(m, a, op, where)
         read(m, a, op, where, a.know[c], reader, event, before, False)
     if copied:
         m.unshown.append((a.index, c, event))
@@ -123,7 +123,7 @@ def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     array = m.model.arrays[op.shared.name]
     size = math.prod(op.box) * op.tensor.type.dtype.bits // 8
     item = a.slots[i.extra[op.item.name]]
-    item_of(m, a, op, array, item, 0, array.bytes)
+    item_of(m, a, op, (array, item, 0, array.bytes))
     for held in boxes_of_warps(op, size):
         for c in WARPS[held.warp]:
             read_by_threads(m, a, op, array, item, [(held.bytes.start, held.bytes.stop)], c)

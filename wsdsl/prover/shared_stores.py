@@ -37,7 +37,7 @@ def _threads_write(
     array = m.model.arrays[op.shared.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
     where = array, state.stage, op.offset, op.offset + size
-    item_of(m, a, op, *where)
+    item_of(m, a, op, where)
     over, shown_later = m.event(), m.event()
     a.did |= over
     m.unshown.append((a.index, EVERY, shown_later))
@@ -65,7 +65,7 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
         return _store_lines(m, a, i, op, array)
     assert op.item is not None
     item = a.slots[i.extra[op.item.name]]
-    item_of(m, a, op, array, item, 0, array.bytes)
+    item_of(m, a, op, (array, item, 0, array.bytes))
     rows = op.line if op.transposed and op.half else 16
     size = rows * op.value.type.columns * op.value.type.dtype.bits // 8
     if op.before + size > array.bytes // 4:
@@ -95,7 +95,7 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
                 low += first + op.apart * number
                 high = low + 16
             where = array, state.stage, op.offset + low * span, op.offset + high * span
-            item_of(m, a, op, *where)
+            item_of(m, a, op, where)
             write(m, a, op, where, known_to_each(a, warp), events)
     return LOCAL
 
@@ -108,7 +108,7 @@ def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
     item = a.slots[i.extra[op.item.name]]
     where = array, item, op.line * line, (op.line + kinds[0].columns) * line
-    item_of(m, a, op, *where)
+    item_of(m, a, op, where)
     write(m, a, op, where, known_to_each(a, ALL), warp_wrote(m, a, ALL))
     return LOCAL
 
@@ -127,7 +127,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
         for number, warp in enumerate(WARPS):
             start = op.offset + (4 * part + number) * size
             where = array, 0, start, start + size
-            item_of(m, a, op, *where)
+            item_of(m, a, op, where)
             write(m, a, op, where, known_to_each(a, warp), warp_wrote(m, a, warp))
         return LOCAL
     part = part * kind.lanes.warps + op.each * a.rank
@@ -138,7 +138,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
         word = (part + own) * kind.rows + group * rows
         start = op.offset + WORD * word
         where = array, item, start, start + WORD * rows
-        item_of(m, a, op, *where)
+        item_of(m, a, op, where)
         events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
         for rank in range(op.ctas):
             cta = a.cta if op.ctas == 1 else m.model.reach(a.cta, rank)
@@ -189,6 +189,6 @@ def own_counters(m: Machine, a: Agent, i: Instruction) -> int:
     start, end = min(a.rank * each, size), min((a.rank + 1) * each, size)
     if start < end:
         where = array, 0, start, end
-        item_of(m, a, op, *where)
+        item_of(m, a, op, where)
         write(m, a, op, where, known_to_each(a, ALL), warp_wrote(m, a, ALL))
     return LOCAL

@@ -50,7 +50,7 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     array = m.model.arrays[op.sums.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
     parts = _parts(array, op.column, op.columns, _halves(op.rows))
-    item_of(m, a, op, array, state.stage, *parts[-1])
+    item_of(m, a, op, (array, state.stage, *parts[-1]))
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     event, know = m.event(), a.know[0] | a.open.events
     for cta in pair_of(m, a, i, op.cta_group):
@@ -88,7 +88,7 @@ def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
     before, reader = a.know[0] | a.open.events, ("tensor", a.index)
     for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
         where = array, state.stage, *part
-        item_of(m, a, op, *where)
+        item_of(m, a, op, where)
         read(m, a, op, where, before, reader, event, before, asynchronous=False)
 
 
@@ -120,7 +120,7 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> 
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         for own in word_columns(rows, op.k // (WORD * op.block)):
             where = array, state.stage, column + own.start, column + own.stop
-            item_of(m, a, op, *where)
+            item_of(m, a, op, where)
             before, reader = a.know[0] | a.open.events, ("tensor", a.index)
             read(m, a, op, where, before, reader, event, before, asynchronous=False, cta=cta)
 
@@ -137,8 +137,8 @@ def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
     end = op.offset + BYTES * (op.rows // ROWS) * op.words
     source = shared, held.stage, op.offset, end
     target = array, state.stage, op.column, op.column + scale_columns(op.rows, op.words)
-    item_of(m, a, op, *source)
-    item_of(m, a, op, *target)
+    item_of(m, a, op, source)
+    item_of(m, a, op, target)
     for cta in pair_of(m, a, i, op.cta_group):
         read(m, a, op, source, a.know[0], reader, event, know, cta=cta)
         write(m, a, op, target, know, (event, 0), cta=cta)
@@ -159,7 +159,7 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     for own in word_columns(op.rows, op.words):
         where = array, state.stage, op.column + own.start, op.column + own.stop
-        item_of(m, a, op, *where)
+        item_of(m, a, op, where)
         write(m, a, op, where, known_to_each(a, ALL), (event, 0))
     _stored(a, op).events |= event
     return LOCAL
@@ -174,7 +174,7 @@ def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
     where = array, state.stage, *part
-    item_of(m, a, op, *where)
+    item_of(m, a, op, where)
     write(m, a, op, where, _known_in_order(a), (event, 0))
     stores.events |= event
     return LOCAL
@@ -239,7 +239,7 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
     where = array, state.stage, *part
-    item_of(m, a, op, *where)
+    item_of(m, a, op, where)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # What nobody has written may be read: of no products there is no sum, and none is used.
     before = know | a.open.events
