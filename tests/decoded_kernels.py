@@ -40,6 +40,18 @@ def both(A: Any, B: Any) -> Any:
     return {"C": A @ B.T}
 
 
+@kept(M=72, N=136, K=112)("""
+def of_eights(A: f8e4m3[K, M], B: f8e5m2[N, K], s: f32[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (cast(A[k, m], bf16) * s[m]) @ cast(cast(B[n, k], bf16), f32)
+        C[m, n] = acc
+""")
+def of_eights(A: Any, B: Any, s: Any) -> Any:
+    return {"C": (A.T * s[:, None]) @ B.T}
+
+
 @kept(M=72, N=136, K=104)("""
 def across(A: bf16[M, K], B: i8[K, N], C: f32[M, N]):
     for m, n in tiles(M, N):

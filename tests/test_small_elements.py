@@ -167,6 +167,42 @@ def test_a_product_is_stored_by_columns(rows: int, scheduler: Any) -> None:
     assert own.compile(schedule, M=rows, N=136, K=80).schedule.mma in (None, "m")
 
 
+PARTS = {
+    "each": "Y[g, m, n] = {x}",
+    "in place": "Y[g, m, n] = Y[g, m, n] * 0.5 + {x}",
+    "added": "Y[g, m, n] += {x}",
+    "across": "Y[g, m, n] = {x} + cast(X[n, m], f32)",
+    "summed": "acc += sum({x}, over=n)",
+    "the largest": "acc = max(acc, max({x}, over=n))",
+}
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("at", ["n", "index(n) + 1", "index(n) + 2"])
+@pytest.mark.parametrize("start", ["1", "2", "s", "o[0]", "o[g] + 1"])
+@pytest.mark.parametrize("source", ["i4", "u4", "f4e2m1"])
+@pytest.mark.parametrize("form", PARTS)
+def test_parts_begin_amid_a_byte(form: str, source: str, start: str, at: str) -> None:
+    """Which half of a byte is whose does not depend on where a loop starts."""
+    text = f"""
+def part(X: {source}[N, N], Y: f32[G, N, N], o: i32[G], s: i32, S: f32[N]):
+    for m in tiles(N):
+        acc = zeros(f32[m])
+        for g in each(G):
+            for n in tiles({start}, o[1], of=N):
+                {PARTS[form].format(x=f"cast(X[m, {at}], f32)")}
+        S[m] = acc
+"""
+    given = [codes(source, 140, 140), np.stack([floats(140, 140)] * 2)]
+    given += [np.array([3, 131], np.int32), 5, np.zeros(140, np.float32)]
+    copies = [[np.copy(x) if isinstance(x, np.ndarray) else x for x in given] for _ in range(2)]
+    own = kernel(text)
+    own.simulate(*copies[0])
+    own.reference(*copies[1])
+    assert all(same(a, b) for a, b in zip(*copies, strict=True) if isinstance(a, np.ndarray))
+    assert own.compile(N=140, G=2).certificate is not None
+
+
 REFUSED = {
     "for m, n in tiles(M, N):|    Z[m] = sum(X[m, n], over=n)": "needs `m` along the columns of",
     "for m, n in tiles(M, N):|    Y[m, index(n) + 1] = X[m, n]": "stores single elements of its",

@@ -219,6 +219,11 @@ y[m, n] = 1.0
 C[m, n] = alpha * 1e300
 C[m, n] = 1e200 * 1e200
 """),
+    "less_than_a_float": body("""
+C[m, n] = alpha * 1e-50
+C[m, n] = 1e-200 * 1e-200
+C[m, n] = cast(full(f16[m], 1e-8), f32)
+"""),
     "index_outside": body("""
 C[m, -1] = 0.0
 P[16] = 0

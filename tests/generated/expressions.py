@@ -69,6 +69,13 @@ class Expressions:
     functions: list[str] = field(default_factory=list)
     names: int = 0
 
+    def __post_init__(self) -> None:
+        # What is seldom is drawn apart, so that it changes no other program.
+        self.seldom = Random(self.rng.getstate()[1][1])
+
+    def rarely(self, probability: float) -> bool:
+        return self.seldom.random() < probability
+
     def fresh(self, prefix: str) -> str:
         self.names += 1
         return f"{prefix}{self.names}"
@@ -221,6 +228,9 @@ class Expressions:
     def literal(self, dtype: str) -> str:
         if dtype == "bool":
             return self.rng.choice(("True", "False"))
+        if dtype in FLOATS and self.rarely(0.1):
+            # Some types hold few of their digits, or nothing.
+            return self.seldom.choice(("1.3333334", "0.044715", "0.1", "-2.718281828", "1e-9"))
         if dtype in FLOATS:
             usual = ("0.0", "1.0", "0.5", "-2.0", "3.0")
             return self.rng.choice(usual * 3 + (("-inf",) if "f8" not in dtype else ()))

@@ -73,15 +73,18 @@ class Products(Expressions):
         if self.chance(0.05):
             shared = Axis("D", "D")
         sides: list[str] = []
+        eights = all(t.startswith("f8") for t in types)
+        wide = self.seldom.choice(NARROW) if eights and self.rarely(0.4) else ""
         for dtype, free in zip(types, acc.axes, strict=True):
             order = [free, shared]
-            if dtype in ("bf16", "f16") and self.chance(0.3):
+            if (dtype in ("bf16", "f16") and self.chance(0.3)) or (wide and self.rarely(0.4)):
                 order.reverse()
             entries = [(a.entry, a.dim) for a in order]
             if self.chance(0.3):
                 entries.insert(self.rng.choice((0, 0, 0, 1)), self.scalar_entry(scope))
             name = self.param(f"{dtype}[{', '.join(d for _, d in entries)}]")
             side = f"{name}[{', '.join(e for e, _ in entries)}]"
+            side = f"cast({side}, {wide})" if wide else side
             if self.chance(0.1) and dtype in FLOATS:
                 by = f"index({shared.name}) // 128"
                 # Finite, as below.
@@ -89,6 +92,7 @@ class Products(Expressions):
                 blocks = f"{self.param(f'{dtype}[{shared.dim}B]', 'scale')}[{by}]"
                 factor = self.rng.choice((rows, "2.0", blocks))
                 side = f"({side} * {factor})"
+                side = f"cast({side}, {wide})" if wide else side
             if dtype in NARROW and self.chance(0.2):
                 side = self.computed(dtype, (free, shared), side, scope)
             if self.chance(0.2):

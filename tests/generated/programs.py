@@ -129,6 +129,8 @@ class _Program(Products):
                 self.line(f"{found[-1].name} = full({kind}, 0.0)")
         by = self.rng.choice((16, 32, 64)) if word == "tiles" and self.chance(0.1) else None
         part = self.part(dim, scope) if word == "tiles" and not by and self.chance(0.05) else ""
+        odd = word == "tiles" and not by and not part and self.rarely(0.08)
+        part = f"{self.seldom.choice(('1', '3', self.scalar('i32')))}, {dim}" if odd else part
         inside = self.enter(word, ((name, dim),), scope, by, part)
         walked = Axis(name, dim, by is not None) if word == "tiles" else None
         if walked and len(pairs) > 1 and depth > 1 and self.chance(0.1):
@@ -147,6 +149,9 @@ class _Program(Products):
                 continue
             axes = (*acc.axes, walked) if walked else acc.axes
             x = self.value("f32", axes, inside, self.rng.randint(0, 3))
+            if odd:
+                # Elements of 4 bits from amid a byte on.
+                x += f" + cast({self.load(self.seldom.choice(('i4', 'u4')), axes, inside)}, f32)"
             inner = ", ".join(a.name for a in axes)
             x = f"zeros(f32[{inner}]) + {x}" if inner else x
             if plan == "softmax":

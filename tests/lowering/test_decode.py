@@ -16,6 +16,7 @@ from tests.test_mutations import without
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy
+from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.pipeline_ops import Partition
@@ -39,6 +40,31 @@ def test_places_by_tensor(name: str) -> None:
         chosen.append(case.kernel.schedule(Schedule(decode=decode), **case.sizes))
     # What can not be in registers is made in SMEM where nothing is said: as the first one says.
     assert (chosen[0] == chosen[1]) == (name != "scaled")
+
+
+@pytest.mark.parametrize("cast", ["f16", "bf16", "tf32", "f32"])
+@pytest.mark.parametrize("a", ["f8e4m3", "f8e5m2", "i8"])
+def test_a_cast_says_what_is_multiplied(a: str, cast: str) -> None:
+    """What tensor cores take is multiplied as that; f32, which they do not, is what fp8 becomes by
+    itself.
+    """
+    text = f"""
+@kernel
+def f(A: {a}[M, K], B: f8e5m2[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += cast(A[m, k], {cast}) @ cast(B[n, k], {cast})
+        C[m, n] = acc
+"""
+    made = parse(text).f
+    if cast != "f32":
+        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(Wgmma)} == {cast}
+    elif a == "i8":
+        with pytest.raises(CompileError, match="f32"):
+            made.compile()
+    else:
+        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(Wgmma)} == {a}
 
 
 def _decoding() -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from wsdsl.frontend.entities import Number
 from wsdsl.ir.types import DTYPES, F32, DType
@@ -25,8 +26,11 @@ _WITHOUT_INFINITY = ("f8e4m3", "f8e8m0", *_WITHOUT_NAN)
 _MOST_F32 = "3.4e38"
 # Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
 _WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16}
-# The least step between two values of a small float.
-_STEP = {"f8e4m3": 2.0**-9, "f8e5m2": 2.0**-16, "f6e2m3": 0.125, "f6e3m2": 0.0625, "f4e2m1": 0.5}
+# The least step between two values of a float.
+_STEP = {
+    "f32": 2.0**-149, "tf32": 2.0**-136, "bf16": 2.0**-133, "f16": 2.0**-24, "f8e4m3": 2.0**-9,
+    "f8e5m2": 2.0**-16, "f8e8m0": 2.0**-127, "f6e2m3": 0.125, "f6e3m2": 0.0625, "f4e2m1": 0.5,
+}  # fmt: skip
 
 
 def promote(a: DType, b: DType) -> DType | None:
@@ -54,14 +58,24 @@ def is_small(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits < 16
 
 
+def nearest(value: Number, dtype: DType) -> float:
+    """What a float holds of a finite literal that fits."""
+    step = max(2.0 ** (math.frexp(value)[1] - dtype.significant_bits), _STEP[dtype.name])
+    return round(value / step) * step
+
+
 def is_rounded(value: Number, dtype: DType) -> bool:
-    """Whether a small float that a literal fits has another value."""
-    if not math.isfinite(value) or value == 0:
+    """Whether a float that a literal fits has another value."""
+    return math.isfinite(value) and nearest(value, dtype) != value
+
+
+def loses_digits(value: Number, dtype: DType) -> bool:
+    """Whether f16, bf16 or tf32 is off by more than one in a literal's last digit."""
+    if dtype.name not in ("f16", "bf16", "tf32") or not is_rounded(value, dtype):
         return False
-    significand = math.frexp(value)[0] * 2.0**dtype.significant_bits
-    return not (
-        significand.is_integer() and (value / _STEP.get(dtype.name, 2.0**-127)).is_integer()
-    )
+    shown = Decimal(repr(float(value))).normalize()
+    last = Decimal(10) ** int(shown.as_tuple().exponent)
+    return abs(Decimal(nearest(value, dtype)) - shown) > last
 
 
 def misfit(value: Number, dtype: DType) -> str:
@@ -83,7 +97,11 @@ def misfit(value: Number, dtype: DType) -> str:
         return f"{dtype} has no {what}" if dtype.name in lacks else ""
     if dtype.name == "f8e8m0" and value <= 0:
         return f"{shown} is no {dtype}, which holds powers of two"
-    return "" if abs(value) < _LARGEST[dtype.name] else f"{shown} is too large for {dtype}"
+    if abs(value) >= _LARGEST[dtype.name]:
+        return f"{shown} is too large for {dtype}"
+    if value and dtype.name != "f8e8m0" and not nearest(value, dtype):
+        return f"{shown} is 0 in {dtype}, whose least number is {_STEP[dtype.name]:.1e}"
+    return ""
 
 
 def wider(value: Number, dtype: DType) -> str:
@@ -95,9 +113,13 @@ def wider(value: Number, dtype: DType) -> str:
     others = [DTYPES[n] for n in (("i32", "u32") if dtype.is_integer else ("f32",))]
     fitting = [other for other in others if not misfit(value, other)]
     if fitting:
-        return f"a number takes the type of what it stands with: {fitting[0]} would hold it"
+        beside = ", as beside cast(x, f32)" if dtype.is_float else ""
+        hint = "a number takes the type of what it stands with"
+        return f"{hint}: {fitting[0]} would hold it{beside}"
     if dtype.is_integer:
         return f"no integer type is wider than 32 bits; of floats, f32 holds up to {_MOST_F32}"
+    if abs(value) < 1:
+        return "no type holds less than f32 does: write 0.0, or scale what it stands with"
     return f"no type is wider than f32, which holds up to {_MOST_F32}; `inf` is infinity"
 
 

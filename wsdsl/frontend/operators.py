@@ -14,6 +14,7 @@ from wsdsl.frontend.dtypes import (
     as_dtype,
     is_rounded,
     is_small,
+    loses_digits,
     misfit,
     promote,
     show_number,
@@ -117,6 +118,24 @@ class Operators:
         axes = merged_axes([a.type for a in args])
         return typed.Map(fn, tuple(args), type=Tile(dtype, axes), loc=loc)
 
+    def rounded_once(
+        self, fn: str, args: Sequence[typed.Expr], values: Sequence[Value], dtype: DType, loc: Loc
+    ) -> typed.Expr:
+        """A map of `dtype`, or a comparison: of f32 where a literal among the values loses digits
+        in the type of the args.
+        """
+        own = args[0].type.dtype
+        if not any(isinstance(v, Literal) and loses_digits(v.value, own) for v in values):
+            return self.map(fn, args, dtype, loc)
+        wide = [
+            typed.Const(float(v.value), type=Tile(F32), loc=a.loc)
+            if isinstance(v, Literal)
+            else self.cast(a, F32)
+            for v, a in zip(values, args, strict=True)
+        ]
+        made = self.map(fn, wide, dtype if dtype == BOOL else F32, loc)
+        return self.cast(made, dtype)
+
     def binary(self, op: str, a: Value, b: Value, loc: Loc) -> Value:
         if isinstance(a, Literal) and isinstance(b, Literal):
             return self._fold(op, a, b, loc)
@@ -142,7 +161,8 @@ class Operators:
             return self.report.error(f"`{op}` of bool", loc, "cast to a number first")
         if op in ("//", "%") and dtype.is_integer:
             return self._divide(BINARY[op], args[0], args[1], loc)
-        return self.map(BINARY[op], args, BOOL if op in COMPARED else dtype, loc)
+        kind = BOOL if op in COMPARED else dtype
+        return self.rounded_once(BINARY[op], args, (a, b), kind, loc)
 
     def _divide(self, fn: str, a: typed.Expr, b: typed.Expr, loc: Loc) -> typed.Expr:
         """What the hardware leaves open is said: by 0 everything is 0, and the lowest number by -1
@@ -175,6 +195,8 @@ class Operators:
         grown = isinstance(value, float) and not math.isfinite(value)
         if grown and math.isfinite(a.value) and math.isfinite(b.value):
             return self.report.error(f"{shown} is too large", loc, NUMBERS_HINT)
+        if op in ("*", "/", "**") and not value and a.value and isinstance(value, float):
+            return self.report.error(f"{shown} is too small", loc, "write 0.0, or scale it")
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             return self.report.error(f"{shown} is too large", loc, hint)
         return Literal(value, loc=loc)
@@ -248,7 +270,8 @@ def number(text: str) -> int | float | None:
     if text[:2] in ("0x", "0b", "0o"):
         return int(text, 0)
     value = float(text) if re.search(r"[.e]", text) else int(text)
-    return None if value == math.inf else value
+    lost = value == 0 and re.search(r"[1-9]", text.split("e")[0])
+    return None if value == math.inf or lost else value
 
 
 def constant(expr: s.Expr) -> Number | None:

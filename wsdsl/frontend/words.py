@@ -156,13 +156,14 @@ def where(e: Expressions, node: s.Call) -> Entity:
 
 
 def fma(e: Expressions, node: s.Call) -> Entity:
-    found = e.ops.common([e.value(a) for a in node.args], node.loc, "`fma`")
+    values = [e.value(a) for a in node.args]
+    found = e.ops.common(values, node.loc, "`fma`")
     if isinstance(found, Poison):
         return found
     args, dtype = found
     if not dtype.is_float:
         return e.report.error(f"`fma` of {dtype}", node.loc, "write a * b + c")
-    return e.ops.map("fma", args, dtype, node.loc)
+    return e.ops.rounded_once("fma", args, values, dtype, node.loc)
 
 
 def mulhi(e: Expressions, node: s.Call) -> Entity:

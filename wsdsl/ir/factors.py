@@ -12,7 +12,7 @@ from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
-from wsdsl.ir.wgmma import sum_of
+from wsdsl.ir.wgmma import is_fp8, sum_of
 
 Makers = Mapping[Value, Op]
 Factored = tuple[Value, list[Value]]
@@ -40,7 +40,8 @@ def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
 def split(value: Value, k: str, made: Makers) -> Factored | None:
     """A load under multiplications, or under those of f32 any tile of a type that is multiplied, or
     of `SMALL`; and the factors, each the same for all of a tile of the axis `k`. None where the
-    value is made in another way.
+    value is made in another way. Of fp8 a `cast` to a type that is multiplied is meant: the tensor
+    cores sum products of fp8 in fewer bits.
     """
 
     def fits(found: Factored | None) -> bool:
@@ -51,8 +52,17 @@ def split(value: Value, k: str, made: Makers) -> Factored | None:
     match made.get(value):
         case Load():
             return value, []
+        case Cast(x=x) if is_fp8(_dtype(x)) and sum_of(_dtype(value), _dtype(value)):
+            pass
         case Cast(x=x) if widens(_dtype(x), _dtype(value)) and fits(found := split(x, k, made)):
             return found
+        case Cast(x=x) if isinstance(product := made.get(x), Map) and _dtype(x) == F32:
+            # A literal that the operand's type does not hold: the product is rounded to that.
+            found = split(x, k, made) if product.fn == "mul" else None
+            tile, factors = found or (value, [])
+            known = all(isinstance(made.get(v), Constant) for v in factors)
+            if known and _dtype(tile) == _dtype(value) and isinstance(made.get(tile), Load):
+                return found
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
                 if k in _axes(tile) and _is_same_over(factor, k, made):

@@ -132,8 +132,8 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     """How many neighbouring columns lie side by side at a multiple of so many in an aligned row, as
     two of 4 bits do in any case: what lanes hold, of 16 bytes at the most.
     """
-    along, by = _along(index[-1], context.made, context.static)
-    last, bits = along.type, tensor.as_tensor.dtype.bits
+    axis, by = along(index[-1], context.made, context.static)
+    last, bits = axis.type, tensor.as_tensor.dtype.bits
     if not isinstance(last, Axis):
         return 1
     role = context.shapes.axes[last.name].role
@@ -148,7 +148,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)
 
 
-def _along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) -> tuple[Value, int]:
+def along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) -> tuple[Value, int]:
     """The axis of an index that leaves neighbours beside each other, and what numbers it is moved
     by, or taken modulo, are multiples of: `index(axis) % 12 + 16` is the axis, and 4. 0 is a
     multiple of all.
@@ -162,7 +162,7 @@ def _along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) ->
             by = made.get(y)
             value = static.get(by.dim) if isinstance(by, DimSize) else getattr(by, "value", None)
             if isinstance(value, int) and (value or fn != "mod"):
-                axis, before = _along(x, made, static)
+                axis, before = along(x, made, static)
                 return axis, gcd(before, value)
         case _:
             pass

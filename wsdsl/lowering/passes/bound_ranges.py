@@ -17,8 +17,9 @@ leave them out, and what the tensor cores sum over is cleared. Nothing of that i
 tile ends with the part, or with the dimension: `tiles(0, end(q), of=S)` walks whole tiles, if a
 tile of `q` has a whole number of them.
 
-TMA copies from multiples of 16 bytes of a row on. Along a contiguous dimension the first tile
-begins there, unless there is nothing to walk, and has elements from `first` on:
+TMA copies from multiples of 16 bytes of a row on, and threads load whole bytes of elements of 4
+bits. Along a contiguous dimension the first tile begins there, unless there is nothing to walk, and
+has elements from `first` on:
 
       %first: i32 = map(fn="max", args=(%a, %zero))
       %even: i32 = map(fn="sub", args=(%first, %rest))
@@ -35,11 +36,12 @@ from collections.abc import Mapping
 
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
+from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Load, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.reads import along
 from wsdsl.lowering.slots import operand_slots
 
 
@@ -55,7 +57,7 @@ class _Ranges:
         self.builder = Builder(Namer.of(kernel))
         self.static = dict(kernel.sizes)
         self.made: Mapping[Value, Op] = kernel.definers
-        self.units = _units(kernel)
+        self.units = _units(kernel, self.made)
         self.loops: dict[Value, ForTiles] = {}
         """By their index: those that stand around."""
 
@@ -129,12 +131,18 @@ class _Ranges:
                 return False
 
 
-def _units(kernel: Kernel) -> dict[Value, int]:
-    """By axis: of how many elements the start of a box must be a multiple, for TMA to copy it."""
+def _units(kernel: Kernel, made: Mapping[Value, Op]) -> dict[Value, int]:
+    """By axis: of how many elements the start of a tile must be a multiple, for TMA to copy it, or
+    for threads to load bytes that hold two elements.
+    """
     found: dict[Value, int] = {}
     loads = (e.load for g in operand_slots(kernel) for e in g.operands if e.producer == "load")
     for load in loads:
         if load.tensor.name not in kernel.unaligned:
             unit, last = load.dtype.count(TMA_ALIGN), load.index[-1]
             found[last] = max(found.get(last, 1), unit)
+    for load in kernel.of(Load):
+        if load.dtype.bits == 4:
+            last, _ = along(load.index[-1], made, dict(kernel.sizes))
+            found.setdefault(last, 2)
     return found
