@@ -14,6 +14,7 @@ from wsdsl.schedule import Schedule
 
 ROOT = Path(__file__).parents[1]
 GEMM = str(ROOT / "examples" / "02_gemm.py")
+ATTENTION = str(ROOT / "examples" / "07_attention.py")
 SIZES = ["--size", "M=128", "N=128", "K=64"]
 TWO = """
 def first(X: f32[M], Y: f32[M]):
@@ -140,6 +141,10 @@ MISTAKES = [
     (["compile", GEMM, "--set", "tile=4"], "tile=4", "tile.m=128"),
     (["compile", GEMM, "--set", "tile.n=wide"], "no whole number", "tile.n=128"),
     (["compile", GEMM, "--set", "stages=99"], "Schedule.stages is 99", ""),
+    (["compile", GEMM, "--set", "multicast=true"], "no cluster", "such as --set cluster.n=2"),
+    (["compile", GEMM, "--set", "scheduler=split_k"], "without splits", "--set splits=4;"),
+    (["compile", GEMM, "--set", "scale_path=copy"], "is for cards", "--set arch=sm_100a"),
+    (["compile", ATTENTION], "must be known when compiling", "--size D=128, or"),
     (["compile", GEMM, "--set", "stages"], "expected NAME=VALUE", "stages=4"),
     (["run", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
     (["run", GEMM, "--size", "M=x", "N=1", "K=1"], "'x' is no size", "--size M=512"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,15 @@ class Loc:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+    @property
+    def written(self) -> str:
+        """The expression that stands there, or `x` where that is none."""
+        text, behind = self.text[self.column - 1 : self.end - 1], self.text[self.end - 1 :]
+        try:
+            return "x" if behind[:1] == "(" else ast.unparse(ast.parse(text, mode="eval"))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return "x"
 
 
 @dataclass(frozen=True, slots=True)

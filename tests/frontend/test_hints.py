@@ -131,3 +131,42 @@ def test_what_was_meant_takes_the_place_of_what_was_written(name: str) -> None:
         assert not {f"`{found[1]}` is not defined", finding.message} & {
             f.message for f in error.findings
         }
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "mended"),
+    [
+        ("X[n] = X[n] + X[index(n) - 1]", "another tensor", "Y[n] = X[n] + X[index(n) - 1]"),
+        ("Y[0] = max(Y[0], max(X[n], over=n))", "carry a variable", ""),
+        ("Y[cast(X[n], i32)] = max(Y[cast(X[n], i32)], X[n])", "only `+=` combines", ""),
+    ],
+)
+def test_what_is_not_supported_is_named(text: str, hint: str, mended: str) -> None:
+    program = f"{HEAD}    for n in tiles(N):\n        {{}}\n"
+    with pytest.raises(wsdsl.WsdslError) as caught:
+        wsdsl.parse(program.format(text))
+    assert any(hint in f.hint for f in caught.value.findings)
+    wsdsl.parse(program.format(mended or "Y[n] = 0.0"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hint"),
+    [("c64", "two tensors"), ("u64", "`u32`"), ("bf61", "`bf16`"), ("q", "f32, ")],
+)
+def test_an_unknown_element_type_is_named(dtype: str, hint: str) -> None:
+    with pytest.raises(wsdsl.TypeCheckError, match=f"`{dtype}` is no element type") as caught:
+        wsdsl.parse(HEAD.replace("f32[N]", f"{dtype}[N]", 1) + "    Y[0] = 0.0\n")
+    assert hint in caught.value.findings[0].hint
+
+
+def test_a_kernel_may_be_named_like_a_dimension() -> None:
+    text = "@kernel\ndef M(X: f32[M, N], Y: f32[M]):\n    for m in tiles(M):\n        Y[m] = 0.0\n"
+    assert set(vars(wsdsl.parse(text + text.replace("def M", "def N")))) == {"M", "N"}
+
+
+@pytest.mark.parametrize("place", ["@", "    for", "        Y"])
+def test_a_form_feed_is_no_indentation(place: str) -> None:
+    text = f"{HEAD}    for n in tiles(N):\n        Y[n] = foo\n"
+    for feed in ("\f", "\f\f", "  \f"):
+        with pytest.raises(wsdsl.TypeCheckError, match=":4:16: `foo` is not defined"):
+            wsdsl.parse(re.sub(f"(?m)^{place}", feed + place, text))

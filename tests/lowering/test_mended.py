@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 import wsdsl
-from wsdsl.diagnostics import CompileError
+from wsdsl import Schedule
+from wsdsl.diagnostics import WsdslError
 from wsdsl.lowering.pipeline import lower
 
 ROWS = "for m, n in tiles(M, N):\n    acc = zeros(f32[m, n])\n    for k in tiles(K):\n"
 STORED = "\n    Y[m, n] = acc"
 ONE_ROW = "for n in tiles(N):\n    acc = zeros(f32[n])\n    for k in tiles(K):\n        acc += {}\n"
-PAIRS = {
+PAIRS: dict[str, tuple[Any, ...]] = {
     "one row": (
         "x: bf16[K], W: bf16[N, K], Y: f32[N]",
         ONE_ROW.format("x[k] @ W[n, k]") + "    Y[n] = acc",
@@ -60,6 +64,61 @@ PAIRS = {
 }  # fmt: skip
 
 
+BOTH = "cast(A[m, k], {0}) @ cast(B[n, k], {0})"
+CASTS = [
+    ("bf16", "f32", "A[m, k] @ cast(B[n, k], bf16)"),
+    ("f32", "f16", "cast(A[m, k], f16) @ B[n, k]"),
+    ("f16", "bf16", "cast(A[m, k], bf16) @ B[n, k]"),
+    ("bf16", "tf32", "cast(A[m, k], tf32) @ B[n, k]"),
+    ("f8e4m3", "bf16", "cast(A[m, k], bf16) @ B[n, k]"),
+    ("bf16", "i8", "A[m, k] @ cast(B[n, k], bf16)"),
+    ("i4", "i8", BOTH.format("i8")),
+    ("i16", "i16", BOTH.format("i8")),
+    ("f8e5m2", "f32", BOTH.format("bf16")),
+]
+AFTER = "scale the product, as in `(A[m, k] @ B[n, k]) * s[m]`, or write "
+FACTORS = [
+    ("(A[m, k] * s[m, 0]) @ B[n, k]", AFTER, "(A[m, k] @ B[n, k]) * s[m, 0]"),
+    ("A[m, k] @ ((t[n, 0] + 1.0) * B[n, k])", AFTER, "(A[m, k] @ B[n, k]) * (t[n, 0] + 1.0)"),
+    (
+        "(A[m, k] * s[m, k]) @ B[n, k]",
+        "write `cast(A[m, k] * s[m, k], bf16)`",
+        "cast(A[m, k] * s[m, k], bf16) @ B[n, k]",
+    ),
+]
+GATHERED = [
+    ("f8e4m3[M, K]", "A[r[m], k]", "where(r[m] >= 0, A[r[m], k], 0.0)"),
+    ("i8[M, K]", "A[r[m] + 1, k]", "where(r[m] + 1 >= 0, A[r[m] + 1, k], 0)"),
+    ("bf16[K, M]", "A[z[k], m]", "where(z[k] >= 0, A[z[k], m], 0.0)"),
+]
+BLOCKS = [("f8e4m3", 16), ("f8e5m2", 200), ("bf16", 1), ("f16", 8), ("f8e4m3", 48)]
+MORE = ", s: f32[M, K], t: f32[N, K], r: i32[M], z: i32[K]"
+
+
+def product(a: str, b: str, text: str, hint: str, better: str) -> tuple[str, ...]:
+    kind = "i32" if {a[0], b[0]} == {"i"} else "f32"
+    rows = ROWS.replace("f32", kind) + "        acc += "
+    params = f"A: {a}, B: {b}, Y: {kind}[M, N]{MORE}"
+    return params, rows + text + STORED, hint, rows + better + STORED
+
+
+for a, b, better in CASTS:
+    hint = better if better.count("cast") > 1 else re.findall(r"cast\(.*?\)", better)[0]
+    sides = f"{a}[M, K]", f"{b}[N, K]"
+    PAIRS[f"{a} and {b}"] = product(*sides, "A[m, k] @ B[n, k]", f"`{hint}`", better)
+for text, hint, better in FACTORS:
+    PAIRS[better] = product("bf16[M, K]", "bf16[N, K]", text, hint, better)
+for a, text, better in GATHERED:
+    b = f"{a.split('[')[0]}[N, K]"
+    PAIRS[better] = product(a, b, f"{text} @ B[n, k]", f"`{better}`", f"{better} @ B[n, k]")
+for a, size in BLOCKS:
+    x, y = f"A[m, k] * s[m, index(k) // {size}]", f"(B[n, k] * t[n, index(k) // {size}])"
+    to = "f16" if a == "f16" else "bf16"
+    better = f"cast({x}, {to}) @ cast({y}, {to})"
+    hint = f"write `{better}`"
+    PAIRS[f"{a} by {size}"] = product(f"{a}[M, K]", f"{a}[N, K]", f"({x}) @ {y}", hint, better)
+
+
 def lowered(parameters: str, body: str) -> None:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     lower(wsdsl.parse(f"@kernel\ndef k({parameters}):\n{lines}").k.tile)
@@ -68,8 +127,70 @@ def lowered(parameters: str, body: str) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_the_hint_says_is_lowered(name: str) -> None:
     parameters, refused, hint, mended = PAIRS[name]
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(WsdslError) as caught:
         lowered(parameters, refused)
     (finding,) = caught.value.findings[:1]
     assert hint in finding.hint and "^" in finding.render()
     lowered(*(mended if isinstance(mended, tuple) else (parameters, mended)))
+
+
+ATTENTION = """\
+@kernel
+def k(Q: bf16[S, D], K: bf16[T, D], V: bf16[T, D], Y: bf16[S, D]):
+    for q in tiles(S):
+        top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+        for t in tiles(T):
+            s = Q[q, :] @ K[t, :]
+            higher = max(top, max(s, over=t))
+            p, shrink = exp(s - higher), exp(top - higher)
+            total = total * shrink + sum(p, over=t)
+            acc = acc * shrink + cast(p, bf16) @ V[t, :]
+            top = higher
+        Y[q, :] = acc / total
+"""
+
+
+@pytest.mark.parametrize("tile", [None, dict(q=64, t=16)])
+def test_columns_that_no_tile_has_room_for_are_divided(tile: dict[str, int] | None) -> None:
+    sizes = dict(S=512, T=512, D=256)
+    with pytest.raises(WsdslError) as caught:
+        wsdsl.parse(ATTENTION).k.schedule(Schedule(tile=tile), **sizes)
+    assert {f.hint for f in caught.value.findings} == {
+        "divide the columns of the result by `for …, n in tiles(…, D)` around the sum, and `n` in "
+        "place of `:`"
+    }
+    text = ATTENTION.replace("q in tiles(S)", "q, n in tiles(S, D)").replace("[q, D]", "[q, n]")
+    text = text.replace("V[t, :]", "V[t, n]").replace("Y[q, :]", "Y[q, n]")
+    wsdsl.parse(text).k.schedule(Schedule(tile=tile), **sizes)
+
+
+def test_tiles_for_which_smem_has_room_are_found() -> None:
+    """Of 64 keys: beside 256 columns of queries, 128 do not fit."""
+    text = ATTENTION.replace("V: bf16[T, D], Y: bf16[S, D]", "V: bf16[T, E], Y: bf16[S, E]")
+    text = text.replace("[q, D]", "[q, E]")
+    found = wsdsl.parse(text).k.schedule(S=1 << 16, T=512, D=256, E=128)
+    assert (found.tile or {})["t"] == 64
+
+
+SCALED = product(
+    "f8e4m3[M, K]",
+    "f8e4m3[N, K]",
+    "(A[m, k] * p[m, index(k) // 32]) @ (B[n, k] * q[n, index(k) // 32])",
+    "",
+    "",
+)
+
+
+def test_rows_of_scales_that_tma_does_not_take_are_named() -> None:
+    params = SCALED[0] + ", p: f8e8m0[M, KB], q: f8e8m0[N, KB]"
+    body = "".join(f"    {line}\n" for line in SCALED[1].split("\n"))
+    kernel = wsdsl.parse(f"@kernel\ndef k({params}):\n{body}").k
+    asked, sizes = Schedule(arch="sm_100a", scale_path="store"), dict(M=256, N=256, K=4128, KB=129)
+    with pytest.raises(WsdslError) as caught:
+        kernel.schedule(asked, **sizes)
+    assert re.findall("`.`", " ".join(f.message for f in caught.value.findings)) == ["`p`", "`q`"]
+    assert all("`[:, :n]` of a wider array" in f.hint for f in caught.value.findings)
+    slow = kernel._compile(Schedule(arch="sm_100a"), sizes, ("p", "q"), ())
+    assert slow.explain().count("with padded rows the tensor cores would apply these scales") == 2
+    fast = kernel._compile(asked, sizes, (), ())  # as of arrays with padded rows
+    assert "padded" not in fast.explain() and "useful" in fast.explain()

@@ -57,3 +57,18 @@ def test_tiles_that_are_none(
 def test_an_earlier_word_names_todays(earlier: str, today: str) -> None:
     with pytest.raises(ScheduleError, match=f'"{earlier}" is called "{today}" today'):
         Schedule(reduction=earlier)  # type: ignore[arg-type]
+
+
+def test_a_carried_value_is_named_as_in_the_text() -> None:
+    text = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        acc = acc + 1.0
+        for k in tiles(K, by=64):
+            acc = max(acc, A[m, k] @ B[n, k])
+        C[m, n] = acc
+"""
+    with pytest.raises(ScheduleError, match="`acc` is no plain sum"):
+        wsdsl.parse(text).f.schedule(Schedule(scheduler="split_k", splits=2))

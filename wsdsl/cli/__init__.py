@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,7 +28,7 @@ from wsdsl.cli.commands import (
     schedule_command,
     timeline_command,
 )
-from wsdsl.cli.options import UsageError
+from wsdsl.cli.options import UsageError, in_options
 from wsdsl.cli.records import records_options, tune_command
 from wsdsl.diagnostics import Finding, WsdslError
 
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (WsdslError, OSError, MemoryError) as error:
         findings = error.findings if isinstance(error, WsdslError) else [Finding(str(error))]
+        if not isinstance(error, UsageError) and "--schedule" not in given:
+            findings = [replace(f, hint=in_options(f.hint)) for f in findings]
         if "--json" in given:
             found = [
                 {"message": f.message, "location": f.loc and str(f.loc), "hint": f.hint}
@@ -51,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
             print(json.dumps({"error": type(error).__name__, "findings": found}, indent=2))
         else:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            told = "\n".join(f.render() for f in findings)
+            print(f"{type(error).__name__}: {told}", file=sys.stderr)
         return 2
 
 

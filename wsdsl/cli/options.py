@@ -76,6 +76,15 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     return Schedule(**held) if held else None
 
 
+def in_options(hint: str) -> str:
+    """A hint whose fields of a schedule, and sizes, are options of the command line."""
+    named = "|".join(f.name for f in fields(Schedule))
+    hint = re.sub(r"\bcompile\((\w+=\d+)\)", r"--size \1", hint)
+    hint = re.sub(r"\b(\w+)=dict\((\w+)=(\w+)\)", r"--set \1.\2=\3", hint)
+    hint = re.sub(rf'(?<!--set )\b({named})="?(\w+)"?', r"--set \1=\2", hint)
+    return re.sub(r"Schedule\((--set [^()]*)\)", r"\1", hint)
+
+
 def written_schedule(text: str) -> Schedule:
     """A Schedule from its repr."""
     try:

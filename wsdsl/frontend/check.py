@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wsdsl.diagnostics import Loc, TypeCheckError, counted
+from wsdsl.diagnostics import Loc, TypeCheckError, counted, did_you_mean
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
@@ -20,13 +20,14 @@ from wsdsl.frontend.entities import (
     Several,
     TypeName,
 )
+from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.same_calls import same_call
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
-from wsdsl.ir.types import BOOL, Tensor, Tile
+from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 
 
 def check(definition: s.Definition, scope: Scope) -> typed.TypedKernel:
@@ -85,6 +86,9 @@ class Checker(Loops):
         found = [self.dimension(entry) for entry in entries]
         dims = [d for d in found if not isinstance(d, Poison)]
         self.dims.update(d for d in dims if isinstance(d, str))
+        if isinstance(base, s.Name) and self.scope.find(base.name, base) is None:
+            hint = meant(base.name) or did_you_mean(base.name, DTYPES)
+            return self.unknown(base, f"`{base.name}` is no element type", hint)
         kind = self.entity(base)
         if isinstance(kind, Poison):
             return kind
@@ -110,7 +114,8 @@ class Checker(Loops):
                 return found.name
             if isinstance(found, Literal):
                 size = found.value
-            if found is None or isinstance(found, (Builtin, FunctionRef)):
+            is_kernel = node.name in self.scope.module.definitions
+            if found is None or is_kernel or isinstance(found, (Builtin, FunctionRef)):
                 self.scope.module.dims[node.name] = node.name
                 return node.name
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 31:
@@ -119,7 +124,7 @@ class Checker(Loops):
         self.dims.update(meant)  # spares errors about their uses
         self.scope.module.dims.update((name, name) for name in meant)
         return self.report.error(
-            "a dimension is a name or a positive number", node.loc, "as in bf16[M, 64]"
+            "a dimension is a name or a number from 1 to 2147483647", node.loc, "as in bf16[M, 64]"
         )
 
     # Blocks

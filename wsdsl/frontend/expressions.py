@@ -28,7 +28,7 @@ from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile
-from wsdsl.ir.wgmma import OPERANDS, sum_of
+from wsdsl.ir.wgmma import cast_to
 
 WHAT: dict[type, str] = {
     AxisRef: "a loop's axis",
@@ -51,19 +51,14 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
 
 
 def _one_type(a: typed.Expr, b: typed.Expr) -> str:
-    """What to do about operands of `@` of two types. A `cast` in the kernel would not do: operands
-    are loaded, and not computed.
-    """
-    kept, other = (a, b) if sum_of(a.type.dtype, a.type.dtype) else (b, a)
-    dtype = kept.type.dtype
-    if sum_of(dtype, dtype) is None:
-        return OPERANDS
-    while isinstance(other, typed.Ref) and other.var.value is not None:
-        other = other.var.value
-    if not isinstance(other, typed.Load):
-        return f"store this {other.type.dtype} as {dtype} in a kernel before, and load it"
-    name, dims = other.tensor.name, ", ".join(map(str, other.tensor.type.dims))
-    return f"convert `{name}` before the call, and declare it as {name}: {dtype}[{dims}]"
+    """What to do about operands of `@` of two types."""
+    dtype = cast_to(a.type.dtype, b.type.dtype)
+    casts = [f"`cast({x.loc.written}, {dtype})`" for x in (a, b) if x.type.dtype.name != dtype]
+    wide = [x for x in (a, b) if isinstance(x, typed.Map) and (x.fn, x.type.dtype) == ("mul", F32)]
+    summed = {*a.type.axes} & {*b.type.axes}
+    has_factor = any(not summed & {*y.type.axes} for x in wide for y in x.args)
+    behind = "scale the product, as in `(A[m, k] @ B[n, k]) * s[m]`, or " * has_factor
+    return f"{behind}write {' and '.join(casts)}"
 
 
 class Expressions:
@@ -207,7 +202,8 @@ class Expressions:
             hint = _one_type(a, b)
             return self.report.error(f"`@` of {x.dtype} and {y.dtype}", node.loc, hint)
         if not (x.dtype.is_float or x.dtype.is_integer):
-            return self.report.error(f"`@` of {x.dtype}", node.loc, "cast to a number first")
+            hint = f"cast to a number first: `cast({a.loc.written}, i8)`"
+            return self.report.error(f"`@` of {x.dtype}", node.loc, hint)
         free = [t for t in x.axes if t not in shared] + [t for t in y.axes if t not in shared]
         kind = Tile(F32 if x.dtype.is_float else I32, tuple(free))
         return typed.Contract(a, b, type=kind, loc=node.loc)

@@ -15,6 +15,9 @@ _NO_THREADS = "a kernel has no threads and no blocks: loops over tiles walk the 
 _BY_NAME = "axes have names, not positions: {} is a matter of what a store's index says"
 _JOIN = "store each part at its place: Y[0, n] = x, and Y[1, n] = y"
 _IN_LOOP = "carry it through a loop over `each(N)`, or compute it before the call"
+_BEFORE = "it is not lowered: compute it before the call, and pass it as a tensor"
+_ATOMIC = "only `+=` combines what several tiles store: carry `max(x, over=n)` through a loop"
+_COMPLEX = "complex types are not lowered: store real and imaginary parts as two tensors"
 _RANDOM = "pass what is random as a tensor"
 
 FOREIGN: dict[str, str] = {
@@ -28,21 +31,14 @@ FOREIGN: dict[str, str] = {
     "float": _TYPES.format("`f32`, `f16`, `bf16` …"),
     "int": _TYPES.format("`i32`, `i8`, `u8` …"),
     "divmod": "`floor(x / y)` and `x % y`",
-    "complex": "store real and imaginary parts as two tensors",
+    **dict.fromkeys(("complex", "c32", "c64", "c128", "complex64", "complex128"), _COMPLEX),
     "reversed": "`X[N - 1 - index(n)]` is loaded backwards",
     "sorted": "sort before the call",
     # Products
-    "dot": _PRODUCT,
-    "matmul": _PRODUCT,
-    "mm": _PRODUCT,
+    **dict.fromkeys(("dot", "matmul", "mm", "addmm"), _PRODUCT),
+    **dict.fromkeys(("einsum", "tensordot", "inner", "mma", "gemm"), _PRODUCT),
     "bmm": f"walk the batch with `each`, and write {_PRODUCT}",
-    "addmm": _PRODUCT,
-    "einsum": _PRODUCT,
-    "tensordot": _PRODUCT,
-    "inner": _PRODUCT,
     "outer": "operands broadcast by axis name: x[m] * y[n] has both axes",
-    "mma": _PRODUCT,
-    "gemm": _PRODUCT,
     # Reductions
     "mean": _MEAN,
     "average": _MEAN,
@@ -61,8 +57,8 @@ FOREIGN: dict[str, str] = {
     "logsumexp": "`log(sum(exp(x - max(x, over=n)), over=n)) + max(x, over=n)`",
     "softmax": "`exp(x - max(x, over=n))`, divided by its `sum(x, over=n)`",
     "log_softmax": "`x - max(x, over=n) - log(sum(exp(x - max(x, over=n)), over=n))`",
-    "cumprod": _IN_LOOP,
-    "sort": "sort before the call",
+    **dict.fromkeys(("cumprod", "cummax", "cummin"), _IN_LOOP),
+    **dict.fromkeys(("sort", "argsort", "median", "quantile", "mode"), "sort before the call"),
     # Elementwise
     "maximum": "`max(x, y)`",
     "minimum": "`min(x, y)`",
@@ -124,6 +120,13 @@ FOREIGN: dict[str, str] = {
     "log10": "`log(x) * 0.4342944819`",
     "tan": "`sin(x) / cos(x)`",
     "sinh": "`0.5 * (exp(x) - exp(-x))`",
+    **dict.fromkeys(("asin", "acos", "atan", "atan2"), _BEFORE),
+    **dict.fromkeys(("erfinv", "lgamma", "nonzero", "cross", "kron", "sinc"), _BEFORE),
+    "asinh": "`log(x + sqrt(x * x + 1.0))`",
+    "acosh": "`log(x + sqrt(x * x - 1.0))`",
+    "atanh": "`0.5 * log((1.0 + x) / (1.0 - x))`",
+    "exp10": "`10.0 ** x`",
+    "logit": "`log(x / (1.0 - x))`",
     "cosh": "`0.5 * (exp(x) + exp(-x))`",
     "erfc": "`1.0 - erf(x)`",
     "hypot": "`sqrt(x * x + y * y)`",
@@ -164,6 +167,7 @@ FOREIGN: dict[str, str] = {
     "embedding": "an integer tile is an index, as in `X[cast(x, i32)]`",
     "scatter": "an integer tile is an index of a store: Y[rows[n]] = x",
     "atomic_add": "`+=` into a tensor adds atomically: Y[n] += x",
+    **dict.fromkeys(("atomic_max", "atomic_min", "atomicMax", "atomicMin"), _ATOMIC),
     "atomicAdd": "`+=` into a tensor adds atomically: Y[n] += x",
     "transpose": _BY_NAME.format("a transpose"),
     "permute": _BY_NAME.format("a permutation"),
@@ -184,11 +188,9 @@ FOREIGN: dict[str, str] = {
     # Types
     "float32": _TYPES.format("`f32`, `f16`, `bf16`, `i32` …"),
     "float16": _TYPES.format("`f32`, `f16`, `bf16`, `i32` …"),
-    "float64": "there is no 64-bit type; `f32` is the widest",
-    "double": "there is no 64-bit type; `f32` is the widest",
-    "f64": "there is no 64-bit type; `f32` is the widest",
-    "i64": "there is no 64-bit type; `i32` is the widest",
-    "int64": "there is no 64-bit type; `i32` is the widest",
+    **dict.fromkeys(("float64", "double", "f64"), "there is no 64-bit type; `f32` is the widest"),
+    **dict.fromkeys(("u64", "uint64"), "there is no 64-bit type; `u32` is the widest"),
+    **dict.fromkeys(("i64", "int64"), "there is no 64-bit type; `i32` is the widest"),
     "bfloat16": _TYPES.format("`bf16`, `f16`, `f32`, `i32` …"),
     "half": _TYPES.format("`f16`, `bf16`, `f32`, `i32` …"),
     "fp16": _TYPES.format("`f16`, `bf16`, `f32`, `i32` …"),
@@ -199,14 +201,8 @@ FOREIGN: dict[str, str] = {
     "uint8": _TYPES.format("`u8`, `u16`, `u32`, `i8`, `f32` …"),
     "uint32": _TYPES.format("`u32`, `u16`, `u8`, `i32`, `f32` …"),
     # Threads
-    "program_id": _NO_THREADS,
-    "num_programs": _NO_THREADS,
-    "threadIdx": _NO_THREADS,
-    "blockIdx": _NO_THREADS,
-    "blockDim": _NO_THREADS,
-    "syncthreads": _NO_THREADS,
-    "__syncthreads": _NO_THREADS,
-    "grid": _NO_THREADS,
+    **dict.fromkeys(("program_id", "num_programs", "threadIdx", "blockIdx"), _NO_THREADS),
+    **dict.fromkeys(("blockDim", "syncthreads", "__syncthreads", "grid"), _NO_THREADS),
     "static_range": _LOOPS,
 }  # fmt: skip
 

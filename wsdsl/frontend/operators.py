@@ -92,10 +92,11 @@ class Operators:
             for other in held[1:]:
                 found = promote(dtype, other.type.dtype)
                 if found is None:
+                    floats = dtype.is_float or other.type.dtype.is_float
                     return self.report.error(
                         f"{what} of {dtype} and {other.type.dtype}",
                         loc,
-                        f"cast one of them, as in cast(x, {dtype})",
+                        f"cast one of them, as in cast(x, {F32 if floats else dtype})",
                     )
                 dtype = found
             dtype = F32 if is_small(dtype) and not chosen else dtype

@@ -66,8 +66,9 @@ def suggestion(
     """A hint for an unknown name: what may have been meant."""
     if hint := meant(name):
         return hint
-    words = [*known, *WORDS, *DTYPES, *scope.module.definitions, *scope.module.dims]
-    close = difflib.get_close_matches(name, words, n=1)
+    functions = (n for n, made in scope.module.definitions.items() if made.kind == "function")
+    words = [*known, *WORDS, *DTYPES, *functions, *scope.module.dims]
+    close = difflib.get_close_matches(name, words, n=1, cutoff=0.66)
     if close:
         return f"did you mean `{close[0]}`?"
     if called:

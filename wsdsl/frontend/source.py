@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Source:
     lines: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # As in Python, what stands in front of a form feed is no indentation.
+        object.__setattr__(self, "text", re.sub(r"(?m)^[ \t\f]*\f", "", self.text))
         object.__setattr__(self, "lines", tuple(self.text.split("\n")))
 
     def loc(self, line: int, column: int, end_line: int, end: int) -> Loc:

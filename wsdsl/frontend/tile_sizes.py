@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from wsdsl.diagnostics import Finding, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, once, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, once, operands, with_fields
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import with_regions
 
@@ -142,11 +142,14 @@ def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
         )
     if isinstance(cause, (t.Load, t.Lookup)):
         read = cause.tensor if isinstance(cause, t.Load) else cause.table
+        moved = any(isinstance(v.type, Tile) and v.type.axes for v in operands(cause))
         return Finding(
             f"`{read.name}` is read and stored by each tile of `{name}`, so the result "
             "would depend on how large the tiles are, which the schedule chooses",
             place,
-            f"carry a variable through the loop over `{name}`, and store it behind it",
+            f"store to another tensor than `{read.name}`; only `+=` combines what tiles store"
+            if moved
+            else f"carry a variable through the loop over `{name}`, and store it behind it",
         )
     if isinstance(cause, (t.ForTiles, t.ForEach)):
         return Finding(

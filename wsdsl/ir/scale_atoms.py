@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.block_scales import KINDS
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.tile_ops import Constant, Index, Load, Map
 from wsdsl.ir.types import Tensor
 
@@ -44,6 +45,14 @@ def in_atoms(load: Load) -> bool:
     """Whether a load of scales is of a tensor of atoms, indexed by rows and what is summed over."""
     assert isinstance(load.tensor.type, Tensor)
     return load.block > 1 and len(load.tensor.type.dims) == len(load.index) + 2
+
+
+def unaligned_scales(kernel: Kernel) -> list[str]:
+    """Tensors of scales whose rows TMA can not take, for which instructions take none."""
+    types = {p.name: p.type.dtype.name for p in kernel.params if isinstance(p.type, Tensor)}
+    fit = (k.scale for k in KINDS if any(k.code(t) is not None for t in types.values()))
+    scales = {*fit} if kernel.target.has_tensor_memory else set[str]()
+    return [name for name in kernel.unaligned if types[name] in scales]
 
 
 class Term(NamedTuple):

@@ -23,7 +23,7 @@ FAMILIES = (("f16",), ("bf16",), ("tf32",), ("f8e4m3", "f8e5m2"), ("i8", "u8"))
 """Types that one instruction may mix."""
 OPERANDS = (
     "the tensor cores take both f16, both bf16, both tf32 (which takes f32 arrays), f8e4m3 and "
-    "f8e5m2, or i8 and u8: convert the tensors before the call"
+    "f8e5m2, or i8 and u8"
 )
 
 
@@ -32,6 +32,13 @@ def sum_of(a: DType, b: DType) -> DType | None:
     if not any(a.name in family and b.name in family for family in FAMILIES):
         return None
     return I32 if a.is_integer else F32
+
+
+def cast_to(a: DType, b: DType) -> str:
+    """The type of operands that two types are best converted to."""
+    if not (a.is_float or b.is_float):
+        return "i8"
+    return next((t for t in ("tf32", "bf16", "f16") if t in (a.name, b.name)), "bf16")
 
 
 def k_step(dtype: DType) -> int:

@@ -10,7 +10,7 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
 from wsdsl.lowering.check_tensor_memory import claim_faults, tensor_memory_faults
@@ -31,6 +31,7 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     depth_steps,
+    fits_smem,
     promoted_registers,
     sharing_ctas,
     smem_bytes,
@@ -38,7 +39,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.held_rows import are_held, held_axes
 from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.packed_operands import packed_faults
-from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
     cut_loop,
@@ -50,7 +51,7 @@ from wsdsl.lowering.split_k_rules import (
 )
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.tensor_sums import multiplying_warps
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 WGMMA_REGISTERS = 26
 """What ptxas wants at entry beside those of one wgmma."""
@@ -77,7 +78,6 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_shared_contraction(kernel, chosen),
         *_share(kernel, chosen),
         *tile_faults(kernel, chosen),
-        *_crossed_blocks(kernel, chosen),
         *(() if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
         *claim_faults(kernel, chosen),
@@ -264,6 +264,7 @@ def _from_registers(kernel: Kernel, op: Contract) -> bool:
 
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """What is wrong with the tiles alone, as far as they are given."""
+    yield from _crossed_blocks(kernel, chosen)
     yield from _tiles(kernel, chosen)
     yield from lane_faults(kernel, chosen)
     yield from column_faults(kernel, chosen)
@@ -302,13 +303,15 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for op in kernel.ops:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis):
             name, size = op.axis.type.name, axis_sizes(kernel, chosen)[op.axis.type.name]
-            if size and op.size % size:
-                variable = loop_variable(name)
-                yield Finding(
-                    f"`index({variable}) // {op.size}` changes within a tile of {size}",
-                    op.loc,
-                    f"choose a tile of {variable} that divides {op.size}",
-                )
+            variable, step = loop_variable(name), depth_steps(kernel).get(name, (1, 1))[0]
+            told = f"`index({variable}) // {op.size}` changes within"
+            if op.size % step:
+                told += f" the {step} elements that the tensor cores sum at a time"
+                products = (p for p in kernel.of(Contract) if name in p.summed)
+                yield Finding(told, op.loc, f"write `{with_casts(next(products))}`")
+            elif size and op.size % size:
+                told += f" a tile of {size}"
+                yield Finding(told, op.loc, f"choose a tile of {variable} that divides {op.size}")
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -341,14 +344,27 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
             f"needs {OTHER_REGISTERS}",
-            hint="make the tile smaller" + (", or use more consumers" if more else ""),
+            hint=_smaller(kernel, chosen, own, more * ", or use more consumers"),
         )
-    used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
+    used = smem_bytes(kernel, chosen, stages := chosen.stages or 1, buffers=1)
     if used > (room := kernel.target.smem_bytes):
         yield Finding(
-            f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {room}",
-            hint="use fewer stages or smaller tiles",
+            f"{stages} stage{'s need' if stages > 1 else ' needs'} {used} bytes of SMEM, a CTA has "
+            f"{room}",
+            hint=_smaller(kernel, chosen, own, (stages > 1) * ", or use fewer stages"),
         )
+
+
+def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> str:
+    """What to do about tiles that do not fit: where small ones do not, something is too long."""
+    axes, shares = axes_of(kernel), num_shares(kernel, chosen)
+    least = changed(chosen, tile={name: 64 * shares[axis.role] for name, axis in axes.items()})
+    needed = accumulator_registers(kernel, least) + OTHER_REGISTERS
+    whole = [axes[name].dim for name in whole_axes(kernel) if axes[name].role == "columns"]
+    if not whole or (needed <= registers and fits_smem(kernel, least, 1, buffers=1)):
+        return f"make the tile smaller{other}"
+    outer = f"`for …, n in tiles(…, {whole[-1]})` around the sum"
+    return f"divide the columns of the result by {outer}, and `n` in place of `:`"
 
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:

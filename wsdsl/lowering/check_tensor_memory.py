@@ -9,7 +9,7 @@ from wsdsl.ir.block_scales import COLUMN_STEP as SCALED_STEP
 from wsdsl.ir.block_scales import ROWS as SCALED_ROWS
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.scale_atoms import in_atoms
+from wsdsl.ir.scale_atoms import in_atoms, unaligned_scales
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -109,7 +109,10 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
     loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
     told = f'Schedule.scale_path is "{asked}", and'
-    if asked and not loads:
+    for name in unaligned_scales(kernel) if asked and not loads else ():
+        rows = f"{told} rows of `{name}` begin at no multiples of 16 bytes"
+        yield Finding(rows, hint="pad their stride: give `[:, :n]` of a wider array")
+    if asked and not loads and not unaligned_scales(kernel):
         yield Finding(f"{told} no product has scales of blocks", hint="leave it out")
     for op in loads if asked == "copy" else ():
         if not in_atoms(op):

@@ -99,7 +99,7 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
     for index in row_indices(kernel):
         varies = depending(body, index)
         if loops_depend(body, varies):
-            yield f"what a loop or a condition does depends on `{index.name}`"
+            yield f"what a loop or a condition does depends on `{loop_variable(index.name)}`"
         for op in kernel.of(Load):
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
             if own and varies & {*op.index} and _is_multiplied(kernel, op.result):

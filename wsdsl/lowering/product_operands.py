@@ -11,6 +11,7 @@ from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, 
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Role
 from wsdsl.ir.walk import made_of
+from wsdsl.ir.wgmma import cast_to
 
 
 @once
@@ -20,6 +21,13 @@ def multiplied(kernel: Kernel) -> frozenset[Value]:
     """
     packed = {op.result for op in kernel.of(Load) if op.packed}
     return frozenset(v for op in kernel.of(Contract) for v in (op.a, op.b) if v not in packed)
+
+
+def with_casts(product: Contract) -> str:
+    """The text of a product whose operands are computed, of a type that tensor cores take."""
+    a, _, b = (product.loc.written if product.loc else "").rpartition(" @ ")
+    dtype = cast_to(*(t.dtype for t in product.tiles))
+    return f"cast({a or 'x'}, {dtype}) @ cast({b or 'x'}, {dtype})"
 
 
 def computed_operands(kernel: Kernel, op: Contract) -> list[Value]:

@@ -76,9 +76,15 @@ def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
         if lines and joined_by(loop.body, arg, last) != "add":
             continue  # What it begins with changes nothing where it is joined once more.
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
-            yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
+            yield Finding(
+                f"`{loop_variable(arg.name)}` is carried, and is no tile of 32-bit sums",
+                loop.loc,
+                HINT,
+            )
         elif init not in zeros or not grows(loop.body, arg, last):
-            yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
+            yield Finding(
+                f"`{loop_variable(arg.name)}` is no plain sum: it can not be cut", loop.loc, HINT
+            )
 
 
 def goes_again(cut: Op, loop: Op) -> bool:

@@ -11,12 +11,13 @@ from wsdsl.ir.block_scales import WARP_ROWS, WORD, scale_columns
 from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.scale_atoms import BYTES, ROWS
+from wsdsl.ir.scale_atoms import BYTES, ROWS, unaligned_scales
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy
 from wsdsl.ir.types import Shared
 from wsdsl.ir.walk import walk
 
 BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
+PADDED = f" ({BY_THREADS}; with padded rows the tensor cores would apply these scales)"
 
 
 def _asks(op: Partition) -> bool:
@@ -59,7 +60,9 @@ def explain(kernel: Kernel, signature: Signature) -> str:
                 way = f"SMEM, then {'added' if op.accumulate else 'copied'} by threads"
                 moves.setdefault(op.tensor.name, set()).add(f"{way} ({BY_THREADS})")
             case m.LoadGlobal():
-                moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
+                why = PADDED if op.tensor.name in unaligned_scales(kernel) else ""
+                way = f"read directly by compute warpgroups{why}"
+                moves.setdefault(op.tensor.name, set()).add(way)
             case m.StoreGlobal():
                 moves.setdefault(op.tensor.name, set()).add("written directly")
             case _:

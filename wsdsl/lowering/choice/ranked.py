@@ -30,7 +30,7 @@ from wsdsl.lowering.choice.split_k_options import (
     may_split,
     split_k_options,
 )
-from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
 from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
@@ -68,6 +68,11 @@ def weight(prediction: Prediction) -> float:
     return prediction.cycles * (SHARING_MARGIN if prediction.sharing > 1 else 1.0)
 
 
+def _has_room(kernel: Kernel, option: Schedule) -> bool:
+    """In registers, and for one slot in SMEM."""
+    return leaves_room(kernel, option) and fits_smem(kernel, option, 1, buffers=1)
+
+
 class _Search:
     def __init__(self, kernel: Kernel, given: Schedule, work: Work) -> None:
         self.kernel, self.given, self.work = kernel, given, work
@@ -79,7 +84,7 @@ class _Search:
         tried = list(schedule_options(kernel, given, self.work))
         # The smallest are last.
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
-        if not self.any_has_room:
+        if not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
             tried = list(schedule_options(kernel, given, self.work, narrow=True))
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])

@@ -22,7 +22,7 @@ from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.held_rows import MOST_CTAS, room_for_rows
 from wsdsl.lowering.packed_operands import unfit_packing
-from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
 
@@ -201,19 +201,20 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
         if sum_of(a.dtype, b.dtype) is None and not op.scales:
+            loaded = all(isinstance(made.get(v), tile.Load) for v in (op.a, op.b))
             yield Finding(
                 f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
                 op.loc,
                 "declare them as tf32, which takes f32 arrays and ignores their lower 13 bits"
-                if a.dtype == b.dtype == F32
-                else OPERANDS,
+                if a.dtype == b.dtype == F32 and loaded
+                else f"{OPERANDS}: write `{with_casts(op)}`",
             )
         computed = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         if computed:
             yield from _computed(kernel, op, computed, made)
         for load in (made.get(op.a), made.get(op.b)):
             if isinstance(load, tile.Load):
-                yield from _operand(load, op)
+                yield from _operand(load, op, made)
 
 
 def _by_element(product: tile.Contract) -> str:
@@ -250,13 +251,17 @@ def _computed(
             )
 
 
-def _operand(load: tile.Load, product: tile.Contract) -> Iterator[Finding]:
+def _operand(
+    load: tile.Load, product: tile.Contract, made: Mapping[Value, Op]
+) -> Iterator[Finding]:
     last, name, dtype = load.last, load.tensor.name, load.dtype
-    if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
+    rows = [v for v in load.index if isinstance(v.type, Tile) and v.type.axes]
+    if rows:
+        row, text = (loc.written if loc else "x" for loc in (made[rows[0]].loc, load.loc))
         yield Finding(
             f"gathered rows of `{name}` as an operand of `@` are not lowered yet",
             load.loc,
-            "gather them to a tensor first",
+            f"write `where({row} >= 0, {text}, {0.0 if dtype.is_float else 0})`, which is computed",
         )
     elif last is None:
         yield Finding(
