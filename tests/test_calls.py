@@ -11,7 +11,9 @@ from wsdsl import (
     CompileError,
     LaunchError,
     ParseError,
+    Schedule,
     ScheduleError,
+    WsdslError,
     dims,
     f32,
     kernel,
@@ -117,6 +119,43 @@ def test_names_that_do_not_fit(args, named, words) -> None:
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("names", ["self stream seed on_miss", "schedule arch exact self"])
+def test_parameters_that_are_named_as_options(names: str) -> None:
+    x, y, s, t = names.split()
+    text = f"@kernel\ndef k({x}: f32[M], {y}: f32[M], {s}: f32, {t}: i32, Z: f32[M]):\n"
+    text += f"    for m in tiles(M):\n        Z[m] = {x}[m] * {s} + {y}[m] * cast({t}, f32)"
+    ones = np.ones(64, np.float32)
+    renamed, given = wsdsl.parse(text).k, {x: ones, y: ones, s: 2.0, t: 3}
+    with knobs.override(ptxas="off"):
+        made = renamed.compile(M=64)
+        for way in (renamed, renamed.simulate, renamed.reference, made, made.simulate):
+            for num in range(5):
+                assert (way(*[*given.values()][:num], **dict([*given.items()][num:])) == 5).all()
+    assert (renamed.simulate(*given.values(), schedule=wsdsl.Schedule(), seed=3) == 5).all()
+
+
+@pytest.mark.parametrize("name", ["schedule", "on_mis", "simulate", "tile"])
+def test_attributes_that_are_not_set(name: str) -> None:
+    with pytest.raises(
+        WsdslError, match=rf"`{name}` of a kernel.*\n.*`?on_miss.*@kernel\(schedule="
+    ):
+        setattr(SCALED, name, None)
+
+
+def test_a_schedule_of_all_calls() -> None:
+    """Of forms and packed kernels, too; a call's own goes before it."""
+    own, other = Schedule(tile=dict(p=64)), Schedule(tile=dict(p=128))
+    scheduled = kernel(schedule=own)(at_the_top_python)
+    for made in (scheduled, pickle.loads(pickle.dumps(scheduled)), scheduled.packed()):
+        assert made.schedule().tile == made.compile().schedule.tile == {"p": 64}
+        assert made.schedule(other).tile == {"p": 128}
+    assert (scheduled(np.ones(300, np.float32)) == 2).all()
+    with pytest.raises(ScheduleError, match="is no schedule"):
+        kernel(schedule=4)(at_the_top_python)
+    with pytest.raises(ParseError, match=r"(?s)Schedule is no function.*@kernel\(schedule="):
+        kernel(own)
+
+
 @pytest.mark.parametrize("field", ["tiles", "Stages", "num_stages", "zzz"])
 def test_a_schedule_has_no_such_field(field: str) -> None:
     with pytest.raises(ScheduleError, match=f"has no `{field}`\n  hint: "):
@@ -141,6 +180,11 @@ def test_what_is_compiled_for_sizes_takes_arrays_of_them(given: dict[str, int]) 
 
 
 P = dims("P")
+
+
+def at_the_top_python(X: f32[P], Y: f32[P]):
+    for p in tiles(P):
+        Y[p] = X[p] + X[p]
 
 
 @kernel

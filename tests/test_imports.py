@@ -30,6 +30,22 @@ def test_public_names_exist():
     assert python("import wsdsl; [getattr(wsdsl, n) for n in wsdsl.__all__]; print('ok')") == "ok"
 
 
+def test_systems_without_forks_and_locks_of_files(tmp_path):
+    code = """
+import os, sys
+for name in ("register_at_fork", "fork", "sched_getaffinity", "killpg", "getuid"):
+    delattr(os, name)
+sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))
+import numpy as np, wsdsl
+text = "@kernel\\ndef k(X: f32[M], Y: f32[M]):\\n  for m in tiles(M):\\n    Y[m] = X[m] + X[m]"
+k, x = wsdsl.parse(text).k, np.ones(9, np.float32)
+assert all((way(x) == 2).all() for way in (k, k.simulate, k.reference))
+assert wsdsl.background.num_cpus()
+print(k.compile(M=9).ptx.count(".entry"))
+"""
+    assert python(f"import os; os.environ['WSDSL_CACHE_DIR'] = {str(tmp_path)!r}\n{code}") == "1"
+
+
 def test_public_names_are_listed():
     """And nothing is imported for the list."""
     code = """import sys, wsdsl, wsdsl.kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,3 +24,8 @@ def in_background(call: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
+
+
+def num_cpus() -> int:
+    """Of those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

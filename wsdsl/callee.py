@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.dynamo import F, opaque
 from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
     from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.recent import Recent
+
+
+def called(method: F) -> F:
+    """Gives it the kernel's arguments by position, whose names go before those of options."""
+    return opaque(method, _arranged)
+
+
+def _arranged(method: Any, named: dict[str, Any], self: Callee, *args: Any) -> tuple[Any, Any]:
+    own = {param.name for param in self.params[len(args) :]}
+    known = named.keys() & (method.__kwdefaults__ or {}).keys() - own
+    options = {name: named.pop(name) for name in known}
+    return (self, *self.in_order(args, named)), options
 
 
 class Callee:

@@ -7,10 +7,11 @@ and in all that was imported, takes a twentieth of the time and finds nothing.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
+
+from wsdsl.lazy import after_fork
 
 
 class _Held:
@@ -40,7 +41,7 @@ class _Held:
 
 
 _held = _Held()
-os.register_at_fork(after_in_child=_held.forked)
+after_fork(_held.forked)
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import in_background
-from wsdsl.callee import Callee
+from wsdsl.callee import Callee, called
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
 from wsdsl.dumps import dumped, pass_dumps
 from wsdsl.lazy import cached_property
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wsdsl.runtime.recent import Start
 
 T = TypeVar("T")
+_warn_once = cache(warnings.warn)
 
 
 class Compiled(Callee):
@@ -316,12 +317,12 @@ class Compiled(Callee):
             warnings.warn(f"{message}; `wsdsl doctor` tells more", stacklevel=3)
         return launcher_of(self.artifact)
 
+    @called
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run on the arrays' device (NumPy arrays: on a GPU if there is one, else simulated).
 
         Returns the output, or a tuple of them. LaunchError if the arrays do not fit.
         """
-        args = self.in_order(args, named) if named else args
         recent = self._recent
         look = recent.look(args, None, None, stream)
         if (done := recent.again(look)) is not None:
@@ -343,7 +344,7 @@ class Compiled(Callee):
             start(self.launcher, call)
         elif call.device != "cpu":
             self.prepare_call(call, stream, keepalive=False)()
-        elif runs_simulated():
+        elif runs_simulated(any(v.framework in ("torch", "jax") for v in call.views.values())):
             self.simulate_call(call)
         else:
             from wsdsl.runtime.staging import run_staged
@@ -351,9 +352,10 @@ class Compiled(Callee):
             run_staged(self.launcher, call, stream)
         return call.result()
 
+    @called
     def prepare(self, *args: Any, stream: Any = None, **named: Any) -> Prepared:
         """Everything resolved once; calling the result is only the launch."""
-        return self.prepare_call(self.resolve(self.in_order(args, named)), stream)
+        return self.prepare_call(self.resolve(args), stream)
 
     def prepare_call(self, call: Call, stream: Any = None, *, keepalive: bool = True) -> Prepared:
         """`prepare`, of arguments that are resolved already."""
@@ -364,12 +366,13 @@ class Compiled(Callee):
             call.views, call.scalars, call.dims, stream, call.zeroed, keepalive=keepalive
         )
 
+    @called
     def simulate(self, *args: Any, seed: int = 0, **named: Any) -> Any:
         """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.
 
         SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
         """
-        return self.simulate_call(self.resolve(self.in_order(args, named)), seed)
+        return self.simulate_call(self.resolve(args), seed)
 
     def simulate_call(self, call: Call, seed: int = 0) -> Any:
         """`simulate`, of arguments that are resolved already."""
@@ -384,8 +387,8 @@ class Compiled(Callee):
         return call.result()
 
 
-def runs_simulated() -> bool:
-    """Whether NumPy arrays go to the simulator: by WSDSL_BACKEND, or since there is no GPU."""
+def runs_simulated(movable: bool = False) -> bool:
+    """Whether arrays of the CPU are simulated. `movable` ones belong on a GPU, if there is one."""
     backend = knobs.BACKEND.get()
     if backend == "simulator":
         return True
@@ -393,4 +396,9 @@ def runs_simulated() -> bool:
 
     if backend == "gpu" and not gpu_available():
         raise LaunchError(Finding("there is no Hopper GPU here", hint="`wsdsl doctor` tells more"))
+    if movable and backend == "auto" and gpu_available():
+        hint = 'move them to the GPU, or say `with wsdsl.knobs.override(backend="simulator"):`'
+        raise LaunchError(Finding("the arrays are on the CPU, and there is a GPU", hint=hint))
+    if movable and not gpu_available():
+        _warn_once("there is no Hopper GPU here; the simulator, which is slow, runs", stacklevel=5)
     return not gpu_available()

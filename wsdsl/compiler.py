@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.callee import called
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
+from wsdsl.diagnostics import CompileError, Finding, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
-from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.schedule import Schedule
 from wsdsl.serving import OnMiss, Serving
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 class Kernel(Serving):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
+    source: str
+
     def __init__(
         self,
         name: str,
@@ -44,7 +47,7 @@ class Kernel(Serving):
         """`key`, asked for when it is first needed, is equal for kernels that `make` makes alike;
         None if that can not be told.
         """
-        self.name, self.source = name, source
+        vars(self).update(name=name, source=source)
         self.__name__ = self.__qualname__ = name
         self.__doc__ = doc
         self._make, self._find_key = make, key
@@ -53,11 +56,19 @@ class Kernel(Serving):
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = "exact", "on_miss"
+        if name not in known and not name.startswith("_"):
+            hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
+            raise WsdslError(Finding(f"`{name}` of a kernel can not be set", hint=hint))
+        super().__setattr__(name, value)
+
     def __reduce__(self) -> str | tuple[Any, ...]:
         """By its name where a module has it, as functions are; else by its text, level TILE."""
         if _importable(self):
             return self.__qualname__
-        return _from_tile, (self.name, str(self.tile), self.source, self.__doc__)
+        made = self.name, str(self.tile), self.source, self.__doc__
+        return _from_tile, made, {"_schedule": self._schedule}
 
     @cached_property
     def tile(self) -> ir.Kernel:
@@ -97,7 +108,7 @@ class Kernel(Serving):
 
         return packed_kernel(self, names) if names else self
 
-    def pack(self, *arrays: Any, **named: Any) -> Any:
+    def pack(self, /, *arrays: Any, **named: Any) -> Any:
         """Arrays in the order that `packed` kernels want, by name, or, where a kernel computes one
         operand, what that is loaded from: `w = kernel.pack(W=w)`. Of any framework and device; the
         result has `unpack()`, and stands for the array in calls of any kernel that was packed so.
@@ -205,6 +216,7 @@ class Kernel(Serving):
 
     # Tuning ---------------------------------------------------------------------------------------
 
+    @called
     def tune(
         self,
         *args: Any,
@@ -226,14 +238,8 @@ class Kernel(Serving):
 
         Returns what was measured, a table when printed. LaunchError where there is no GPU.
         """
-        return self._tuned(
-            self.resolve(self.in_order(args, named)),
-            schedule,
-            seconds=seconds,
-            candidates=candidates,
-            progress=progress,
-            plot=plot,
-        )
+        how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
+        return self._tuned(self.resolve(args), schedule, **how)
 
     def tune_for(
         self,
@@ -259,7 +265,7 @@ class Kernel(Serving):
     def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
         from wsdsl.tune.tuning import Question, tune
 
-        schedule = as_schedule(schedule)
+        schedule = self._given(schedule)
         kernel, call = serving_form(self, call, schedule)
         if kernel is not self:
             self.__dict__.pop("_recent", None)
@@ -278,6 +284,7 @@ class Kernel(Serving):
 
     # Running --------------------------------------------------------------------------------------
 
+    @called
     def __call__(
         self,
         *args: Any,
@@ -298,20 +305,21 @@ class Kernel(Serving):
         allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
         arrays do not fit; nothing has been written then.
         """
-        args = self.in_order(args, named) if named else args
         recent = self._recent
         exact = self.exact if exact is None else exact
         look = recent.look(args, exact, schedule, stream)
         if (done := recent.again(look)) is not None:
             return done[0]
+        schedule = self._given(schedule)
         if (kernel := self._taking(args)) is not self:
             return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
-        kernel, call = serving_form(self, self.resolve(args), as_schedule(schedule))
+        kernel, call = serving_form(self, self.resolve(args), schedule)
         on_miss = self.on_miss if on_miss is None else on_miss
         compiled, settled = kernel.serving(call, schedule, exact=exact, on_miss=on_miss)
         start = partial(recent.first, look) if look and settled else None
         return compiled.run(call, stream, start)
 
+    @called
     def prepare(
         self,
         *args: Any,
@@ -321,25 +329,26 @@ class Kernel(Serving):
         **named: Any,
     ) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        args = self.in_order(args, named)
+        schedule = self._given(schedule)
         if (kernel := self._taking(args)) is not self:
             return kernel.prepare(*args, schedule=schedule, stream=stream, exact=exact)
         exact = self.exact if exact is None else exact
-        kernel, call = serving_form(self, self.resolve(args), as_schedule(schedule))
+        kernel, call = serving_form(self, self.resolve(args), schedule)
         return kernel.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
 
+    @called
     def simulate(
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
     ) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        args = self.in_order(args, named)
+        schedule = self._given(schedule)
         if (kernel := self._taking(args)) is not self:
             return kernel.simulate(*args, schedule=schedule, seed=seed)
-        schedule = as_schedule(schedule)
         kernel, call = serving_form(self, self.resolve(args), schedule)
         alignment = kernel._alignment(call, schedule)
         return kernel._compile(schedule, call.dims, *alignment).simulate_call(call, seed)
 
+    @called
     def reference(self, *args: Any, **named: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule.
 
@@ -347,7 +356,6 @@ class Kernel(Serving):
         """
         from wsdsl.simulator.reference import evaluate
 
-        args = self.in_order(args, named)
         if (kernel := self._taking(args)) is not self:
             return kernel.reference(*args)
         call = self.resolve(args)

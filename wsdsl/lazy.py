@@ -8,6 +8,8 @@ it, and all have what was there first.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,3 +27,9 @@ else:
             if instance is None:
                 return self
             return instance.__dict__.setdefault(self.name, self.compute(instance))
+
+
+def after_fork(call: Callable[[], object]) -> None:
+    """Have a fork of this process call it, where a system has forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)

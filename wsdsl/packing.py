@@ -70,7 +70,9 @@ def _made(kernel: Kernel, names: Sequence[str]) -> Kernel:
         own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
         return None if own is None else f"{own} packed {', '.join(names)}"
 
-    return Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+    made = Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+    made._schedule = kernel._schedule  # pyright: ignore[reportPrivateUsage]
+    return made
 
 
 def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:

@@ -37,6 +37,7 @@ class Serving(Callee):
     """The kernel at the level TILE."""
     _find_key: Callable[[], str | None]
     _called: dict[tuple[Any, ...], Compiled]
+    _schedule: Schedule | None = None
 
     @cached_property
     def _variants(self) -> Variants:
@@ -69,6 +70,9 @@ class Serving(Callee):
         """Names of the dimensions, in order of appearance."""
         return self.declaration.dims
 
+    def _given(self, schedule: Schedule | None) -> Schedule | None:
+        return self._schedule if schedule is None else as_schedule(schedule)
+
     exact: bool = False
     """Whether calls are served by kernels that are chosen for their very sizes."""
     on_miss: OnMiss = "wait"
@@ -93,7 +97,7 @@ class Serving(Callee):
         if wrong:
             message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
             raise CompileError(Finding(message, self.tile.loc))
-        return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
+        return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _told_of_record(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import digest
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import CompileError, Finding, ParseError
+from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.written import Written
 
 if TYPE_CHECKING:
     from wsdsl.ir import op as ir
 
 
-def kernel(fn: FunctionType) -> Kernel:
-    """Make a Python function a kernel. It is parsed, not run, when it is first needed."""
+@overload
+def kernel(fn: FunctionType, /, *, schedule: Schedule | None = None) -> Kernel: ...
+@overload
+def kernel(*, schedule: Schedule) -> Callable[[FunctionType], Kernel]: ...
+def kernel(fn: Any = None, /, *, schedule: Schedule | None = None) -> Any:
+    """Make a Python function a kernel: it is parsed, not run. `schedule` is its calls' default."""
     import inspect
 
+    if fn is None:
+        return partial(kernel, schedule=schedule)
+    if not hasattr(fn, "__name__"):
+        hint = "write @kernel, or @kernel(schedule=…), above a def"
+        raise ParseError(Finding(f"{type(fn).__name__} is no function", hint=hint))
     written = Written(inspect.unwrap(fn))
 
     def make() -> ir.Kernel:
@@ -30,6 +42,7 @@ def kernel(fn: FunctionType) -> Kernel:
 
     fn = written.fn
     made = Kernel(fn.__name__, make, written.source, fn.__doc__, lambda: written.key)
+    made._schedule = as_schedule(schedule)  # pyright: ignore[reportPrivateUsage]
     made.__module__, made.__qualname__ = fn.__module__, fn.__qualname__
     return made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Mapping
 from weakref import WeakSet
@@ -18,7 +17,7 @@ from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
-from wsdsl.lazy import cached_property
+from wsdsl.lazy import after_fork, cached_property
 from wsdsl.records import find
 from wsdsl.records.card import card_of
 from wsdsl.records.row import Asked, Sizes
@@ -397,4 +396,4 @@ def _forked() -> None:
         variants.forked()
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)

@@ -21,10 +21,15 @@ class Tensor:
     device: Gpu = field(default_factory=Gpu)
     layout: str = "torch.strided"
     is_cuda: bool = True
+    requires_grad: bool = False
+    writes: int = 0
 
     def __post_init__(self) -> None:
         steps = [1, *itertools.accumulate(self.shape[:0:-1], lambda x, y: x * y)]
         self.strides = self.strides or tuple(reversed(steps[: len(self.shape)]))
+
+    def count_write(self) -> None:
+        self.writes += 1
 
     def data_ptr(self) -> int:
         return self.at

@@ -58,7 +58,7 @@ class Card:
     """`stream` is torch's current one."""
 
     def __init__(self) -> None:
-        self.fake, self.stream = FakeDriver(), MAIN
+        self.fake, self.stream, self.grad_mode = FakeDriver(), MAIN, True
         self.made: list[Tensor] = []
         self.addresses = itertools.count(0x5000_0000, 1 << 20)
 
@@ -93,6 +93,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
         bfloat16="torch.bfloat16",
         float32="torch.float32",
         float8_e4m3fn="torch.float8_e4m3fn",
+        is_grad_enabled=lambda: made.grad_mode,
+        autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=Tensor.count_write)),
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: made.stream),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -144,6 +146,31 @@ def test_nothing_is_resolved_again(
         assert known(*given) is given[2]
         assert known(*given, stream=None) is given[2]
     assert len(card.fake.launched) == 5
+
+
+def test_what_autograd_records_is_refused(card: Card, compiled: Any) -> None:
+    known, (a, b, c) = card.new(compiled["plain"]), tensors(A, B, C)
+    known(a, b, c)
+    for name, tensor in zip("ABC", (a, b, c), strict=True):
+        tensor.requires_grad = True
+        with pytest.raises(
+            LaunchError, match=rf"\({name}\): torch records the gradient.*\n.*no_grad"
+        ):
+            known(a, b, c)
+        card.grad_mode = False
+        known(a, b, c)
+        card.grad_mode, tensor.requires_grad = True, False
+    assert len(card.fake.launched) == 4
+
+
+def test_autograd_sees_each_write(card: Card, compiled: Any) -> None:
+    known, matmul = card.new(compiled["plain"]), Matmul()
+    for at in (C, C, D):
+        for run in (known, lambda *given: known.prepare(*given)(), lambda a, b, c: matmul(
+            a, replace(b, strides=(1, 64)), out=c, schedule=SMALL
+        )):  # fmt: skip
+            run(*(given := tensors(A, B, at)))
+            assert [x.writes > 0 for x in given] == [False, False, True]
 
 
 def test_outputs_left_out_are_new_each_time(card: Card, compiled: Any) -> None:

@@ -26,6 +26,7 @@ from wsdsl.variants import Variants
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+from wsdsl.lazy import after_fork
 
 
 class Misses:
@@ -137,7 +138,7 @@ class _Own:
 
 
 _own = _Own()
-os.register_at_fork(after_in_child=_own.forked)
+after_fork(_own.forked)
 atexit.register(_own.close)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
+from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError, Finding, WsdslError
 from wsdsl.records.row import Asked
 from wsdsl.variants import Variants
@@ -52,7 +52,7 @@ def compile_all(
     ]
     if not jobs:
         return
-    num = min(processes or len(os.sched_getaffinity(0)), len(jobs))
+    num = min(processes or num_cpus(), len(jobs))
     left, errors, lock = list(reversed(jobs)), list[WsdslError](), threading.Lock()
     bar, children = Bar(f"warm {name}", len(jobs)), list[Process]()
 

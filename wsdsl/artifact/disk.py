@@ -93,8 +93,10 @@ class Disk:
                 _unlock(held)
 
     def _locked(self, path: Path) -> int | None:
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            return None
         until = time.monotonic() + LOCK_SECONDS
         while time.monotonic() < until:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
 from wsdsl.artifact.versions import emitter
+from wsdsl.lazy import after_fork
 
 if TYPE_CHECKING:
     from wsdsl.artifact.disk import Disk
@@ -34,7 +34,7 @@ class _Process:
 
 
 _own = _Process()
-os.register_at_fork(after_in_child=_own.forked)
+after_fork(_own.forked)
 
 
 def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.matmul import Matmul, matmul
 from wsdsl.kernels.gemm.product import Product
 
@@ -57,34 +58,8 @@ __all__ = [
     "softmax",
     "softmax_backward",
 ]
-ROWS = {
-    "cross_entropy": (
-        "cross_entropy",
-        "cross_entropy_backward",
-        "cross_entropy_with_lse",
-    ),
-    "layernorm": (
-        "layernorm",
-        "layernorm_backward",
-        "layernorm_bias_backward",
-        "layernorm_weight_backward",
-        "layernorm_with_statistics",
-    ),
-    "quantize": ("quantize",),
-    "rmsnorm": (
-        "rmsnorm",
-        "rmsnorm_backward",
-        "rmsnorm_weight_backward",
-        "rmsnorm_with_rstd",
-    ),
-    "softmax": (
-        "log_softmax",
-        "log_softmax_backward",
-        "softmax",
-        "softmax_backward",
-    ),
-}
-"""The functions of the modules of `rows`."""
+ROWS = ("cross_entropy", "layernorm", "quantize", "rmsnorm", "softmax")
+"""Modules of `rows`; the names of their functions contain theirs."""
 
 
 def __getattr__(name: str) -> Any:
@@ -93,10 +68,13 @@ def __getattr__(name: str) -> Any:
 
     if name in ("lossless", "quantized"):
         return import_module(f"wsdsl.kernels.{name}")
-    module = next((module for module, names in ROWS.items() if name in names), None)
+    module = next((module for module in ROWS if module in name and name in __all__), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"wsdsl.kernels.rows.{module}"), name)
+    home = vars(import_module(f"wsdsl.kernels.rows.{module}"))
+    home |= (made := {each: opaque(home[each]) for each in {*__all__} & {*home} if module in each})
+    globals().update(made)
+    return made[name]
 
 
 def __dir__() -> list[str]:

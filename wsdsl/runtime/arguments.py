@@ -13,7 +13,7 @@ from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.runtime.bind import bind, positions
-from wsdsl.runtime.interop import allocate, describe, host_array, is_array
+from wsdsl.runtime.interop import allocate, count_writes, describe, host_array, is_array
 from wsdsl.runtime.views import ArrayView, adapt, tma_faults
 
 Scalar = int | float
@@ -44,7 +44,8 @@ class Call:
         return next((v.device for v in self.views.values()), "cpu")
 
     def result(self) -> Any:
-        """What the call returns: the output, or a tuple of several."""
+        """What the call returns, once it has run: the output, or a tuple of several."""
+        count_writes(self.views[name].keepalive for name in self.outputs)
         found = tuple(self.arrays[name] for name in self.outputs)
         return found[0] if len(found) == 1 else found
 

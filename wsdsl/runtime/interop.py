@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,7 +94,40 @@ def _describer(kind: type) -> Describer:
     raise LaunchError(Finding(f"a {kind.__name__} is no array", hint=hint))
 
 
+def has_gradient(array: Any) -> bool:
+    """Whether torch records what is done to it, for a gradient."""
+    return getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled()
+
+
+def in_forward_mode() -> bool:
+    """Whether torch may carry tangents along with tensors."""
+    return getattr(sys.modules.get("torch.autograd.forward_ad"), "_current_level", -1) >= 0
+
+
+def count_writes(arrays: Iterable[Any]) -> None:
+    """Have torch see that these were written: autograd raises for those that it has saved."""
+    for array in arrays:
+        if hasattr(array, "requires_grad"):
+            sys.modules["torch"].autograd.graph.increment_version(array)
+
+
+def _address(tensor: Any) -> int:
+    try:
+        found = 0 if type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
+    except RuntimeError:  # one of torch.func
+        found = 0
+    if not found and 0 not in tensor.shape and tensor.device.type != "meta":
+        hint = "call the kernel on plain tensors, outside torch.func, torch.export and fake modes"
+        raise LaunchError(Finding("a tensor without memory, of a trace or transform", hint=hint))
+    return found
+
+
 def _torch(array: Any) -> ArrayView:
+    forward: Any = sys.modules.get("torch.autograd.forward_ad")
+    tangent = forward.unpack_dual(array).tangent if in_forward_mode() else None
+    if has_gradient(array) or tangent is not None:
+        hint = "call it under `torch.no_grad()`, or give `.detach()` of the tensor"
+        raise LaunchError(Finding("torch records the gradient of it; a kernel has none", hint=hint))
     dtype = _torch_dtypes.get(array.dtype)
     if dtype is None:
         name = str(array.dtype).removeprefix("torch.")
@@ -104,7 +137,7 @@ def _torch(array: Any) -> ArrayView:
         raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
     device = array.device
     return ArrayView(
-        pointer=array.data_ptr(),
+        pointer=_address(array),
         dtype=dtype,
         shape=tuple(array.shape),
         strides=tuple(array.stride()),
@@ -115,9 +148,9 @@ def _torch(array: Any) -> ArrayView:
 
 
 def _torch_look(array: Any) -> tuple[Any, int]:
-    if not array.is_cuda:
-        raise LaunchError(Finding("on no GPU"))
-    address = array.data_ptr()
+    is_odd = not array.is_cuda or (array.requires_grad and has_gradient(array))
+    if is_odd or not (address := array.data_ptr()):
+        raise LaunchError(Finding("on no GPU, recorded, or without memory"))
     look = array.shape, array.stride(), array.dtype, array.device, array.layout, address & 15
     return look, address
 

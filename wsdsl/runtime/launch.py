@@ -197,9 +197,11 @@ class Launcher:
         # JAX knows of no stream but its own, so its outputs must be done when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
+        written = tuple(v.keepalive for n, v in views.items() if n in self.access.writes)
         made = partial(
             Prepared, signature, kernel, grid, packed, stream_of, sync=sync,
             fills=fills_of({name: own[name] for name in zeroed}), movable=not zeros,
+            written=written if keepalive else (),
         )  # fmt: skip
         copied = Copies(context, copies, map_at) if copies else None
         if not lent.needs or not grid:

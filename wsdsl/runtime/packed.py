@@ -70,6 +70,7 @@ def pack(array: Any, dtype: DType) -> Packed:
     """An array of elements of 4, 8 or 16 bits, by its last two axes; of any strides. Of 4 bits it
     has two elements to a byte.
     """
+    array = array.detach() if hasattr(array, "detach") else array
     view = adapt(describe(array), dtype)
     if view.dtype != dtype:
         hint = "of 4 bits it is of uint8, two elements to a byte" if dtype.bits == 4 else ""

@@ -7,10 +7,12 @@ from typing import Any
 
 from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
 from wsdsl.runtime.device import current, is_capturing
+from wsdsl.runtime.interop import count_writes
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
 from wsdsl.runtime.streams import MAX_STREAMS, StreamOf
@@ -73,6 +75,7 @@ class Prepared:
         "_stream_of",
         "_success",
         "_sync",
+        "_written",
         "keepalive",
     )
 
@@ -90,6 +93,7 @@ class Prepared:
         copies: Copies | None = None,
         fills: Fills | None = None,
         movable: bool = True,
+        written: tuple[Any, ...] = (),
     ) -> None:
         cuda = driver.api()
         self._signature, self._kernel, self._grid = signature, kernel, grid
@@ -102,7 +106,7 @@ class Prepared:
         # Constant operands are loaded without a wait, and nobody tells when copies are over; nor is
         # it said what an early start behind a fill means.
         self._early = signature.waits and copies is None and not fills
-        self.keepalive = keepalive
+        self.keepalive, self._written = keepalive, written
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -121,6 +125,7 @@ class Prepared:
     def _idle(self) -> bool:
         return not self._grid and not self._fills
 
+    @opaque
     def __call__(self) -> None:
         if self._fills:
             self._fill(self._stream_of())
@@ -137,6 +142,7 @@ class Prepared:
         else:
             with self._copies.made(packed, stream) as packed:
                 self._start(config, packed.address)
+        count_writes(self._written)
         if self._sync and not is_capturing(stream):
             driver.call("cuStreamSynchronize", stream)
 
@@ -161,7 +167,7 @@ class Prepared:
         made = object.__new__(Prepared)
         for name in Prepared.__slots__:
             setattr(made, name, getattr(self, name))
-        made.keepalive = ()
+        made.keepalive = made._written = ()
         made._packed = self._packed.moved(pointers, scalars)
         if self._fills:
             made._fills = {n: (pointers.get(n, at), size) for n, (at, size) in self._fills.items()}

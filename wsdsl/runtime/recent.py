@@ -17,7 +17,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id
-from wsdsl.runtime.interop import allocator, describe, look_of
+from wsdsl.runtime.interop import allocator, count_writes, describe, in_forward_mode, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.streams import given_stream
@@ -98,7 +98,7 @@ class Recent:
                 looks.append(look)
                 places.append(place)
             handle = None if stream is None else given_stream(stream)
-            context = current_context_id()
+            context = 0 if in_forward_mode() else current_context_id()
             key = (context, handle, schedule, options, *looks)
             known = self._known.get(key)
         except Exception:  # whatever is wrong, who resolves the call says so
@@ -120,6 +120,7 @@ class Recent:
             return None
         prepared()
         results = known.results
+        count_writes([given[i] for i in results if i < len(look.given)])
         return (given[results[0]] if len(results) == 1 else tuple([given[i] for i in results]),)
 
     def first(

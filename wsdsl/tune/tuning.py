@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.artifact.artifact import Access, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.background import num_cpus
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.records.row import agrees
 from wsdsl.report.figure import require_matplotlib
@@ -160,7 +160,7 @@ def _try_out(
     jobs = [
         Job(q.text, q.variants.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials
     ]
-    processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    processes = min(MOST_PROCESSES, num_cpus())
     ready = compiled(jobs, processes, race.has_time, means.compile_limit, means.start)
     for job, made in ready:
         assert job.schedule is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
+from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
@@ -39,6 +40,7 @@ class Matmul:
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
 
+    @opaque
     def __call__(
         self,
         a: Any,

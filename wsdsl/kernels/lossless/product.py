@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
@@ -74,6 +75,7 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
 
 
+@opaque
 def matmul(
     x: Any,
     weights: Weights,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS
 from wsdsl.kernels.gemm.form import ACTIVATIONS
@@ -25,6 +26,7 @@ TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "s
 """What weights consist of, by the kernel's names."""
 
 
+@opaque
 def matmul(
     x: Any,
     weights: Weights,

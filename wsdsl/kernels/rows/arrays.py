@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
-from wsdsl.runtime.interop import describe
+from wsdsl.runtime.interop import describe, has_gradient
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -110,12 +110,7 @@ Backward = Callable[..., Tensors]
 
 def is_recorded(*tensors: Any) -> bool:
     """Whether torch records what is done to any of them."""
-    torch = sys.modules.get("torch")
-    return (
-        torch is not None
-        and torch.is_grad_enabled()
-        and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
-    )
+    return any(map(has_gradient, tensors))
 
 
 def recorded(forward: Forward, backward: Backward, *tensors: Any) -> Any:

@@ -72,8 +72,8 @@ def quantize(
     The scales are [...], of blocks [..., ceil(N / block)]: max(abs(x)) / 448 for f8e4m3, at least
     2**-100 / 448; of f8e8m0 the next power of two. Elements are multiplied by the scale's inverse
     in f32, and rounded to even. What shares a scale with inf or NaN has a scale of that (inf in
-    f8e8m0 is 2**127), and codes of 8-bit floats are NaN where x is not finite. No gradient is
-    recorded. LaunchError for arrays that do not fit; nothing has been written then.
+    f8e8m0 is 2**127), and codes of 8-bit floats are NaN where x is not finite. LaunchError for
+    arrays that do not fit, or whose gradient torch records; nothing has been written then.
     """
     if dtype == "mxfp8":
         dtype, block, scale_dtype = MX

@@ -108,8 +108,8 @@ def log_softmax_backward(
 
 
 def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> Any:
-    rows = rows_of("x", x)
     if out is None and is_recorded(x):
+        dtype = rows_of("x", x.detach()).dtype
 
         def forward(x: Any) -> tuple[Any, Tensors]:
             y = _forward(kind, x, out_dtype, None, options)
@@ -117,9 +117,10 @@ def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> 
 
         def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
             (y,) = kept
-            return (_backward(kind, grad, y, rows.dtype, None, {}),)
+            return (_backward(kind, grad, y, dtype, None, {}),)
 
         return recorded(forward, backward, x)
+    rows = rows_of("x", x)
     target, y = rows.output(out, out_dtype)
     kernel = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)
     made = kernel(rows.matrix, target, **options)
