@@ -20,7 +20,6 @@ from functools import partial
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Value, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import SlotSum
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.lowering.loop_stages import LoopStages
@@ -51,6 +50,7 @@ class MaskedLoop(PipelinedLoop):
 
     def tile(self, whole: bool) -> tuple[Value, ...]:
         swap = dict[Value, Value]()
-        self.axes(swap, inside=whole)
-        self.copy_seen((op for op in self.stages.first if not isinstance(op, AxisAt)), swap, whole)
+        ops = self.stages.first
+        # In their order: what stands behind an `axis_at` is of that tile.
+        self.copy_seen(map(self.whole, ops) if whole else ops, swap, whole)
         return self.carried(swap, {})

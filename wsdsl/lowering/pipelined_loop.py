@@ -8,8 +8,8 @@ from functools import partial, reduce
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Yield
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Map, Yield
+from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import copy_region, makers, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
@@ -35,6 +35,20 @@ class PipelinedLoop:
         self.stages, self.builder, self.sizes, self.order = stages, builder, sizes, order
         self.loop, self.handed = stages.loop, yielded(stages.loop.body)
         self.masks = Masks(stages, builder, made)
+        axes = (op for op in stages.first if isinstance(op, AxisAt))
+        self.walked = tuple(op for op in axes if self.walks(op))
+
+    def walks(self, op: AxisAt) -> bool:
+        """Whether the loop goes from tile to tile of the axis. A loop over work items does not, nor
+        does an axis that begins with the next iteration's tile.
+        """
+        at = self.masks.made.get(op.start)
+        places = at.args if isinstance(at, Map) and at.fn in ("add", "min") else (op.start,)
+        return self.loop.index in places and self.loop.step not in places
+
+    def whole(self, op: Op) -> Op:
+        """The op in an iteration whose tile lies inside."""
+        return with_fields(op, inside=True, stop=None) if op in self.walked else op
 
     def emit(self) -> None:
         b, loop, stages = self.builder, self.loop, self.stages
@@ -119,10 +133,8 @@ class PipelinedLoop:
     def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
         """Where the tiles of an iteration begin. All but the last one lie `inside`."""
         axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
-        whole: dict[Op, Op] = {}
-        if inside:
-            whole |= {op: with_fields(op, inside=True, stop=None) for op in axes}
-        self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), swap)
+        needed = self.needed((*axes,))
+        self.copy(tuple(map(self.whole, needed)) if inside else needed, swap)
 
     def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:
         """Start products; `first`: in their iteration, for which consumers follow one another."""
@@ -175,15 +187,15 @@ class PipelinedLoop:
         self.copy(tuple(op for op in releases if op not in given_back), swap)
 
     def is_clipped(self) -> bool:
-        """Whether something in the first stage minds where the dimension ends."""
-        own = [op for op in self.stages.first if isinstance(op, AxisAt)]
-        kinds = [(op.result.type, op.is_clipped) for op in own]
+        """Whether something in the first stage minds where the dimension ends: a reduction, or what
+        products sum over; the latter asks for itself where nothing is masked by an order.
+        """
         reduced = {op.axis for op in self.stages.first if isinstance(op, OVER_AXIS)}
+        kinds = [(op.result.as_axis, op.is_clipped or op.shifted) for op in self.walked]
         return any(
-            isinstance(kind, Axis)
-            and kind.name in reduced
-            and (clipped or self.sizes.get(kind.dim, 1) % kind.size > 0)
-            for kind, clipped in kinds
+            (self.masks.ops or kind.name in reduced)
+            and (apart or self.sizes.get(kind.dim, 1) % kind.size > 0)
+            for kind, apart in kinds
         )
 
     def iteration(
