@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -190,6 +191,45 @@ def test_ptx_that_differs_is_refused(form: str) -> None:
         assert text in ptx, text
         with pytest.raises(VerifyError, match="PTX"):
             check_skeleton(kernel, ptx.replace(text, other, 1))
+
+
+FORMS: dict[str, Callable[[], Kernel]] = {
+    "gemm": lambda: scheduled("gemm"),
+    "pair": lambda: scheduled("gemm", pair=2),
+    "stored scales": lambda: lowered(SCALED["mxf4"], tile=dict(n=64), stages=2),
+    "copied scales": lambda: lowered(SCALED["mx_atoms"], tile=dict(n=256)),
+    "operand": lambda: lowered(
+        CASES["attention"],
+        sizes=dict(D=64),
+        tile=dict(m=128, n=64),
+        stages=2,
+        decode="tensor",
+    ),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("form", FORMS)
+def test_other_addresses_are_refused(form: str) -> None:
+    """Each operand in tensor memory, by its column and by its lane, and where `alloc` writes to."""
+    kernel = FORMS[form]()
+    ptx = ptx_of(kernel)
+    check_skeleton(kernel, ptx)
+    lines, met = ptx.splitlines(), set[tuple[str, int]]()
+    for i, line in enumerate(lines):
+        kind = re.match(r"\s*tcgen05\.(?:alloc|mma|cp|st|ld)\b\S*", line)
+        for n, found in enumerate(re.finditer(r"\[([%\w]+)(?:\+(\d+))?\]", line) if kind else ()):
+            if kind and (kind[0], n) not in met:
+                met.add((kind[0], n))
+                for shift in (4, 1 << 20):
+                    at = f"[{found[1]}+{int(found[2] or 0) + shift}]"
+                    other = f"{line[: found.start()]}{at}{line[found.end() :]}"
+                    with pytest.raises(VerifyError, match=r"TMEM at|SMEM at"):
+                        check_skeleton(kernel, "\n".join([*lines[:i], other, *lines[i + 1 :]]))
+    assert len(met) > 2
+    freed = re.sub(r"(dealloc.*b32 )%r\d+,", r"\g<1>0,", ptx)
+    with pytest.raises(VerifyError, match="dealloc"):
+        check_skeleton(kernel, freed)
 
 
 @needs_ptxas

@@ -18,6 +18,7 @@ from tests.prover.test_skeleton import (
     deleted,
     doubled,
     events,
+    is_label,
     moved_out,
     recounted,
     swapped,
@@ -65,7 +66,62 @@ def other_length(lines: list[str]) -> Mutants:
                 yield f"{number} for {line}", [*lines[:i], other, *lines[i + 1 :]]
 
 
+def made_late(lines: list[str]) -> Mutants:
+    """The register of an address is made behind the event that reads it."""
+    for i in events(lines):
+        for name in re.findall(r"\[(%r\d+|[a-z]+)[+\]]", lines[i]):
+            for j in range(i - 1, 0, -1):
+                if is_label(lines[j]) or " bra" in lines[j]:
+                    break
+                if re.match(rf"\s*[a-z][\w.:]*\s+{re.escape(name)},", lines[j]):
+                    late = [*lines[:j], *lines[j + 1 : i + 1], lines[j], *lines[i + 1 :]]
+                    yield f"{lines[j]} behind {lines[i]}", late
+                    break
+
+
+def other_lanes(lines: list[str]) -> Mutants:
+    """Not all lanes of a warp elect one, or exchange what they have."""
+    for i, line in enumerate(lines):
+        if re.match(r"\s*(elect|shfl)\.sync", line):
+            yield f"one lane of {line}", [*lines[:i], line.replace("-1;", "1;"), *lines[i + 1 :]]
+
+
+ACCESS = re.compile(
+    r"\s*(?:@!?%\w+\s+)?(?:(ld|st)matrix|(ld|st|red)\.(shared|global)(?!::|\.nc|\.v?\d*\.nc))\b"
+)
+
+
+def accessed(line: str) -> tuple[bool, str] | None:
+    """Whether a thread reads, and where."""
+    found = ACCESS.match(line)
+    return found and ("ld" in (found[1], found[2]), found[3] or "shared")
+
+
+def overtaken(lines: list[str]) -> Mutants:
+    """A thread's access to memory on the other side of an event, where it has no other of its kind
+    up to the next event.
+    """
+    ordered = {*events(lines)} | {i for i, x in enumerate(lines) if re.search(r"\bred\.re", x)}
+    for i, line in enumerate(lines):
+        if not accessed(line):
+            continue
+        for step in (1, -1):
+            met, at = list[int](), i + step
+            while 0 < at < len(lines) and len(met) < 2 and not is_label(lines[at]):
+                if " bra" in lines[at] or (met and accessed(lines[at]) == accessed(line)):
+                    break
+                met += [at] * (at in ordered)
+                at += step
+            if len(met) == 2 and "try_wait" not in lines[met[0]]:
+                made = [*lines[:i], *lines[i + 1 :]]
+                made.insert(met[0], line)
+                yield f"{line} beyond {lines[met[0]]}", made
+
+
 COMPARED = (
+    overtaken,
+    made_late,
+    other_lanes,
     deleted,
     doubled,
     recounted,

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.kernels import CASES
+from tests.prover.ptx_mutants import made_late, other_lanes
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
 
@@ -29,7 +30,9 @@ def test_what_reaches_another_cta_reaches_the_right_one(schedule: Schedule) -> N
             changed += [(i, f"mov.u32 {to}, {own};"), (i, line.replace(found[3], "0"))]
         elif line.startswith("st.async"):
             changed += [(i, line.replace("[to+", "[to+2048+")), (i, line.replace("[to+", "[to+1"))]
-    assert len(changed) > 10
+    late = [ptx for _, ptx in (*made_late(lines), *other_lanes(lines))]
+    assert len(changed) > 10 and len(late) > 10
+    assert all(objection(made.scheduled, "\n".join(ptx)) for ptx in late)
     missed = [
         lines[i]
         for i, line in changed

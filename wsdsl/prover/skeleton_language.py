@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from wsdsl.prover.skeleton_letters import PARITY, Alphabet, Letter, Origin, array
+from wsdsl.prover.skeleton_letters import KINDS, PARITY, Alphabet, Letter, Origin, array
 
 MOST = 1 << 14
 """States of a program that are looked at: one that counts without end has more."""
@@ -50,6 +50,9 @@ class Told:
 
 
 Word = tuple[int, ...]
+Accesses = frozenset[tuple[int, Origin]]
+NONE: Accesses = frozenset()
+Silent = list[tuple[State, Accesses]]
 Read = tuple[int, Origin, int | None]
 """As `Told`, with the number of the event as far as a ring tells it."""
 
@@ -95,6 +98,7 @@ class Moves:
 
     told: list[tuple[Read, ...]]
     after: States
+    accesses: Accesses
 
     def origins(self, at: int) -> set[Origin]:
         return {told[at][1] for told in self.told}
@@ -105,21 +109,23 @@ class Moves:
 
 
 class ReadMove(NamedTuple):
-    """As `Move`."""
+    """As `Move`; accesses are in front of all events."""
 
     told: tuple[Read, ...]
     after: State
+    accesses: Accesses = NONE
 
 
 class ReadWays(NamedTuple):
     """As `Ways`."""
 
     moves: list[ReadMove]
-    silent: list[State]
+    silent: Silent
     ends: bool
 
 
-Next = tuple[dict[Word, Moves], bool]
+Next = tuple[dict[Word, Moves], bool, Accesses]
+"""What may come next, whether the path may end, and the accesses before that."""
 
 
 class _Reader:
@@ -144,6 +150,7 @@ class _Reader:
         found = self.read.get(told)
         if found is None:
             letter, name = told.letter, array(told.letter)
+            letter = Letter(letter.kind) if letter.kind in KINDS else letter
             if name and self.rings.ring(name) != self.ring:
                 detail = "" if letter.detail.startswith(PARITY) else letter.detail
                 letter = letter._replace(detail=detail, barrier=name, to="")
@@ -165,12 +172,26 @@ class _Reader:
 
     def _after(self, state: State) -> ReadWays:
         if state[0] < 0:
-            told, (point, _) = self.within[~state[0]]
-            return ReadWays([ReadMove(told, (point, state[1]))], [], False)
+            told, (point, _), _ = self.within[~state[0]]
+            return self._parted([ReadMove(told, (point, state[1]))], [], False)
         moves, silent, ends = self.paths.after(state)
         read, one = self._read, self._one
         found = [ReadMove(tuple([read(x) for x in told]), one(after)) for told, after in moves]
-        return ReadWays(found, [one(x) for x in silent], ends)
+        return self._parted(found, [(one(x), NONE) for x in silent], ends)
+
+    def _parted(self, found: Iterable[ReadMove], silent: Silent, ends: bool) -> ReadWays:
+        """Moves are cut in front of accesses that stand behind events."""
+        moves = list[ReadMove]()
+        for told, after, _ in found:
+            events = [self.alphabet.letter(x[0]).kind not in KINDS for x in told]
+            first = [*events, True].index(True)
+            last = [*events, False].index(False, first)
+            own = frozenset([(number, origin) for number, origin, _ in told[:first]])
+            if first == len(told):
+                silent.append((after, own))
+            else:
+                moves.append(ReadMove(told[first:last], self._within(told[last:], after), own))
+        return ReadWays(moves, silent, ends)
 
     def _within(self, told: tuple[Read, ...], after: State) -> State:
         """The state with these events left."""
@@ -182,44 +203,44 @@ class _Reader:
             self.within.append(ReadMove(told, after))
         return ~self.points[key], after[1]
 
-    def _read_moves(self, states: States) -> tuple[list[ReadMove], bool]:
-        found, ends = list[ReadMove](), False
-        todo, met = [*states], {*states}
+    def _read_moves(self, states: States) -> tuple[list[ReadMove], bool, Accesses]:
+        todo, met = [*states], dict.fromkeys(states, NONE)
         while todo:
             if len(met) + len(self.first) > MOST:
                 raise EndlessError
-            moves, silent, end = self.after(todo.pop())
-            ends = ends or end
-            found += moves
-            for state in silent:
-                if state not in met:
-                    met.add(state)
-                    todo.append(state)
-        return found, ends
+            state = todo.pop()
+            for after, own in self.after(state).silent:
+                before = met.get(after)
+                if before is None or not met[state] | own <= before:
+                    met[after] = met[state] | own | (before or NONE)
+                    todo.append(after)
+        ways = [(self.after(state), before) for state, before in met.items()]
+        last = [before for way, before in ways if way.ends]
+        found = [ReadMove(x, to, own | before) for way, before in ways for x, to, own in way.moves]
+        return found, bool(last), NONE.union(*last)
 
     def _whole(self, states: States) -> Next | None:
         """By all events of each move; None where these begin alike, and are not the same."""
-        found, ends = self.moves(states)
+        found, ends, last = self.moves(states)
         made = _grouped(found)
-        return (made, ends) if len({word[0] for word in made}) == len(made) else None
+        return (made, ends, last) if len({word[0] for word in made}) == len(made) else None
 
     def _cut(self, states: States, num: int) -> Next:
         """By so many events of each move, at the most."""
-        found, ends = self.moves(states)
-        first = [ReadMove(told[:num], self._within(told[num:], after)) for told, after in found]
-        return _grouped(first), ends
+        found, ends, last = self.moves(states)
+        first = [ReadMove(told[:num], self._within(told[num:], x), own) for told, x, own in found]
+        return _grouped(first), ends, last
 
 
 def _grouped(moves: Iterable[ReadMove]) -> dict[Word, Moves]:
-    found: dict[Word, tuple[list[tuple[Read, ...]], set[State]]] = {}
-    for told, after in moves:
-        word = tuple([number for number, _, _ in told])
-        if word not in found:
-            found[word] = [], set[State]()
-        ways, states = found[word]
-        ways.append(told)
-        states.add(after)
-    return {word: Moves(ways, frozenset(states)) for word, (ways, states) in found.items()}
+    found: dict[Word, list[ReadMove]] = {}
+    for move in moves:
+        found.setdefault(tuple([number for number, _, _ in move.told]), []).append(move)
+    columns = {word: [*zip(*several, strict=True)] for word, several in found.items()}
+    return {
+        word: Moves([*told], frozenset(after), NONE.union(*accesses))
+        for word, (told, after, accesses) in columns.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -299,6 +320,7 @@ def _difference(
         if at == there:
             continue
         parents[at] = there
+        come, came = [moves.origins(-1) for moves in before] or (set[Origin](),) * 2
         one, other = readers[0].whole(a), readers[1].whole(b)
         if one is not None and other is not None and _unlike(one, other):
             # Moves end where ways meet, which may be elsewhere on each side.
@@ -311,8 +333,15 @@ def _difference(
                     {alphabet.letter(word[0]): moves.origins(0) for word, moves in side[0].items()}
                     for side in (one, other)
                 )
-                come, came = [moves.origins(-1) for moves in before] or (set[Origin](),) * 2
                 return Difference((come, came), shown, found, (one[1], other[1]))
+        accesses = [((), one[2], other[2])]
+        accesses += [(x, one[0][x].accesses, moves.accesses) for x, moves in other[0].items()]
+        for word, mine, yours in accesses:
+            kinds = {kind for kind, _ in mine}
+            if extra := {kind for kind, _ in yours if kind not in kinds}:
+                found = {alphabet.letter(x): {at for kind, at in yours if kind == x} for x in extra}
+                shown = {alphabet.letter(x): one[0][word].origins(0) for x in word[:1]}
+                return Difference((come, came), shown, found, (not word, False))
         for word, mine in one[0].items():
             yours = other[0][word]
             if ring is None:

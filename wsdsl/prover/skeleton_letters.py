@@ -35,6 +35,10 @@ class Letter(NamedTuple):
         return not any(UNKNOWN in part for part in self)
 
 
+KINDS = frozenset(("ld.shared", "st.shared", "ld.global", "st.global"))
+"""Accesses by threads. How many instructions an op has, and which are skipped, is codegen's matter:
+of each event is compared which kinds of them may stand in front of it, behind the event before."""
+
 Origin = int
 """Where an event comes from: a node, or a line of the PTX."""
 PARITY = "parity "

@@ -11,10 +11,13 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import PACKED_SPAN
+from wsdsl.ir.tensor_ops import FreeTensorMemory, TensorColumns
+from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
@@ -28,6 +31,19 @@ from wsdsl.prover.skeleton_values import FOLDED
 
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
+ACCESSES: dict[str, tuple[type[Op], ...]] = {
+    "ld.global": (m.ThreadLoad, m.LoadGlobal),
+    "st.shared": (
+        m.ThreadLoad, m.StoreShared, m.StorePartials, m.ClearPanels, StoreTransposed,
+        ClearCounters, AddCounters,
+    ),
+    "ld.shared": (
+        m.ThreadStore, m.LoadShared, m.LoadPanels, m.ReducePartials, m.ReceiveFragment,
+        LoadTransposed, StoreCounters, b.ClaimedCluster, TensorColumns, FreeTensorMemory,
+    ),
+    "st.global": (m.ThreadStore, m.StoreGlobal, AddCounters, StoreCounters),
+}  # fmt: skip
+"""Of threads, by the ops that have them. Only the order of `ld.global.nc` is LLVM's matter."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +92,7 @@ class Builder:
         self.boxes: dict[Value, int] = {}
         """Bytes of what a map copies."""
         self.empty: set[Value] = set()
+        self.columns: dict[Value, TensorColumns] = {}
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the loops that stand around."""
         self.decided: dict[tuple[Value, Value], bool] = {}
@@ -189,6 +206,8 @@ class Builder:
     # Ops -----------------------------------------------------------------------------------------
 
     def op(self, op: Op, who: Who) -> None:
+        for kind in (kind for kind, ops in ACCESSES.items() if isinstance(op, ops)):
+            self.emit(op, kind)
         match op:
             case t.Constant():
                 self.known[op.result] = op.value
@@ -337,7 +356,7 @@ class Builder:
             case f.WgmmaWait():
                 self.emit(op, "wgmma.wait_group", str(op.pending))
             case _:
-                tensor_events(self, op)
+                tensor_events(self, op, who.first)
 
     def of_ranks(self, x: Value | None) -> tuple[int | None, ...]:
         """A number in each CTA of the cluster, if there is one."""

@@ -13,8 +13,8 @@ from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
 from wsdsl.prover.skeleton_of_claims import ASKS, READS
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
 from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
-from wsdsl.prover.skeleton_registers import Statics
-from wsdsl.prover.skeleton_states import Places, parity_of, place_at
+from wsdsl.prover.skeleton_registers import Statics, split_address
+from wsdsl.prover.skeleton_states import TMEM, Places, parity_of, place_at
 from wsdsl.prover.skeleton_values import ADDRESS, BASE, Values
 
 COMMENT = re.compile(r"//[^\n]*")
@@ -23,7 +23,10 @@ TOKEN = re.compile(
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
     r"(?P<op>(?:mbarrier|clusterlaunchcontrol|cp\.async(?!\.bulk\.prefetch)|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
-    r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
+    r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?"
+    r"|(?:ld|st|red)\.(?:shared|global)(?!\.nc)(?:\.[\w.:]+)?|(?:ld|st)matrix\.[\w.:]+"
+    # What lanes of a warp do together, if not all of them do.
+    r"|(?:shfl|vote|match|redux)\.sync[\w.]*(?![^;]*,[ \t]*-1;))"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
 )
@@ -33,6 +36,7 @@ NEUTRAL = re.compile(
     r"\.(?:b64|[bus]32|sync|aligned|shared::cta|shared::cluster|cta|cluster|release|acquire)(?=\.|$)"
 )
 FLAG = re.compile(r"red(\.relaxed)?\.gpu\.global\.(add|inc)$")
+ACCESS = re.compile(r"(?:(ld)|st|red)(?:matrix|\.shared\b(?!::)|\.(global))")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
@@ -53,7 +57,7 @@ class Token:
     op: str
     args: str
     way: int = -1
-    """Of a branch by a number that is known of each thread: those that have this one."""
+    """Of a branch by a known number: those that have this one. Of a product: the operand."""
 
     @property
     def target(self) -> str:
@@ -107,8 +111,14 @@ class Program:
         spins = set(_spins(tokens))
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
         starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
-        self.values = Values(self.text, starts, _only_entries(tokens, spins, self.tables))
+        self.values = Values(self.text, starts, _entries(tokens, spins, self.tables))
         self.threads = Statics(self.values, places.num_threads)
+        # Loads of the address that `tcgen05.alloc` stored are moves of a number.
+        made = (d for several in self.values.defined.values() for d in several)
+        for d in (d for d in made if d.op == "ld.shared.b32"):
+            base, plus = split_address(d.operands)
+            if self.threads.operand(base, d.at) in [BASE + word - plus for word in places.words]:
+                d.op, d.operands = "mov.b32", str(BASE + TMEM)
         kept = (t for i, t in enumerate(tokens) if i not in spins or i in waits)
         self.tokens = [way for token in kept for way in self._ways(token)]
         waiting = {tokens[i].at for i in waits}
@@ -127,7 +137,11 @@ class Program:
         return self.tables.get(token.args.rpartition(",")[2].strip(), [])
 
     def _ways(self, token: Token) -> list[Token]:
-        """A branch by number as several, where it is known who takes which way."""
+        """A branch by a known number as several, and so a product on operands in tensor memory."""
+        if token.op.startswith(f"{PREFIX}mma"):
+            args = OPERAND.findall(token.args)
+            also = [i for i, arg in enumerate(args) if i and arg[0] == "["]
+            return [token, *(replace(token, way=i) for i in also)]
         if token.op.partition(".")[0] != "brx" or token.guard:
             return [token]
         index = self.threads.operand(token.args.partition(",")[0].strip(), token.at)
@@ -149,10 +163,13 @@ class Program:
             return Jump(tuple(self._targets(token)), may, must)
         if kind in ("bra", "ret", "exit", "trap"):
             return Jump((token.target,) if kind == "bra" else (), may, must)
+        line = bisect_right(self.ends_of_lines, token.at) + 1
+        if found := ACCESS.match(token.op):
+            kind = f"{'ld' if found[1] else 'st'}.{'global' if found[2] else 'shared'}"
+            return Event(Letter(kind), line, -(may != 0), -(may != 0))
         letter, *asked = self._letter(token, spins)
         if may != must:
             letter = letter._replace(kind=CONDITIONAL + letter.kind)
-        line = bisect_right(self.ends_of_lines, token.at) + 1
         return Event(letter, line, may, must, tuple(asked))
 
     def filled(self, field: str, value: int | None) -> str:
@@ -190,12 +207,12 @@ class Program:
             return (Letter(READS[op]),)
         kind = NEUTRAL.sub("", op)
         if kind.startswith(PREFIX):
-            barrier = Ask("barrier", first, token.at)
             known = partial(self.values.constant_at, at=token.at)
-            return tensor_letter(kind, args, barrier, known)
+            letter, field, text = tensor_letter(kind, args, token.way, known)
+            return (letter, Ask(field, text, token.at)) if field else (letter,)
         if op in SENT and len(args) == 3:
             (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
-            if [self._made(ask) for ask in into] != [self._made(ask) for ask in counted]:
+            if [self._made(*ask[1:]) for ask in into] != [self._made(*ask[1:]) for ask in counted]:
                 return (Letter("st.async counted elsewhere"),)
             return Letter("st.async", SENT[op]), Ask("to", *to), Ask("barrier", *on), *into
         if kind.startswith("mbarrier."):
@@ -207,10 +224,8 @@ class Program:
             return (Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop"),)
         if op == "fence.proxy.async":
             return (Letter(op, EVERYWHERE),)
-        if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):
-            return (Letter("bar.warp.sync"),)
-        if kind == "elect":
-            return (Letter("elect.sync"),)
+        if kind in ("bar.warp", "elect") and last in ("-1", "0xffffffff", "4294967295"):
+            return (Letter(f"{kind}.sync"),)
         return (Letter(kind, ", ".join(args)),)
 
     def _mbarrier(self, token: Token, kind: str, args: list[str], spins: bool) -> Asked:
@@ -239,10 +254,12 @@ class Program:
         if not found or len(made) != 1 or not made[0].op.startswith("mapa.") or made[0].guard:
             return ((address, at),)
         d = made[0]
+        if any(self._made(text, at) != self._made(text, d.at) for text in d.args[:2]):
+            return ((address, at),)
         return (f"[{d.args[0]}+{found[2] or 0}]", d.at), Ask("cta", d.args[1], d.at)
 
-    def _made(self, ask: Ask) -> list[int]:
-        return [d.at for d in self.values.definitions(ask.text, ask.at)]
+    def _made(self, text: str, at: int) -> list[int]:
+        return [d.at for d in self.values.definitions(text, at)]
 
     def _copy(self, token: Token, rank: str, form: str, args: list[str]) -> Asked:
         reduces = token.op.startswith("cp.reduce.")
@@ -261,23 +278,21 @@ class Program:
         return Letter(kind, rank), Ask("barrier", args[2], token.at), Ask("to", args[0], token.at)
 
 
-def _only_entries(
+def _entries(
     tokens: Sequence[Token], spins: Collection[int], tables: Mapping[str, Sequence[str]]
-) -> dict[int, int]:
-    """By a label's place the one from which threads come to it, if that is one."""
+) -> dict[int, list[int]]:
+    """By a label's place those from which threads come to it."""
     places = {t.label: t.at for i, t in enumerate(tokens) if t.label and i not in spins}
     entries: dict[str, list[int]] = {label: [] for label in places}
-    for label in (label for targets in tables.values() for label in targets):
-        entries.get(label, []).extend((0, 0))  # as many as can be
     for i, token in enumerate(tokens):
-        if token.target in entries:
-            entries[token.target].append(token.at)
+        for label in (token.target, *tables.get(token.args.rpartition(",")[2].strip(), ())):
+            entries.get(label, []).append(token.at)
         if token.label in entries:
             before = tokens[i - 1] if i else token
             leaves = before.op.partition(".")[0] in ("bra", "brx", "ret", "exit", "trap")
             if not leaves or before.guard:
                 entries[token.label].append(token.at - 1)
-    return {places[label]: found[0] for label, found in entries.items() if len(found) == 1}
+    return {places[label]: found for label, found in entries.items()}
 
 
 def _product(args: Sequence[str]) -> str:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from itertools import product
+from typing import Protocol
 
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import stored_at_once, word_columns
+from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, stored_at_once, word_columns
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.scale_atoms import ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.types import Accumulator, TensorMemory
+from wsdsl.ir.types import Accumulator, Columns, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
-from wsdsl.prover.skeleton_states import Fill, Places
+from wsdsl.prover.skeleton_states import TMEM, Fill, Places
 
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
 PREFIX = "tcgen05."
 IN_TENSOR = ", a in tensor memory"
-
-
-Ask = TypeVar("Ask")
+RING = "tensor memory[]"
+"""All of its slots are looked at together."""
 
 
 class Builder(Protocol):
     now: int
     places: Places
     known: dict[Value, int | float | bool]
+    columns: dict[Value, t.TensorColumns]
 
     @property
     def emit(self) -> Callable[..., None]: ...
@@ -34,40 +35,69 @@ class Builder(Protocol):
     def silent(self) -> Callable[..., int]: ...
 
 
-def tensor_events(made: Builder, op: Op) -> None:
+def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
+    def emit(kind: str, sums: Value, state: Value, at: int, detail: str = "") -> None:
+        """Of what acts on an item's columns from `at` on, each warp on its own lanes."""
+        item, kind_of = made.columns[sums], sums.type
+        assert isinstance(kind_of, Columns)
+        start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
+        own = isinstance(op, t.TensorLoad | t.TensorStore | t.StoreScales)
+        columns = [(group - first_warpgroup) * apart for group in range(8)] * own
+        lanes = [x + (half << 20) + (warp << 21) for x in columns for warp in range(4)]
+        state_of = state if kind_of.num > 1 else None
+        fill = Fill(state=state_of, start=start, stride=kind_of.columns, by_warp=tuple(lanes))
+        made.emit(op, PREFIX + kind, detail, RING, fill=fill)
+
     group = f".cta_group::{getattr(op, 'cta_group', 1)}"
     match op:
         case t.AllocateTensorMemory(result=Value(type=TensorMemory(columns=columns))):
-            relinquish = f"{PREFIX}relinquish_alloc_permit{group}"
-            _by_first_warp(made, op, (f"{PREFIX}alloc{group}", str(columns)), (relinquish, ""))
+            made.places.words.add(op.offset)
+            relinquish = f"{PREFIX}relinquish_alloc_permit{group}", "", None
+            allocate = f"{PREFIX}alloc{group}", str(columns), Fill(start=op.offset)
+            _by_first_warp(made, op, allocate, relinquish)
         case t.FreeTensorMemory(memory=Value(type=TensorMemory(columns=columns))):
-            _by_first_warp(made, op, (f"{PREFIX}dealloc{group}", str(columns)))
+            _by_first_warp(made, op, (f"{PREFIX}dealloc{group}", str(columns), Fill(start=TMEM)))
+        case t.TensorColumns():
+            made.columns[op.result] = op
         case t.TensorProduct():
             known = made.known.get(op.accumulate)
-            first = "p" if known is None else str(int(known))
-            for step, own in enumerate(instructions(op)):
-                flag = "1" if step else first
-                detail = f"{flag}, {own.descriptor}{IN_TENSOR if op.a_state else ''}"
-                made.emit(op, f"{PREFIX}mma{group}.kind::{own.kind}", detail)
+            flag = "p" if known is None else str(int(known))
+            issued = instructions(op)
+            for step, own in enumerate(issued):
+                kind, there = f"mma{group}.kind::{own.kind}", IN_TENSOR if op.a_state else ""
+                detail = f"{'1' if step else flag}, {own.descriptor}{there}"
+                emit(kind, op.sums, op.state, op.column, detail)
+                if op.a_state is not None:
+                    at = op.a_column + step * op.a_columns // len(issued)
+                    emit(kind, op.a, op.a_state, at, "operand 1")
+                if op.scales is not None and op.scale_state is not None:
+                    emit(kind, op.scales, op.scale_state, own.a_scale, "operand 4")
+                    emit(kind, op.scales, op.scale_state, own.b_scale, "operand 5")
         case t.TensorCommit():
             fill = Fill(made.places.barriers[op.barriers], op.state)
             many = ".multicast::cluster" if op.multicast is not None else ""
             made.emit(op, f"{PREFIX}commit{group}.mbarrier::arrive::one{many}", fill=fill)
         case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
-            for _, width in at_once(columns):
-                made.emit(op, f"{PREFIX}ld.16x256b.x{width // 8}")
+            for at, width in at_once(columns):
+                emit(f"ld.16x256b.x{width // 8}", op.sums, op.state, op.column + at)
         case t.TensorStore():
-            for _, width in at_once(op.width):
-                made.emit(op, f"{PREFIX}st.{stored_shape(op)}.x{width // STORED[stored_shape(op)]}")
+            shape = stored_shape(op)
+            for at, width in at_once(op.width):
+                kind = f"st.{shape}.x{width // STORED[shape]}"
+                emit(kind, op.columns, op.state, op.column + at)
         case t.TensorWait():
             made.emit(op, f"{PREFIX}wait::ld")
         case t.StoreScales():
             for columns in word_columns(op.rows, op.words):
+                made.emit(op, "ld.shared")
+                at = op.column + columns.start
                 for count in stored_at_once(len(columns)):
-                    made.emit(op, f"{PREFIX}st.32x32b.x{count}")
+                    emit(f"st.32x32b.x{count}", op.scales, op.state, at)
+                    at += count
         case t.TensorCopy():
-            for _ in range(op.rows // ROWS * op.words):
-                made.emit(op, f"{PREFIX}cp{group}.32x128b.warpx4")
+            for word, atom in product(range(op.words), range(op.rows // ROWS)):
+                at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
+                emit(f"cp{group}.32x128b.warpx4", op.scales, op.state, at)
         case t.TensorStoreWait():
             made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():
@@ -77,30 +107,33 @@ def tensor_events(made: Builder, op: Op) -> None:
             pass
 
 
-def _by_first_warp(made: Builder, op: Op, *letters: tuple[str, str]) -> None:
+def _by_first_warp(made: Builder, op: Op, *letters: tuple[str, str, Fill | None]) -> None:
     before = made.now
     made.now = made.silent(before, threads=FIRST_WARP)
-    for kind, detail in letters:
-        made.emit(op, kind, detail)
+    for kind, detail, fill in letters:
+        made.emit(op, kind, detail, fill=fill)
     own = made.silent(made.now)
     made.now = made.silent(own, made.silent(before, threads=~FIRST_WARP))
 
 
 def tensor_letter(
-    kind: str, args: Sequence[str], barrier: Ask, constant: Callable[[str], int | None]
-) -> tuple[Letter, *tuple[Ask, ...]]:
-    """Of an instruction without what is neutral; `barrier`: its first operand, if that is one;
-    `constant`: what a register holds, if that can be told.
+    kind: str, args: Sequence[str], operand: int, constant: Callable[[str], int | None]
+) -> tuple[Letter, str, str]:
+    """Of an instruction without what is neutral, with the field that an operand says (of a product
+    the one asked for), and that; `constant`: what a register holds, if that can be told.
     """
     operation = kind.removeprefix(PREFIX).partition(".")[0]
     if operation in ("alloc", "dealloc"):
-        return (Letter(kind, args[-1]),)
+        return Letter(kind, args[-1]), "to", args[0]
+    if operation in ("ld", "st", "cp"):
+        return Letter(kind, "", RING), "to", args[-1 if operation == "ld" else 0]
+    if operand > 0:
+        return Letter(kind, f"operand {operand}", RING), "to", args[operand]
     if operation == "mma":
         shown = args[-1] if args[-1] in ("0", "1") else "p"
         scaled = ".block_scale" in kind
         how = constant(args[3]) if len(args) == 5 + 2 * scaled else None
         there = IN_TENSOR if args[1].startswith("[") else ""
-        return (Letter(kind, f"{shown}, {UNKNOWN if how is None else how}{there}"),)
-    if operation == "commit":
-        return Letter(kind), barrier
-    return (Letter(kind),)
+        detail = f"{shown}, {UNKNOWN if how is None else how}{there}"
+        return Letter(kind, detail, RING), "to", args[0]
+    return Letter(kind), "barrier" if operation == "commit" else "", args[0] if args else ""

@@ -51,8 +51,11 @@ class Statics:
         return self.found[name]
 
     def operand(self, text: str, at: int) -> Vector:
+        name = self.values.name(text, at)
+        if name in self.values.defined and not self.values.definitions(text, at):
+            return None
         value = self.values.constant_at(text, at)
-        return self.of(self.values.name(text, at)) if value is None else value
+        return self.of(name) if value is None else value
 
     def _made(self, d: Definition) -> Vector:
         args = [self.operand(text, d.at) for text in read(d)]

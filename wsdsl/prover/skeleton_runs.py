@@ -110,7 +110,9 @@ class Runs:
         found = list[int]()
         for step in self.steps:
             of = None if isinstance(step, Step) else self.program.read[step]
-            on_ring = isinstance(of, Event) and any(ask.field == "barrier" for ask in of.asked)
+            on_ring = isinstance(of, Event) and (
+                of.letter.barrier or any(ask.field == "barrier" for ask in of.asked)
+            )
             if of is not None and not on_ring:
                 found += self.reads(step)
         return found

@@ -16,6 +16,8 @@ from wsdsl.prover.skeleton_letters import EVERYBODY, PARITY, UNKNOWN, Letter, th
 
 NOWHERE = -(1 << 20), 0
 """The position of a state that nobody set."""
+TMEM = 1 << 24
+"""Where tensor memory begins: behind SMEM, and no lane's address carries into it."""
 LINE = 8
 """Bytes of an mbarrier."""
 
@@ -42,6 +44,7 @@ class Places:
     num_threads: int = 0
     ranks: int = 1
     barriers: dict[Value, Items] = field(default_factory=dict[Value, Items])
+    words: set[int] = field(default_factory=set[int])  # of addresses of tensor memory
 
     def names(self) -> dict[int, str]:
         return {
@@ -56,6 +59,8 @@ def parity_of(parity: int) -> str:
 
 
 def place_at(offset: int) -> str:
+    if offset >= TMEM:
+        return f"TMEM at lane {offset - TMEM >> 16}, column {offset & 0xFFFF}"
     return f"SMEM at {offset}"
 
 

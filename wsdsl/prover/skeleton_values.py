@@ -70,14 +70,15 @@ UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 class Values:
-    """`starts`: where blocks begin in the text, in order. `entries`: by a block's place the only
-    one from which threads come to it, where that is so.
+    """`starts`: where blocks begin in the text, in order. `entries`: by a block's place those from
+    which threads come to it.
     """
 
-    def __init__(self, text: str, starts: Sequence[int], entries: Mapping[int, int]) -> None:
+    def __init__(self, text: str, starts: Sequence[int], entries: Mapping[int, list[int]]) -> None:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
         self.starts, self.entries = starts, entries
+        self.definitions = cache(self._definitions)
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
         for m in DEFINITION.finditer(text):
@@ -112,24 +113,23 @@ class Values:
         plain = len(made) == 1 and made[0].op.startswith("mov.") and not made[0].guard
         return self.constant(made[0].operands.strip()) if plain else None
 
-    def definitions(self, text: str, at: int) -> list[Definition]:
-        """What may have made the register that is read at a place."""
-        name = self.name(text, at)
-        found = self.defined.get(name, [])
-        if len(found) == 1:
-            return found
-        seen = set[int]()
-        while True:
+    def _definitions(self, text: str, at: int) -> list[Definition]:
+        """What may have made the register that is read at a place; nothing if it may be unset."""
+        found = self.defined.get(self.name(text, at), [])
+        todo, seen, made = [at] * bool(found), {at}, dict[int, Definition]()
+        while todo:
+            at = todo.pop()
             passed = bisect_right(self.starts, at)
             block = self.starts[passed - 1] if passed else 0
             before = [d for d in found if block <= d.at < at]
             if before:
-                return before[-1:]
-            # What it holds here it held at the only way to here; unless that goes in circles.
-            if block not in self.entries or block in seen:
-                return found
-            seen.add(block)
-            at = self.entries[block]
+                made[before[-1].at] = before[-1]
+            elif block not in self.entries:
+                return []
+            else:
+                todo += [place for place in self.entries[block] if place not in seen]
+                seen.update(todo)
+        return [*made.values()]
 
 
 def _signed(x: int, bits: int) -> int:
