@@ -1,5 +1,6 @@
 """The command line: what it prints, its exit status, and a hint for every mistake."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from wsdsl import knobs
+from wsdsl.artifact.artifact import Artifact
+from wsdsl.artifact.plain import from_bytes, to_bytes
 from wsdsl.cli import main
 from wsdsl.cli.options import schedule_from
 from wsdsl.schedule import Schedule
@@ -121,6 +124,22 @@ def test_cache(wsdsl, tmp_path, monkeypatch):
     assert f"{told['entries']} of other versions" in wsdsl("cache")[1]
     assert f"{told['entries'] + 1} entries removed" in wsdsl("cache", "--clear")[1]
     assert not list((tmp_path / "kept").iterdir())
+
+
+@pytest.mark.parametrize("field", ["deflated_ptx", "deflated_ir", "certificate", "signature"])
+def test_cache_check_makes_what_an_entry_holds_again(wsdsl, two, tmp_path, monkeypatch, field):
+    """An entry with a part of another kernel's, whose checksum is right."""
+    monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("WSDSL_PTXAS", "off")
+    for arguments in ([f"{two}:first"], [GEMM, *SIZES]):
+        assert wsdsl("compile", *arguments)[0] == 0
+    held = [(f, from_bytes(f.stem, f.read_bytes())) for f in (tmp_path / "kept").glob("*.entry")]
+    (path, own), (_, other) = [x for x in held if isinstance(x[1].value, Artifact)]
+    assert wsdsl("cache", "--check")[0] == 0
+    value = dataclasses.replace(own.value, **{field: getattr(other.value, field)})
+    path.write_bytes(to_bytes(own._replace(value=value)))
+    status, out, _ = wsdsl("cache", "--check")
+    assert status == 1 and "1 damaged" in out
 
 
 def test_bench_lists_what_there_is(wsdsl, monkeypatch):

@@ -219,6 +219,7 @@ class Compiled(Callee):
             signature=self.signature,
             access=self.access,
             certificate=self.certificate,
+            deflated_ir=deflated(str(self.scheduled)),
             deflated_ptx=deflated(ptx),
             cubin=assembled and assembled.cubin,
             resources=resources,

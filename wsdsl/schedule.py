@@ -16,6 +16,8 @@ Scheduler = Literal["auto", "grid", "persistent", "dynamic", "split_k", "stream_
 ScalePath = Literal["copy", "store"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
+PRECISE_EVERY = 128
+"""Elements of fp8 that are summed before they are promoted, if `precise_every` is left out."""
 
 
 class FrozenDict(dict[str, Any]):
@@ -197,7 +199,11 @@ _place = _words("registers", "shared", "tensor")
 
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
     # What is a mapping is one of these by now.
-    return lambda held: isinstance(held, FrozenDict) and all(map(is_ok, held.values()))
+    return lambda held: (
+        isinstance(held, FrozenDict)
+        and all(isinstance(name, str) for name in held)
+        and all(map(is_ok, held.values()))
+    )
 
 
 def _names(held: Any) -> bool:

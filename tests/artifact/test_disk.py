@@ -10,6 +10,8 @@ import pytest
 
 from wsdsl.artifact import disk as module
 from wsdsl.artifact.disk import BLOCK, Disk
+from wsdsl.ir.target import H200
+from wsdsl.rates.of_target import calibrated
 
 KIB = 1024
 
@@ -131,3 +133,22 @@ def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
     with Disk(tmp_path, 1 << 20).lock("k"), Disk(tmp_path, 1 << 20).lock("k"):
         pass
+
+
+def test_what_is_no_file_is_a_miss(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.entry")
+    assert Disk(tmp_path, 1 << 20).read("a") is None
+    assert Disk(tmp_path / ("x" * 300), 1 << 20).read("a") is None
+
+
+@pytest.mark.parametrize("how", ["deep", "fifo", "long name"])
+def test_rates_that_can_not_be_read_are_not_used(tmp_path: Path, how: str) -> None:
+    folder = tmp_path / ("x" * 300 if how == "long name" else "rates")
+    if how != "long name":
+        folder.mkdir()
+    if how == "deep":
+        (folder / "a.json").write_text("[" * 100_000)
+    elif how == "fifo":
+        os.mkfifo(folder / "a.json")
+    found, faults = calibrated(H200, folder)
+    assert found is None and len(faults) == (how != "long name")

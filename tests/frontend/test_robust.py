@@ -116,3 +116,12 @@ def test_deep_blocks() -> None:
     read(head + "\n".join([*lines, f"{' ' * 400}C[0] = 1.0"]))
     elifs = "".join(f"    elif flag == {i}:\n        C[{i}] = 1.0\n" for i in range(400))
     read(head + "    if flag > 500:\n        C[0] = 1.0\n" + elifs)
+
+
+@pytest.mark.parametrize("depth", [95, 200, 400])
+def test_blocks_that_are_nested_deeply_are_refused_where_they_are(depth: int) -> None:
+    lines = ["@kernel", "def f(X: f32[M], Y: f32[M], a: i32):", "  for m in tiles(M):"]
+    lines += ["    x = X[m]", *(" " * (4 + i) + f"if a > {i}:" for i in range(depth))]
+    lines += [" " * (4 + depth) + "x = x + 1.0", "    Y[m] = x"]
+    with pytest.raises((wsdsl.ParseError, wsdsl.TypeCheckError), match="nested too deeply"):
+        wsdsl.parse("\n".join(lines)).f.compile()

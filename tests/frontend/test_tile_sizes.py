@@ -8,6 +8,8 @@ import pytest
 
 import wsdsl
 from wsdsl import CompileError, Kernel, Schedule, ScheduleError, TypeCheckError
+from wsdsl.ir.types import DTYPES
+from wsdsl.simulator.arithmetic import numpy_dtype
 
 HEAD = """
 @kernel
@@ -223,3 +225,24 @@ def f(X: f32[M, N], bound: f32, S: f32[M]):
     kernel.reference(x, 1.0)
     with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
         kernel.reference(x * 1e12, 1.0)
+
+
+@pytest.mark.parametrize("name", ["i32", "u8", "u4", "bool", "bf16", "f4e2m1"])
+def test_reference_takes_tensors_of_every_kind_of_type(name: str) -> None:
+    """Unused, or stored to alone, beside a carry that is tried on the arguments."""
+    dtype = DTYPES[name]
+    value = "top > 0.0" if dtype.kind == "bool" else f"cast(top, {dtype})"
+    kernel = wsdsl.parse(f"""
+@kernel
+def f(X: f32[M, N], U: {dtype}[M, T], S: f32[M], Y: {dtype}[M]):
+    for m in tiles(M):
+        top, at = full(f32[m], -inf), zeros(i32[m])
+        for n in tiles(N):
+            x = X[m, n]
+            at = where(max(x, over=n) > top, argmax(x, over=n), at)
+            top = max(top, max(x, over=n))
+        S[m] = top
+        Y[m] = {value}
+""").f
+    held = np.zeros((8, 4), numpy_dtype(dtype) if dtype.bits > 4 else np.uint8)
+    kernel.reference(np.ones((8, 70), np.float32), held)

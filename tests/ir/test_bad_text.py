@@ -1,9 +1,14 @@
 """Text that is no IR is refused with its line, a caret under the fault, and what would be right."""
 
+import random
+import re
+
 import pytest
 
-from wsdsl.diagnostics import ParseError
+import wsdsl
+from wsdsl.diagnostics import ParseError, WsdslError
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.schedule import Schedule
 
 
 def kernel(*lines: str, head: str = "kernel k @ scheduled (%s: state)") -> str:
@@ -24,6 +29,13 @@ BAD = [
     (kernel("«sync_cta»() {", "}"), "`sync_cta` has 0 regions, not 1"),
     (kernel("%x: «f99» = constant(value=1)"), "unknown element type `f99`"),
     (kernel("advance(state=«=»)"), "not IR"),
+    (kernel("%t: state = advance(«state»=None, num=4)"), "`state` has NoneType; expected Value"),
+    (kernel("sync_warp(«x»=1)"), "`sync_warp` has no field `x`"),
+    (kernel(r'%b: mbarrier<1> = allocate_barriers(label=«"\q"», arrivals=1)'), "no string"),
+    (kernel("%t: state = initial_state(parity=«" + "1" * 5000 + "»)"), "not IR"),
+    (kernel("%t: mbarrier<«" + "1" * 5000 + "»> = allocate_barriers()"), "not IR"),
+    (kernel("elect() {" * 99 + "elect«(») {" + "}" * 100), "nested 101 deep; the limit is 100"),
+    (kernel(head="kernel «k» @ tile () sizes=((1,),)"), "`k` has tuple; expected tuple[tuple["),
     (kernel(head="kernel k @ «assembly» ()"), "unknown level `assembly`"),
     (kernel(head="kernel k @ tile () schedule=«Plan»(stages=4)"), "expected Schedule(...)"),
     (kernel(head="kernel k @ tile () schedule=«Schedule»(steps=4)"), "has no `steps`"),
@@ -56,3 +68,54 @@ def test_text_that_ends_too_early(text):
 def test_comments_and_spacing_are_free():
     spaced = "# a\nkernel  k @ tile()# b\n{\nsync_cta( ) # c\n}"
     assert parse_kernel(spaced) == parse_kernel("kernel k @ tile () {\n  sync_cta()\n}\n")
+
+
+TOKEN = re.compile(r'%[\w.]+|"(?:[^"\\]|\\.)*"|-?[\d.]+|\w+|\s+|.', re.DOTALL)
+ODD = ("None", "-1", "0", "3", "9" * 25, "1.5", "True", '"x"', "()", "((1,),)", "i32", "state", "")
+TEXT = """
+@kernel
+def gemm(A: bf16[M, K], B: bf16[N, K], b: f32[N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = where(acc > 0.0, acc, b[n])
+"""
+CUT = dict(scheduler="split_k", splits=2, cluster=dict(n=2))
+
+
+def mutated(text: str, rng: random.Random) -> str:
+    """With a token exchanged for an odd one or for another of its kind, or a line moved."""
+    lines = text.splitlines()
+    if rng.random() < 0.2:
+        lines.insert(rng.randrange(len(lines)), lines.pop(rng.randrange(len(lines))))
+        return "\n".join(lines)
+    tokens = TOKEN.findall(text)
+    value = [i for i, token in enumerate(tokens) if tokens[i - 1] in "=(" and token.strip(" (")]
+    at = rng.choice(value)
+    alike = [tokens[i] for i in value if tokens[i][0] == tokens[at][0]]
+    tokens[at] = rng.choice((rng.choice(ODD), rng.choice(alike)))
+    return "".join(tokens)
+
+
+@pytest.mark.parametrize("level", ["tile", "partitioned", "scheduled"])
+@pytest.mark.parametrize("way", [dict(stages=2), CUT], ids=["usual", "cut"])
+def test_every_text_gives_a_kernel_or_an_error_with_a_place(level, way):
+    schedule = Schedule(tile=dict(m=64, n=64, k=64), **way)
+    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir(level)
+    rng = random.Random(0)
+    for _ in range(10):
+        try:
+            wsdsl.compile_ir(mutated(text, rng), "user.ir").prove()
+        except WsdslError as error:
+            loc = error.findings[0].loc
+            assert loc and loc.file == "user.ir", error
+
+
+def test_partials_go_to_all_of_the_cluster():
+    rows = "@kernel\ndef f(X: f32[M, N], Y: f32[M]):\n    for m in tiles(M):\n        "
+    kernel = wsdsl.parse(rows + "Y[m] = sum(X[m, :], over=N)").f
+    text = kernel.compile(Schedule(cluster=dict(N=2)), N=4096).ir("scheduled")
+    assert wsdsl.compile_ir(text).prove()
+    with pytest.raises(wsdsl.VerifyError, match="ctas=3: the cluster has 2"):
+        wsdsl.compile_ir(text.replace("ctas=2", "ctas=3", 1))

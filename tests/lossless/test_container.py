@@ -13,7 +13,7 @@ import pytest
 
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
-from wsdsl.kernels.lossless.container import DIGEST, START
+from wsdsl.kernels.lossless.container import DIGEST, MAGIC, START, VERSION
 
 
 def weights(n: int, k: int, seed: int = 0) -> Any:
@@ -121,3 +121,12 @@ def test_a_file_is_written_as_a_whole(written: Path) -> None:
     with pytest.raises(LaunchError, match="expected bf16"):
         lossless.save(written, {"w": weights(4, 4), "v": np.zeros((2, 2))})
     assert written.read_bytes() == before and [*written.parent.iterdir()] == [written]
+
+
+def test_a_header_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
+    header = b"[" * 100_000
+    digest = hashlib.blake2b(header, digest_size=DIGEST).digest()
+    start = START.pack(MAGIC, VERSION, len(header))
+    (tmp_path / "w").write_bytes(start + header + digest)
+    with pytest.raises(lossless.FileError, match="is damaged"):
+        lossless.load(tmp_path / "w")

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,23 @@ def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Sch
     kept.add([row(gemm, promise, schedule=repr(whole))])
     assert find(gemm.declaration, None, SIZES) is None
     assert find(gemm.declaration, promise, SIZES) is not None
+
+
+@pytest.mark.parametrize(
+    "unasked", [dict(constant=("B",)), dict(precise_every=0), dict(arch="sm_100a")]
+)
+def test_what_its_key_does_not_have_is_not_taken(
+    kept: Database, tmp_path: Path, unasked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each field that is part of the key, in a database and in a file."""
+    forged = row(make_gemm(), schedule=repr(dataclasses.replace(USUAL, **unasked)))
+    (tmp_path / "forged.csv").write_text(text.to_text([forged]))
+    assert main(["records", "merge", str(tmp_path / "forged.csv")]) == 2
+    assert f"has {next(iter(unasked))}=" in capsys.readouterr().err and not kept.rows()
+    kept.add([forged])
+    with pytest.warns(RuntimeWarning, match=next(iter(unasked))):
+        assert find(make_gemm().declaration, None, SIZES) is None
+    assert make_gemm().schedule(**SIZES) == MODEL
 
 
 def test_a_record_is_of_one_card(kept: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """The user's database: shared by processes, and of no harm where it can not be had."""
 
 import dataclasses
+import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from wsdsl import knobs
 from wsdsl.cli import main
 from wsdsl.records import database, text
 from wsdsl.records.database import Database, RecordsError
+from wsdsl.records.row import row_from
 
 GEMM = make_gemm()
 ROW = row(GEMM)
@@ -94,9 +97,21 @@ def spoil(path: Path, how: str) -> None:
         path.write_bytes(path.read_bytes()[:5000])
     elif how == "locked":
         Database(path).add([ROW])
+    elif how == "a FIFO":
+        os.mkfifo(path)
 
 
-@pytest.mark.parametrize("how", ["corrupt", "a folder", "another version", "truncated", "locked"])
+@pytest.mark.parametrize("column", ["bursts", "num_sms", "chosen", "date"])
+@pytest.mark.parametrize("value", [None, math.inf, math.nan, b"1"])
+def test_a_row_has_a_value_of_its_type_in_each_column(column: str, value: object) -> None:
+    with pytest.raises(ValueError, match=column):
+        row_from(dataclasses.asdict(ROW) | {column: value})
+
+
+SPOILT = ["corrupt", "a folder", "another version", "truncated", "locked", "a FIFO"]
+
+
+@pytest.mark.parametrize("how", SPOILT)
 def test_no_compile_fails_by_it(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "records.db"
     spoil(path, how)

@@ -28,7 +28,7 @@ class Artifact:
     """A kernel of one schedule: its code, what it takes, and what was proved of it.
 
     `sizes` are dimensions that are fixed at compile time. Without a `cubin` (and `resources`) there
-    was no ptxas, and the driver assembles the PTX, which is held deflated.
+    was no ptxas, and the driver assembles the PTX. Texts are held deflated.
     """
 
     name: str
@@ -38,6 +38,8 @@ class Artifact:
     signature: Signature
     access: Access
     certificate: Certificate
+    deflated_ir: bytes
+    """What the certificate is of: the text at the level SCHEDULED."""
     deflated_ptx: bytes
     cubin: bytes | None
     resources: Resources | None
@@ -61,8 +63,8 @@ class Artifact:
         return Assembled(self.cubin, self.resources, self.log, self.ptx)
 
 
-def deflated(ptx: str) -> bytes:
-    return zlib.compress(ptx.encode(), 6)
+def deflated(text: str) -> bytes:
+    return zlib.compress(text.encode(), 6)
 
 
 IN_WORDS, ON_ONE_AXIS = "in words", "on one axis"

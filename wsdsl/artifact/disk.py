@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from wsdsl.regular import read_regular
+
 SUFFIX, LOCK, PART = ".entry", ".lock", ".part"
 LEFT_OVER_SECONDS = 3600.0
 """After which what a crashed process was writing, or had locked, is removed."""
@@ -50,7 +52,7 @@ class Disk:
         """An entry's bytes, and it counts as used now."""
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError:
             return None
         with suppress(OSError):

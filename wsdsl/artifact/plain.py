@@ -101,7 +101,7 @@ def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
     try:
         (size,) = struct.unpack_from("<I", rest)
         held, emitter, value = json.loads(rest[4 : 4 + size])
-    except (struct.error, ValueError, TypeError) as error:
+    except (struct.error, ValueError, TypeError, RecursionError) as error:
         raise CorruptError(f"{type(error).__name__}: {error}") from None
     if held != key:
         raise CorruptError("it is another entry's")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import zlib
+from dataclasses import replace
 from typing import Any
 
+from wsdsl import knobs
 from wsdsl.artifact.artifact import Artifact
 from wsdsl.artifact.disk import File
 from wsdsl.artifact.kept import disk
 from wsdsl.artifact.plain import CorruptError, OtherFormatError, from_bytes, opened
 from wsdsl.artifact.versions import emitter
 from wsdsl.cli.options import UsageError
-from wsdsl.diagnostics import Finding, counted
+from wsdsl.diagnostics import Finding, WsdslError, counted
+from wsdsl.regular import read_regular
 
 
 def cache_command(options: argparse.Namespace) -> int:
@@ -28,7 +32,7 @@ def cache_command(options: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2) if options.json else shown)
         return 0
     files = place.files()
-    rows = [_row(file) for file in files]
+    rows = [_row(file, checked=options.check) for file in files]
     states = [row["state"] for row in rows]
     damaged = states.count("damaged")
     told: dict[str, Any] = {
@@ -61,12 +65,14 @@ def _bytes(files: list[File]) -> int:
     return sum(file.bytes for file in files)
 
 
-def _row(file: File) -> dict[str, Any]:
+def _row(file: File, *, checked: bool) -> dict[str, Any]:
     state, made = "good", None
     try:
-        data = file.path.read_bytes()
+        data = read_regular(file.path)
         if opened(file.key, data)[0] == emitter():
             made = from_bytes(file.key, data).value
+            if checked and isinstance(made, Artifact) and not _comes_again(made):
+                state = "damaged"
         else:
             state = "of another version"
     except OtherFormatError:
@@ -79,6 +85,27 @@ def _row(file: File) -> dict[str, Any]:
         row |= {"kernel": made.name, "schedule": repr(made.schedule)}
         row["ptxas"] = made.versions.ptxas or None
     return row
+
+
+COMPARED = ("params", "sizes", "schedule", "signature", "certificate", "ptx")
+
+
+def _comes_again(held: Artifact) -> bool:
+    """Whether its IR gives the same arguments, certificate and code as it holds."""
+    from wsdsl.compiled import Compiled
+    from wsdsl.ir.parser import parse_kernel
+
+    own = {} if held.cubin else {"ptxas": "off"}
+    try:
+        with knobs.override(allow_spills=True, **own):
+            made = Compiled(parse_kernel(zlib.decompress(held.deflated_ir).decode())).artifact
+        compared = COMPARED
+        if held.versions.ptxas == made.versions.ptxas:
+            compared = (*compared, "cubin", "resources")
+        is_same = all(getattr(held, name) == getattr(made, name) for name in compared)
+        return is_same and replace(held.access, whole={}) == made.access
+    except (WsdslError, zlib.error, ValueError):
+        return False
 
 
 def _kernels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from wsdsl.cli.commands import require_sizes
 from wsdsl.cli.options import UsageError, check_names, scalars_from, schedule_from, sizes_from
 from wsdsl.cli.target import load_kernel
-from wsdsl.diagnostics import Finding, counted
+from wsdsl.diagnostics import Finding, ScheduleError, counted
 from wsdsl.ir.types import Tile
 from wsdsl.records import text
 from wsdsl.records.database import Database, RecordsError, user_file
@@ -83,6 +83,14 @@ def _merge(options: argparse.Namespace) -> int:
     path, num = _own(), 0
     for file in options.what:
         rows = [dataclasses.replace(row, source="imported") for row in text.read(Path(file))]
+        for row in rows:
+            try:
+                fault = row.fault()
+            except (ValueError, ScheduleError) as error:
+                fault = f"its schedule is none of this version: {error}"
+            if fault:
+                hint = "leave that measurement out of the file"
+                raise UsageError(Finding(f"{file}: {row.name}, {row.sizes}: {fault}", hint=hint))
         num += Database(path).merge(rows)
     told = {"file": str(path), "merged": num}
     print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} merged")

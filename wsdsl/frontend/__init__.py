@@ -12,7 +12,7 @@ from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.tile_sizes import settle_tile_sizes
 from wsdsl.frontend.to_ir import to_ir
 from wsdsl.frontend.whole_blocks import with_whole_blocks
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Region, regions
 from wsdsl.written import Written
 
 __all__ = ["from_function", "from_text"]
@@ -43,8 +43,21 @@ def from_function(written: Written) -> Kernel:
     return _convert(*definition_of(written, "kernel"))
 
 
+MAX_REGIONS = 90
+"""In each other, so that the text of the kernel parses back."""
+
+
+def _with_depth(kernel: Kernel, region: Region, left: int) -> Kernel:
+    if not left:
+        raise RecursionError
+    for inner in (inner for op in region for inner in regions(op)):
+        _with_depth(kernel, inner, left - 1)
+    return kernel
+
+
 def _convert(definition: Definition, scope: Scope) -> Kernel:
     try:
-        return settle_tile_sizes(with_whole_blocks(to_ir(check(definition, scope))))
+        made = settle_tile_sizes(with_whole_blocks(to_ir(check(definition, scope))))
+        return _with_depth(made, made.body, MAX_REGIONS)
     except RecursionError:
         raise TypeCheckError(too_deep(definition.loc.file, definition.loc)) from None

@@ -230,7 +230,7 @@ def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         for name, hint, check in typed_attributes(type(op)):
             held = getattr(op, name)
             if type(held) is not hint and not fits(held, hint):
-                yield op, f"{op_name(type(op))}: {name}={held!r} is no {_shown(hint)}"
+                yield op, f"{op_name(type(op))}: {name}={held!r} is no {shown(hint)}"
             elif check is not None and (told := check(held)):
                 yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"
 
@@ -250,5 +250,6 @@ def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                 yield op, f"{name}={held} is for lowering, which is over: leave it out"
 
 
-def _shown(hint: Any) -> str:
+def shown(hint: Any) -> str:
+    """As an error names a type."""
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)

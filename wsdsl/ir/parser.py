@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
 from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedEOF, UnexpectedToken
@@ -25,8 +26,12 @@ from wsdsl.ir import (
     transpose_ops,
 )
 from wsdsl.ir import types as t
+from wsdsl.ir.attribute_rules import fits, shown
 from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name
 from wsdsl.schedule import Schedule
+
+MAX_NESTED = 100
+"""Braces and parentheses in each other."""
 
 
 @cache
@@ -37,6 +42,7 @@ def _grammar() -> Lark:
 
 def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
     """Raises ParseError with line and caret: text that is no IR, an unknown op, field or value."""
+    _check_nesting(text, file)
     try:
         tree = _grammar().parse(text)
     except UnexpectedInput as e:
@@ -46,6 +52,17 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
         loc = _loc(text.splitlines(), file, e.line, e.column, e.column + 1)
         raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
     return _Reader(text, file).kernel(tree.children[0])
+
+
+def _check_nesting(text: str, file: str) -> None:
+    depth = 0
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|#[^\n]*|[(){}]', text):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(found[0], 0)
+        if depth > MAX_NESTED:
+            line = text.count("\n", 0, found.start()) + 1
+            column = found.start() - text.rfind("\n", 0, found.start())
+            loc = _loc(text.splitlines(), file, line, column, column + 1)
+            raise ParseError(Finding(f"nested {depth} deep; the limit is {MAX_NESTED}", loc))
 
 
 def _loc(lines: list[str], file: str, line: int, column: int, end: int) -> Loc:
@@ -75,8 +92,8 @@ class _Reader:
             name=str(name),
             level=next(known for known in LEVELS if known == str(level)),
             params=held,
-            sizes=self.literal(sizes.children[0]) if sizes else (),
-            unaligned=self.literal(unaligned.children[0]) if unaligned else (),
+            sizes=self.fitting(name, sizes, tuple[tuple[str, int], ...]) if sizes else (),
+            unaligned=self.fitting(name, unaligned, tuple[str, ...]) if unaligned else (),
             schedule=self.call(schedule.children[0]) if schedule else None,
             body=self.block(body),
             loc=self.loc(name),
@@ -96,10 +113,10 @@ class _Reader:
         held: dict[str, Any] = {}
         # Uses come before definitions, so that an op can not refer to its own results.
         for field in (c for c in children if isinstance(c, Tree) and c.data == "field"):
-            key, value = field.children
+            key = field.children[0]
             if kinds.get(str(key)) not in ("operand", "bind", "attribute"):
                 self.fail(key, f"`{name}` has no field `{key}`")
-            held[str(key)] = self.field(value)
+            held[str(key)] = self.fitting(key, field, _hints(cls)[str(key)])
         found = [self.define(d) for d in defined]
         for key, kind in kinds.items():
             if kind == "result":
@@ -121,6 +138,12 @@ class _Reader:
         except TypeError:
             missing = [k for k in kinds if k not in held and _required(cls, k)]
             self.fail(name, f"`{name}` lacks {', '.join(missing)}")
+
+    def fitting(self, at: Any, tree: Any, hint: Any) -> Any:
+        held = self.field(tree.children[-1])
+        if not fits(held, hint):
+            self.fail(at, f"`{at}` has {shown(type(held))}; expected {shown(hint)}")
+        return held
 
     def field(self, tree: Any) -> Any:
         if isinstance(tree, Tree) and tree.data == "define":
@@ -145,7 +168,10 @@ class _Reader:
             case "real":
                 return float(children[0])
             case "string":
-                return json.loads(children[0])
+                try:
+                    return json.loads(children[0], strict=False)
+                except ValueError as error:
+                    self.fail(children[0], f"no string: {error}", "write a backslash as \\\\")
             case "true" | "false" | "none" | "empty":
                 return {"true": True, "false": False, "none": None, "empty": ()}[tree.data]
             case "tuple":
@@ -190,7 +216,7 @@ class _Reader:
                 return t.Tile(self.dtype(c[0]), tuple(map(str, c[1:])))
             case "tensor":
                 *named, packed = c[1:]
-                dims = tuple(int(d) if d.type == "INT" else str(d) for d in named)
+                dims = tuple(int(d) if d.type == "SIZE" else str(d) for d in named)
                 return t.Tensor(self.dtype(c[0]), dims, packed is not None)
             case "axis":
                 role: Any = str(c[3]) if c[3] else ""
@@ -227,6 +253,9 @@ class _Reader:
 def _shape(text: object) -> tuple[int, int]:
     rows, columns = map(int, str(text).split("x"))
     return rows, columns
+
+
+_hints = cache(get_type_hints)
 
 
 def _required(cls: type[Op], name: str) -> bool:

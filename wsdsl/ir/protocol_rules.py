@@ -208,7 +208,10 @@ def reaching(kernel: Kernel) -> Sequence[Op]:
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some."""
-    if cluster_of(kernel) > 1:
+    if (ctas := cluster_of(kernel)) > 1:
+        for op in kernel.of(b.ClaimCluster, m.StorePartials):
+            if op.ctas not in (1, ctas):
+                yield op, f"ctas={op.ctas}: the cluster has {ctas}"
         return
     for op in (
         *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),

@@ -9,9 +9,8 @@ under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first who
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from wsdsl.diagnostics import Finding, Loc, VerifyError
+from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir import (
     agreement_rules,
     attribute_rules,
@@ -24,6 +23,7 @@ from wsdsl.ir import (
     protocol_rules,
     tensor_rules,
     threads,
+    type_rules,
     workspace_rules,
 )
 from wsdsl.ir.narrowing import each_width, narrowing_of
@@ -222,36 +222,13 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
 """Of SCHEDULED kernels, in this order."""
 
 
-@dataclass(frozen=True)
-class _Text:
-    file: str
-    lines: dict[int, tuple[int, int]]
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> _Text:
-        """Line number and depth of every op as it is printed."""
-        lines: dict[int, tuple[int, int]] = {}
-        number = 1
-
-        def visit(region: Region, depth: int) -> None:
-            nonlocal number
-            for op in region:
-                number += 1
-                lines[id(op)] = (number, depth)
-                for inner in regions(op):
-                    visit(inner, depth + 1)
-                    number += 1
-
-        visit(kernel.body, 1)
-        return cls(f"<{kernel.name} @ {kernel.level}>", lines)
-
-    def loc(self, op: Op | None) -> Loc | None:
-        if op is None or id(op) not in self.lines:
-            return None
-        number, depth = self.lines[id(op)]
-        text = "  " * depth + print_head(op) + (" {" if regions(op) else "")
-        start = len(text) - len(text.lstrip()) + 1
-        return Loc(self.file, number, start, len(text) + 1, text)
+def _finding(kernel: Kernel, op: Op | None, message: str) -> Finding:
+    """In the user's file; what a line of another language became is told, too."""
+    loc = kernel.loc if op is None else op.loc
+    if op is not None and not (loc and f"{op_name(type(op))}(" in loc.text):
+        message += f": {print_head(op)}"
+    hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
+    return Finding(message, loc, hint)
 
 
 @once
@@ -260,7 +237,7 @@ def _problems(kernel: Kernel) -> list[Problem]:
     steps = STEPS if kernel.level == "scheduled" else ()
     if steps and narrowing_of(kernel):
         steps = (*steps[:1], narrowing_rules.RULES)
-    for rules in (RULES[kernel.level], *steps):
+    for rules in ((type_rules.values_are_of_their_kind,), RULES[kernel.level], *steps):
         # Rules of a later step take it that those of the ones before hold.
         problems = problems or [problem for rule in rules for problem in rule(kernel)]
     return problems
@@ -269,11 +246,7 @@ def _problems(kernel: Kernel) -> list[Problem]:
 def verify(kernel: Kernel) -> None:
     """Raises VerifyError with every broken rule; of a kernel of several widths also at each."""
     if problems := _problems(kernel):
-        text = _Text.of(kernel)
-        hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
-        raise VerifyError(
-            [Finding(message, text.loc(op), hint) for op, message in dict.fromkeys(problems)]
-        )
+        raise VerifyError([_finding(kernel, *problem) for problem in dict.fromkeys(problems)])
     if kernel.level == "scheduled" and narrowing_of(kernel):
         for each in each_width(kernel):
             verify(each)

@@ -34,10 +34,8 @@ from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.lowering.tensor_chains import held_by_threads
 from wsdsl.lowering.tensor_operands import in_tensor_memory
 from wsdsl.lowering.turns import taken_in_turns
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import PRECISE_EVERY, Schedule
 
-PRECISE_EVERY = 128
-"""Elements of fp8 that the tensor cores sum, unless asked otherwise."""
 STAGING_BUFFERS = 2
 """A warpgroup's, for stores; one where the slots leave no room for more."""
 STAGING_BYTES = 8192

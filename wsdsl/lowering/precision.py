@@ -13,8 +13,8 @@ from wsdsl.ir.target import target_of
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.footprint import MAX_LINE, PRECISE_EVERY, axis_sizes, depth_of, row_blocks
-from wsdsl.schedule import Schedule
+from wsdsl.lowering.footprint import MAX_LINE, axis_sizes, depth_of, row_blocks
+from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
 

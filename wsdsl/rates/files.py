@@ -16,6 +16,7 @@ from typing import Any
 
 from wsdsl import knobs
 from wsdsl.rates.rates import DESCRIBED, Rates, with_values
+from wsdsl.regular import read_regular
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".json"
@@ -68,12 +69,12 @@ def read(path: Path) -> RatesFile:
     """OSError where it can not be read, ValueError where it is not such a file, or of other rates
     than there are."""
     try:
-        held: Any = json.loads(path.read_bytes())
+        held: Any = json.loads(read_regular(path))
         card = Card(**held["card"])
         values = {name: float(row["value"]) for name, row in held["rates"].items()}
         sources = {name: str(row["source"]) for name, row in held["rates"].items()}
         about = {str(key): str(value) for key, value in held["about"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
     with_values(values, "")
     return RatesFile(card, values, sources, about)
@@ -95,6 +96,13 @@ def folder() -> Path | None:
     """Where `wsdsl calibrate` keeps what it measures; None where nothing is kept on disk."""
     cache = knobs.CACHE_DIR.get()
     return None if cache is None else cache / "rates"
+
+
+def of_folder(place: Path | None) -> list[Path]:
+    """The files there; none where it can not be looked through."""
+    with suppress(OSError):
+        return sorted(place.glob(f"*{SUFFIX}")) if place else []
+    return []
 
 
 def shipped() -> tuple[RatesFile, ...]:

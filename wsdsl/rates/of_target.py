@@ -13,6 +13,7 @@ from wsdsl.ir.target import TARGETS, Target
 from wsdsl.rates import files
 from wsdsl.rates.files import RatesFile
 from wsdsl.rates.rates import Rates
+from wsdsl.regular import read_regular
 
 CALIBRATE = "run `wsdsl calibrate` on the card"
 
@@ -33,7 +34,7 @@ def calibrated(target: Target, folder: Path | None) -> tuple[RatesFile | None, l
     """The newest file that this machine has of such a card, and what is wrong with others."""
     found: list[RatesFile] = []
     faults: list[str] = []
-    for path in sorted(folder.glob(f"*{files.SUFFIX}")) if folder else ():
+    for path in files.of_folder(folder):
         try:
             file = files.read(path)
         except (OSError, ValueError) as error:
@@ -93,9 +94,9 @@ def calibrated_digest() -> str:
 @cache
 def _digest_of(place: Path | None) -> str:
     found = hashlib.sha256()
-    for path in sorted(place.glob(f"*{files.SUFFIX}")) if place else ():
+    for path in files.of_folder(place):
         try:
-            found.update(path.read_bytes())
+            found.update(read_regular(path))
         except OSError:
             continue
     return found.hexdigest()

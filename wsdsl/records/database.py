@@ -92,12 +92,12 @@ class Database:
         return num
 
     def _read(self, where: str, given: Sequence[Any], seconds: float) -> list[Row]:
-        if not self.path.exists():
-            return []
         names = ", ".join(COLUMNS)
         sql = f"SELECT {names} FROM measurements" + (f" WHERE {where}" if where else "")
 
         def read() -> list[Row]:
+            if not self.path.exists():
+                return []
             with closing(_opened(self.path, "ro", seconds)) as connection:
                 if not _version(connection):
                     return []  # somebody is about to make the table
@@ -129,6 +129,8 @@ class Database:
 def _opened(path: Path, mode: str, seconds: float) -> sqlite3.Connection:
     import sqlite3
 
+    if path.exists() and not path.is_file():
+        raise OSError("it is no regular file")
     given = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(given, uri=True, timeout=seconds)
 

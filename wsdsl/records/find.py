@@ -63,7 +63,9 @@ def key_of(
 
 def _agrees(given: Schedule | None, row: Row) -> bool:
     try:
-        return agrees(given, row.whole)
+        if fault := row.fault():
+            tell_once(RecordsError(f"{row.name}: {fault}"))
+        return not fault and agrees(given, row.whole)
     except (ValueError, ScheduleError):
         return False  # of a version with other fields
 

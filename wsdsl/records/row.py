@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, get_type_hints
 
 from wsdsl.lazy import cached_property
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 
 class Key(NamedTuple):
@@ -68,6 +69,18 @@ class Row:
         """ValueError for what is no schedule, ScheduleError for one that is wrong."""
         return parse_schedule(self.schedule)
 
+    def fault(self) -> str:
+        """What its schedule changes, without its key's promise, of what results depend on. Raises
+        as `whole` does.
+        """
+        asked = parse_schedule(self.promises or "Schedule()")
+        for name in PROMISED:
+            own, held = getattr(asked, name), getattr(self.whole, name)
+            by_default = name == "precise_every" and 0 < (held or 0) <= PRECISE_EVERY
+            if held not in (own, None) and not (own is None and by_default):
+                return f"its schedule has {name}={held!r}, its key {own!r}"
+        return ""
+
     def __str__(self) -> str:
         times = self.failure or f"{self.bursts:.1f} µs"
         if self.sustained and not self.failure:
@@ -77,25 +90,32 @@ class Row:
 
 COLUMNS: dict[str, type] = {f.name: get_type_hints(Row)[f.name] for f in fields(Row)}
 """By name, str, int, float or bool."""
+WORDS: dict[type, tuple[type, ...]] = {str: (str,), float: (float, int, str)}
+"""What a column may be read from; any other from int, or its text."""
 
 
 def row_from(held: Mapping[str, Any]) -> Row:
-    """ValueError or KeyError where a column is missing or of another type."""
+    """ValueError or KeyError where a column is missing, of another type or not finite."""
     made: dict[str, Any] = {}
     for name, kind in COLUMNS.items():
-        made[name] = bool(int(held[name])) if kind is bool else kind(held[name])
+        value = held[name]
+        if not isinstance(value, WORDS.get(kind, (int, str))):
+            raise ValueError(f"{name} is {value!r}; expected {kind.__name__}")
+        made[name] = bool(int(value)) if kind is bool else kind(value)
+        if kind is float and not math.isfinite(made[name]):
+            raise ValueError(f"{name} is {value!r}; expected a finite number")
     return Row(**made)
 
 
+PROMISED = "precise_every", "constant", "arch"
+"""Fields on which results depend, or that hold by the caller's word."""
+
+
 def promises(given: Schedule | None) -> str:
-    """Of what a user gave, that on which results depend, or which holds by the caller's word."""
+    """Of what a user gave, the fields that are `PROMISED`."""
     if given is None:
         return ""
-    held = Schedule(
-        precise_every=given.precise_every,
-        constant=given.constant,
-        arch=given.arch,
-    )
+    held = Schedule(**{name: getattr(given, name) for name in PROMISED})
     return "" if held == Schedule() else repr(held)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wsdsl.records.database import Database, RecordsError
 from wsdsl.records.row import COLUMNS, Row, row_from
+from wsdsl.regular import read_regular
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".csv"
@@ -44,9 +45,8 @@ def read(path: Path) -> list[Row]:
     """Of a file of text, or a database. RecordsError where it is neither."""
     try:
         if path.suffix == SUFFIX:
-            return from_text(path.read_text())
-        with open(path, "rb"):
-            pass
+            return from_text(read_regular(path).decode())
+        read_regular(path)
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise RecordsError(f"{path}: {type(error).__name__}: {error}") from None
     return Database(path).rows()

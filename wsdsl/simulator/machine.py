@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arrays import bind_arguments
 from wsdsl.simulator.cta import Residents
@@ -33,6 +35,7 @@ class SimulationReport:
     op_counts: dict[str, Counter[str]]
 
 
+@np.errstate(all="ignore")
 def simulate(
     kernel: Kernel,
     arrays: Mapping[str, Any],

@@ -26,6 +26,7 @@ from wsdsl.simulator.arrays import Arguments, GlobalTensor, bind_arguments
 CARRIED_TILE = 256
 
 
+@np.errstate(all="ignore")
 def evaluate(
     kernel: Kernel, arrays: Mapping[str, Any], tile: Mapping[str, int] | None = None
 ) -> None:

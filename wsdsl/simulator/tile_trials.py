@@ -53,6 +53,7 @@ class Draw:
     near: tuple[float, ...] = ()
 
 
+@np.errstate(all="ignore")
 def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
     """The first of `axes` of which the size of the tiles shows, on arrays made here."""
     exact = in_double(kernel)
@@ -111,10 +112,12 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
         yield kernel.with_body(body)
 
 
+@np.errstate(all="ignore")
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
     """The same on given arrays, with two sizes of tiles by which no axis is one tile."""
     exact = in_double(kernel)
-    double = {p.name: _as_double(p, arrays[p.name]) for p in kernel.params}
+    pairs = zip(kernel.params, exact.params, strict=True)
+    double = {p.name: _as_double(p, own, arrays[p.name]) for p, own in pairs}
     sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
     return _compare(exact, double, sizes)
 
@@ -164,8 +167,7 @@ def _evaluated(
     kernel: Kernel, arrays: Mapping[str, Any], tile: Mapping[str, int]
 ) -> dict[str, Array]:
     own = {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in arrays.items()}
-    with np.errstate(all="ignore"):
-        evaluate(kernel, own, tile)
+    evaluate(kernel, own, tile)
     return {n: a for n, a in own.items() if isinstance(a, np.ndarray)}
 
 
@@ -361,13 +363,14 @@ def _some_of(made: Array, numbers: Sequence[float], one_of: int, rng: np.random.
     return np.where(rng.integers(0, one_of, size=made.shape) == 0, chosen, made)
 
 
-def _as_double(param: Value, held: Any) -> Any:
+def _as_double(param: Value, exact: Value, held: Any) -> Any:
+    """What `in_double` made of the parameter decides the type."""
     if isinstance(param.type, Tile):
         return held
     assert isinstance(param.type, Tensor)
     array, dtype = np.asarray(held), param.type.dtype
     if not dtype.is_float:
-        return array
+        return array.astype(numpy_dtype(_dtype(exact)))
     if array.dtype == np.uint8:
         bits = unpack_nibbles(array, dtype, 2 * array.shape[-1]) if dtype.bits == 4 else array
         array = reinterpret(bits.view(np.uint8), DTYPES["u8"], dtype)

@@ -172,7 +172,7 @@ def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
         ]
         name = told["coder"]
         fits = name in CODERS and all(_is_sane(t) for t in tensors)
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         fits = False
         name, tensors = "", []
     if not fits:

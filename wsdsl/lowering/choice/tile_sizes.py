@@ -25,7 +25,6 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_widths import narrowest
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import (
-    PRECISE_EVERY,
     accumulator_registers,
     axis_sizes,
     depth_steps,
@@ -36,7 +35,7 @@ from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
 from wsdsl.lowering.spread_rows import columns_of_each, fewest_ctas, spread, spread_axes
-from wsdsl.schedule import Schedule, changed
+from wsdsl.schedule import PRECISE_EVERY, Schedule, changed
 
 LINES = 2
 MOST = 256

@@ -1,0 +1,64 @@
+"""What types the operands and results of ops may have, by the names of fields and of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir import types as t
+from wsdsl.ir.op import Kernel, Op, Value, fields_of, op_name
+
+Kinds = tuple[type, ...]
+TILES: Kinds = (t.Tile, t.Fragment, t.SharedTile)
+OPERANDS: dict[str, Kinds] = {
+    name: kinds
+    for names, kinds in {
+        "axis into summed across": (t.Axis,),
+        "barriers full empty": (t.Barriers,),
+        "map": (t.TensorMap,),
+        "memory": (t.TensorMemory,),
+        "ring": (t.Ring,),
+        "scales columns": (t.Columns,),
+        "shared": (t.Shared,),
+        "state a_state scale_state shared_state": (t.State,),
+        "table tensor": (t.Tensor,),
+        "accumulators loads": (t.Accumulator,),
+        "acc": (t.Accumulator, t.Tile),
+        "fragments": (t.Fragment,),
+        "a b": (*TILES, t.Columns, t.SmemDescriptor),
+        "args x value parts before i only a_scale b_scale": TILES,
+        "index": (*TILES, t.Axis),
+        "sums": (t.Tile, t.Columns),
+        "slot": (t.Slot, t.Tile),
+        "init values": (*TILES, t.State, t.Accumulator, t.Slot),
+    }.items()
+    for name in names.split()
+}
+"""Any other operand is a scalar: of these names a bool, else i32."""
+FLAGS = ("cond", "accumulate", "pred", "started")
+RESULTS: dict[str, type] = {
+    "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
+    "tensor_columns": t.Columns, "consumer_wait": t.Slot, "producer_acquire": t.Slot,
+    "matrix_operand": t.SmemDescriptor, "allocate_global": t.Tensor, "make_tensor_map": t.TensorMap,
+    "allocate_tensor_memory": t.TensorMemory, "slot_tile": t.SharedTile,
+    "circular_buffer": t.Ring, "allocate_shared": t.Shared,
+}  # fmt: skip
+
+
+def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+    if not kernel.body:
+        yield None, "the kernel has no ops"
+    for p in kernel.params:
+        if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
+            yield None, f"the parameter {p} is {p.type}; expected a tensor or a scalar"
+    for op in kernel.ops:
+        name = op_name(type(op))
+        for field, kind in fields_of(type(op)):
+            held = getattr(op, field)
+            if kind == "operand":
+                for value in (held,) if isinstance(held, Value) else held or ():
+                    kinds, scalar = OPERANDS.get(field), t.BOOL if field in FLAGS else t.I32
+                    if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
+                        told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
+                        yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
+            elif kind == "result" and name in RESULTS and not isinstance(held.type, RESULTS[name]):
+                yield op, f"{name} gives {held.type}; expected {RESULTS[name].__name__}"
