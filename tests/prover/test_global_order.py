@@ -128,7 +128,7 @@ kernel k @ scheduled (%X: tensor<f32[M, 64]>, %Y: tensor<f32[M, 64]>) {{
   %c64: i32 = constant(value=64)
   %c4: i32 = constant(value=4)
   %c2: i32 = constant(value=2)
-  launch_grid(tiles=(("M", 64),))
+  launch_grid(tiles=(("M", 64),), scheduler="grid")
   partition(role="compute") {{
     %rows: frag<i32[64x1]> = iota(start=%c0)
     %columns: frag<i32[1x8]> = iota(start=%c0)
@@ -366,3 +366,13 @@ def test_ctas_have_items_of_their_own() -> None:
     assert "step=%num_ctas" in text and "%c16: i32" in text
     with pytest.raises(Failure, match="two CTAs may have the same item"):
         check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c16")))
+    with pytest.raises(Failure, match="leave some undone"):
+        check_global_order(parse_kernel(re.sub(r"stop=%num_work\w*", "stop=%c16", text)))
+
+
+def test_a_persistent_cta_does_all_of_its_items() -> None:
+    text = str(CASES["scale"].kernel._compile(Schedule(scheduler="grid"), {}, ()).scheduled)
+    check_global_order(parse_kernel(text))
+    assert text.count('scheduler="grid"') == 2 and "for_range" not in text
+    with pytest.raises(Failure, match='a CTA of a "persistent" grid has several items'):
+        check_global_order(parse_kernel(text.replace('scheduler="grid"', 'scheduler="persistent"')))

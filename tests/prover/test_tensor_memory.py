@@ -19,6 +19,7 @@ from tests.tensor_memory import lowered, mutants, scheduled
 from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
 from wsdsl.ir.barrier_ops import WaitBarrier
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
@@ -27,7 +28,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 TWICE = ("tensor_fence", "sync_cta", "wait_barrier", "fence_async_proxy")
-DATA = ("delete tensor_product", "twice tensor_product", "half tensor_load")
+DATA = ("twice tensor_product", "half tensor_load")
 
 
 def name_of(what: str) -> str:
@@ -69,6 +70,28 @@ def test_every_mutant_is_caught() -> None:
     once = [what for what in proved if name_of(what) not in [f"twice {name}" for name in TWICE]]
     left = [what for what in once if not what.startswith(harmless(kernel))]
     assert {name_of(what) for what in left} == {*DATA}, left
+
+
+FALSE = "if(cond=%false) {{ {} yield() }} {{ yield() }}"
+
+
+@pytest.mark.parametrize("change", ["{}", "", "half", FALSE], ids=["none", "deleted", "half", "if"])
+def test_sums_that_no_product_wrote_are_not_used(change: str) -> None:
+    text = str(scheduled("gemm"))
+    (line,) = (x for x in text.splitlines() if "tensor_product(" in x)
+    half = line.replace("columns=64", "columns=32")
+    broken = parse_kernel(text.replace(line, half if change == "half" else change.format(line)))
+    told = objection(broken)
+    assert ("no product may have written" in told) == bool(told) == (change != "{}"), told
+
+
+def test_accumulators_that_no_product_wrote_are_not_used() -> None:
+    asked = dict[str, Any](tile=dict(m=64, n=32), consumers=1, stages=2)
+    text = str(lowered(CASES["gemm"], "sm_90a", **asked))
+    (line,) = (x for x in text.splitlines() if "= wgmma(" in x)
+    made, acc = line.split(":")[0].strip(), line.partition("acc=")[2].split(",")[0]
+    broken = text.replace(line + "\n", "").replace(f"values=({made},", f"values=({acc},")
+    assert "no product may have written" in objection(parse_kernel(broken))
 
 
 def test_what_changes_data_alone_gives_wrong_values() -> None:
@@ -174,7 +197,7 @@ def test_what_of_an_operand_in_tensor_memory_is_not_proved_gives_wrong_values() 
         seen.add(change)
         with pytest.raises((WsdslError, AssertionError)):
             attend(made)
-    assert seen == {"delete tensor_product", "delete tensor_store"}
+    assert seen == {"delete tensor_store"}
 
 
 def attend(kernel: Kernel) -> None:
@@ -237,3 +260,13 @@ def test_every_mutant_of_scales_is_caught(name: str) -> None:
     kinds = ("store_scales", "tensor_store_wait", "tensor_product", "tensor_commit", "tensor_fence")
     kinds += ("wait_barrier", "arrive_barrier", "allocate_barriers", "tensor_copy")
     assert unseen(kernel, kinds) == HARMLESS[name]
+
+
+def test_waiting_again_for_a_phase_makes_no_new_states() -> None:
+    """Moved into the loop over K, a wait is repeated for one phase any number of times."""
+    text = str(scheduled("gemm"))
+    wait = "        wait_barrier(barriers=%empty_1, state=%s_8)\n"
+    head = "args=(%started: bool, %s_11: state)) {\n"
+    assert text.count(wait) == text.count(head) == 1
+    moved = parse_kernel(text.replace(wait, "").replace(head, head + wait))
+    assert "may come before its phase 0 is complete" in objection(moved)

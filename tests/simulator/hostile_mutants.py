@@ -14,7 +14,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.types import Barriers, Shared, State
+from wsdsl.ir.types import Accumulator, Barriers, Shared, State
 from wsdsl.ir.walk import walk, with_regions
 
 ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
@@ -88,13 +88,35 @@ def in_scope(
         known = (*known, *results_of(op))
 
 
+def replace_operand(op: Op, held: Value, other: Value) -> Op:
+    """The op with one operand exchanged, wherever it is named."""
+    fields = {field.name: getattr(op, field.name) for field in dataclasses.fields(op)}
+    for name, value in fields.items():
+        if value == held:
+            return dataclasses.replace(op, **{name: other})
+        if isinstance(value, tuple) and held in value:
+            return dataclasses.replace(
+                op, **{name: tuple(other if v == held else v for v in value)}
+            )
+    return op
+
+
 def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
-    """Another state that is at hand, and other bounds of a loop: what some other op uses."""
+    """Another state or accumulator that is at hand, another start of an operand, and other bounds
+    of a loop: what some other op uses."""
     state = getattr(op, "state", None)
     if isinstance(state, Value):
         for other in known:
             if isinstance(other.type, State) and other != state:
                 yield f"state %{other.name}", dataclasses.replace(op, state=other)
+    for held in operands(op):
+        for other in known if isinstance(held.type, Accumulator) else ():
+            if other.type == held.type and other not in operands(op):
+                yield f"acc %{other.name}", replace_operand(op, held, other)
+    if isinstance(op, f.MatrixOperand) and op.start is not None:
+        for other in known:
+            if other.type == op.start.type and other != op.start:
+                yield f"start %{other.name}", dataclasses.replace(op, start=other)
     if isinstance(op, b.ForRange):
         for field in ("start", "stop", "step"):
             held: Value = getattr(op, field)

@@ -184,6 +184,7 @@ class Certificate:
         lines = [
             f"{self.kernel}: proved, for all sizes",
             *(f"  {line}" for line in self.proved),
+            f"  not proved: {NOT_PROVED}",
             f"  how: {self.how}",
             f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers a CTA ({together}); "
             f"{self.states} states, {self.steps} steps",
@@ -192,6 +193,12 @@ class Certificate:
 
 
 NO_ALIGNMENT: Mapping[str, int] = {}
+
+
+NOT_PROVED = (
+    "values (arithmetic, coordinates, swizzles, how much of K a product covers), and what "
+    "docs/prover.md takes for granted"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,14 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.fragment_ops import AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from wsdsl.ir.fragment_ops import (
+    AsAccumulator,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+    ZeroUnless,
+)
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
@@ -22,7 +29,7 @@ from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
 
-PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait)
+PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
 OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
 """What is done with slots that were waited for before, and with registers."""
 

@@ -17,6 +17,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.counter_ops import StoreCounters
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import Touch, touches
@@ -165,6 +166,13 @@ class _Partition:
         self.num = num = partition.num_warpgroups
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
+        grid = next(iter(kernel.of(b.LaunchGrid)), None)
+        self.one_item = (
+            grid is not None
+            and grid.scheduler == "persistent"
+            and count_items(grid.tiles, places.sums) != Linear(1)
+        )
+        """Is this done once, by a CTA that may have several items?"""
         self.own_barriers = _barriers(partition) - {
             x
             for other in kernel.body
@@ -198,9 +206,11 @@ class _Partition:
 
     def loop(self, op: b.ForRange, done: Done, work: bool, elected: bool) -> Done:
         work = work and self._is_work(op)
-        entry = done
+        before, entry = self.one_item, done
         while True:
+            self.one_item = before and not work
             after = self.region(op.body, entry, False, elected)
+            self.one_item = before
             following = _join(done, self._next(op, after, work))
             if following == entry:
                 return following
@@ -237,8 +247,10 @@ class _Partition:
             told = "two CTAs may have the same item of this loop, and store the same elements"
             hint = "walk them from the number of the CTA (or cluster), by how many there are"
             raise self.fail(op, told, hint=hint)
-        if op.claimed and sums.of(op.stop) != count_items(grid.tiles, sums):
-            told = "this loop may end at an item that its cluster has claimed, and nobody else does"
+        if sums.of(op.stop) != count_items(grid.tiles, sums):
+            told = (
+                "this loop may end at another number than the grid's items, and leave some undone"
+            )
             raise self.fail(op, told, hint="end it at the number of items of the grid")
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
@@ -253,6 +265,10 @@ class _Partition:
     def after(self, op: Op, done: Done, elected: bool) -> Done:
         if op in self.accesses:
             access = self.accesses[op]
+            if self.one_item and not access.reads and not isinstance(op, StoreCounters):
+                told = 'a CTA of a "persistent" grid has several items, and stores here for one'
+                hint = 'store in a loop over the items, or launch_grid(scheduler="grid")'
+                raise self.fail(op, told, hint=hint)
             if elected and not access.reads:
                 raise self.fail(op, "a store by one thread is not understood")
             self.compare_with_others(access)

@@ -10,7 +10,8 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.fragment_ops import AsAccumulator, ZeroUnless
+from wsdsl.ir.op import Kernel, Op, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.protocol_rules import reaches_others
@@ -92,6 +93,13 @@ class Model:
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
         self.boxes = _boxes(flat)
+        self.used = frozenset(
+            v.name
+            for op in flat
+            if not isinstance(op, (ZeroUnless, AsAccumulator))
+            for v in operands(op)
+        )
+        """Values that are used other than by `zero_unless` and `as_accumulator`."""
         copies = (m.TmaLoad, b.ClaimCluster)
         self.copied = frozenset(op.shared.name for op in flat if isinstance(op, copies))
         """Arrays that the async proxy writes."""

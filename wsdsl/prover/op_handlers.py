@@ -89,6 +89,7 @@ HANDLERS: dict[type[Op], Run] = {
     f.Wgmma: products.wgmma,
     f.WgmmaCommit: products.wgmma_commit,
     f.WgmmaWait: products.wgmma_wait,
+    f.ZeroUnless: products.zero_unless,
     tm.AllocateTensorMemory: scalars.nothing,
     tm.TensorColumns: scalars.nothing,
     tm.FreeTensorMemory: tensor_memory.free_tensor_memory,

@@ -6,23 +6,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import fragment_ops as f
+from wsdsl.ir.op import Op, Value, results_of
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator
 from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import known_to_each, operand_ranges, read
 from wsdsl.prover.control import truth
+from wsdsl.prover.errors import Failure
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 
+UNWRITTEN = "unwritten"
+"""Stands for sums that no product has written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Where an operand lies; `start` is None where it can not be told: anywhere in the tile."""
+    """Where an operand lies."""
 
     array: Array
     item: int
-    start: int | None
+    start: int
     op: f.MatrixOperand
 
     @property
@@ -35,13 +41,13 @@ def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.MatrixOperand)
     state: StageParity = a.slots[i.extra[op.state.name]]
+    array = m.model.arrays[op.shared.name]
     start = a.slots[i.extra[op.start.name]] if op.start is not None else 0
-    a.slots[i.defines[0]] = Descriptor(
-        m.model.arrays[op.shared.name],
-        state.stage,
-        start if isinstance(start, int) else None,
-        op,
-    )
+    if not isinstance(start, int):
+        told = f"where in its tile of `{array.label}` this operand starts can not be told"
+        hint = "start it at a constant, or at a multiple of warpgroup_index()"
+        raise m.fail("unknown", a, op, told, hint=hint)
+    a.slots[i.defines[0]] = Descriptor(array, state.stage, start, op)
     return LOCAL
 
 
@@ -60,7 +66,28 @@ def empty_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
-    return _new_registers(m, a, i, written=True)
+    op = i.op
+    assert isinstance(op, f.AsAccumulator)
+    return _new_registers(m, a, i, written=not _is_unwritten(a, i, op.x))
+
+
+def _is_unwritten(a: Agent, i: Instruction, sum: Value) -> bool:
+    return sum.name in i.extra and a.slots[i.extra[sum.name]] == UNWRITTEN
+
+
+def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
+    """The accumulator's registers, for which no earlier value stands any more."""
+    held: Registers | None = a.slots[i.extra[value.name]]
+    if held is None:
+        raise m.fail(
+            "wgmma",
+            a,
+            i.op,
+            f"{value} no longer stands for its registers: a later op has taken them",
+            hint="name the result of the last wgmma on them",
+        )
+    a.slots = [None if x == held else x for x in a.slots]
+    return held
 
 
 def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
@@ -71,8 +98,8 @@ def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
 def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.Wgmma) and isinstance(op.acc.type, Accumulator)
-    registers: Registers = a.slots[i.extra[op.acc.name]]
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
+    registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
         raise m.fail(
             "wgmma",
@@ -119,15 +146,15 @@ def read_operand(
     cta: int = -1,
 ) -> None:
     """`cta`: in whose SMEM, if in another's."""
-    op, kind = held.op, DTYPES[dtype]
+    op, kind, start = held.op, DTYPES[dtype], held.start
     along = op.rows if op.k_major else op.columns
-    start = 0 if held.start is None else held.start
-    if held.start is not None and start + extent > along:
+    if start < 0 or start + extent > along:
         raise m.fail(
             "misuse", a, product, f"elements {start} to {start + extent} of an operand with {along}"
         )
-    if held.start is None and not (isinstance(product, f.Wgmma) and product.columns):
-        extent = along
+    if start % (granule := 8 if op.k_major else kind.count(SWIZZLE_SPAN[op.swizzle])):
+        told = f"an operand starts at element {start}, which is no multiple of {granule}"
+        raise m.fail("misuse", a, product, told)
     ranges = operand_ranges(
         op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
     )
@@ -185,7 +212,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     del a.groups[:over]
     busy = {number for group in a.groups for number in group.registers}
     for value, result in zip(op.accumulators, i.defines, strict=True):
-        registers: Registers = a.slots[i.extra[value.name]]
+        registers = _taken(m, a, i, value)
         if registers.number in busy:
             raise m.fail(
                 "wgmma",
@@ -194,5 +221,27 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
                 f"{value} is still being written: the wait leaves {op.pending} groups in flight",
                 hint="wait with a smaller `pending`",
             )
-        a.slots[result] = 0
+        a.slots[result] = UNWRITTEN if registers.number in a.unwritten else 0
+    return waited_for(m, a, i)
+
+
+def waited_for(m: Machine, a: Agent, i: Instruction) -> int:
+    """Sums that nothing has written may be waited for, but not used."""
+    for value, slot in zip(results_of(i.op), i.defines, strict=True):
+        if a.slots[slot] == UNWRITTEN and value.name in m.model.used:
+            raise _unwritten(m, a, i.op, value)
+    return LOCAL
+
+
+def _unwritten(m: Machine, a: Agent, op: Op, value: Value) -> Failure:
+    told = f"this uses {value}, and no product may have written all of it"
+    hint = "read what products write, by `zero_unless` where none may run"
+    return m.fail("unwritten", a, op, told, hint=hint)
+
+
+def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, f.ZeroUnless)
+    if _is_unwritten(a, i, op.x) and truth(m, a.slots[i.extra[op.cond.name]]):
+        raise _unwritten(m, a, op, op.x)
     return LOCAL

@@ -116,6 +116,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.Wgmma,
     f.WgmmaCommit,
     f.WgmmaWait,
+    f.ZeroUnless,
     tm.FreeTensorMemory,
     tm.TensorProduct,
     tm.TensorCommit,
@@ -278,6 +279,8 @@ def _wanted(op: Op) -> list[Value]:
             return []
         case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []
+        case f.ZeroUnless():
+            return [op.cond]
         case tm.TensorProduct():
             a = op.a if op.a_state is None else op.a_state
             held = [op.state, a, op.b, op.accumulate]

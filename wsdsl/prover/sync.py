@@ -266,12 +266,14 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
         a.know[c] |= held.completed
     event = m.event()
     waited(m, a, i)
+    # Whoever hears of this wait hears of those before it, too: one event stands for all.
+    earlier = held.passed & (a.know[0] if i.elected else a.did)
     if i.elected:
         a.know[0] |= event
     else:
         a.did |= event
-    held.passed |= event
-    m.waits |= event
+    held.passed = held.passed & ~earlier | event
+    m.waits = m.waits & ~earlier | event
     held.waiters = (*held.waiters, Party(a.index, op))
     return SEEN
 

@@ -26,7 +26,7 @@ from wsdsl.prover.access import destinations, item_of, known_to_each, read, span
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
 from wsdsl.prover.model import Array
-from wsdsl.prover.products import Descriptor, read_operand
+from wsdsl.prover.products import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.shared_loads import read_by_threads
 from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, pair_of, shown
@@ -241,8 +241,10 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     where = array, state.stage, *part
     item_of(m, a, op, where)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
-    # What nobody has written may be read: of no products there is no sum, and none is used.
+    # What nobody has written may be read, if it is not used: of no products there is no sum.
     before = know | a.open.events
+    written = _is_written(m, a.cta, array, state.stage, part)
+    a.slots[i.defines[0]] = 0 if written else UNWRITTEN
     read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)
     a.open.events |= event
     # The lanes of a warp load together, and so have come past what each has waited for.
@@ -253,9 +255,10 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
 def tensor_wait(m: Machine, a: Agent, i: Instruction) -> int:
     _waited_for(a, a.open)
     a.open = Group()
-    for slot in i.defines:
-        a.slots[slot] = 0
-    return LOCAL
+    assert isinstance(i.op, t.TensorWait)
+    for load, slot in zip(i.op.loads, i.defines, strict=True):
+        a.slots[slot] = a.slots[i.extra[load.name]]
+    return waited_for(m, a, i)
 
 
 def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
