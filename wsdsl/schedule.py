@@ -201,7 +201,7 @@ def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
     # What is a mapping is one of these by now.
     return lambda held: (
         isinstance(held, FrozenDict)
-        and all(isinstance(name, str) for name in held)
+        and all(isinstance(name, str) for name in held)  # pyright: ignore[reportUnnecessaryIsInstance]
         and all(map(is_ok, held.values()))
     )
 
