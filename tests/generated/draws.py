@@ -18,7 +18,7 @@ from wsdsl.simulator.arithmetic import numpy_dtype
 SIZES: dict[str, tuple[int, ...]] = {
     "M": (1, 3, 17, 64, 70, 130), "N": (1, 2, 8, 24, 40, 72), "K": (1, 5, 16, 40, 64, 70),
     "L": (1, 7, 16, 33, 72), "B": (1, 2), "H": (1, 2), "E": (1, 2, 3), "D": (1, 8, 16, 33, 64),
-    "T": (1, 4, 5),
+    "T": (1, 4, 5), "S": (40, 130, 200),
 }  # fmt: skip
 """Small ones, odd ones, and some beyond the smallest tiles."""
 BLOCKS = (1, 2, 3)
@@ -86,6 +86,10 @@ def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
     return tiles
 
 
+def multiplies(kernel: wsdsl.Kernel) -> bool:
+    return any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile).body))
+
+
 def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
     """Some fields at random; many are refused."""
     tiles = list(loop_variables(kernel))
@@ -95,7 +99,7 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
     def maybe(probability: float, *values: Any) -> Any:
         return rng.choice(values) if rng.random() < probability else None
 
-    products = any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile).body))
+    products = multiplies(kernel)
     consumers = maybe(0.4, 1, 2, 3)
     tile: dict[str, int] = {}
     for name in tiles:
@@ -128,6 +132,13 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
         constant=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
         overlap=maybe(0.1, True, False),
     )
+
+
+def on_tensor_memory(kernel: wsdsl.Kernel, rng: Random) -> Schedule:
+    """Of a kernel with products."""
+    tile = {"s": 64} if "s" in loop_variables(kernel) and rng.random() < 0.7 else None
+    scheduler = rng.choice((None, "grid", "dynamic"))
+    return Schedule(arch="sm_100a", tile=tile, scheduler=scheduler)
 
 
 def tile_sizes(kernel: wsdsl.Kernel, dims: dict[str, int], rng: Random) -> dict[str, int]:

@@ -139,7 +139,8 @@ class Products(Expressions):
         rows = self.rng.choice(pairs)
         others = [a for a in pairs if a != rows] * 2 + [Axis("D", "D")]
         columns = self.rng.choice(others)
-        walked = Axis(*self.rng.choice([v for v in (("l", "L"), ("n", "N")) if v[0] not in used]))
+        free = [name for name in "lns" if name not in used]
+        walked = Axis(name := self.rng.choice(free), name.upper())
         dtype, flash = self.rng.choice(NARROW), self.chance(0.4)
         acc, top, total = self.fresh("acc"), self.fresh("acc"), self.fresh("acc")
         self.line(f"{acc} = zeros(f32[{rows.name}, {columns.name}])")
@@ -167,6 +168,11 @@ class Products(Expressions):
         if self.chance(0.3):
             test = f"index({walked.name}) <= index({rows.name})"
             self.line(f"{value.name} = where({test}, {value.name}, {self.rng.choice('01')}.0)")
+        if self.chance(0.5):
+            # One number for each tile.
+            blocks = self.param(f"f32[{walked.dim}B]", "scale")
+            op, by = self.rng.choice("*+"), self.rng.choice((64, 64, 128))
+            self.line(f"{value.name} = {value.name} {op} {blocks}[index({walked.name}) // {by}]")
         part, less = value.name, ""
         if flash:
             self.line(f"{part} = max(min({part}, 40.0), -40.0)")

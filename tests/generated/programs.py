@@ -170,6 +170,16 @@ class _Program(Products):
                 self.line(f"{acc.name} += " + (f"sum({x}, over={walked.name})" if walked else x))
         self.leave(indent)
         scope.locals.extend(found)
+        summed = [v for v in found if len(v.axes) > 1 and v.dtype == "f32"]
+        if summed and self.chance(0.15):
+            self.reduced(self.rng.choice(summed), scope)
+
+    def reduced(self, held: Local, scope: Scope) -> None:
+        """What is made of sums of products, reduced over an axis of the output."""
+        made = self.rng.choice(("{0}", "({0} + 1.0)", "exp(min({0}, 40.0))")).format(held.name)
+        over, name = self.rng.choice(held.axes), self.fresh("x")
+        self.line(f"{name} = {self.rng.choice(('sum', 'max'))}({made}, over={over.name})")
+        scope.locals.append(Local(name, "f32", tuple(a for a in held.axes if a != over)))
 
     def part(self, dim: str, scope: Scope) -> str:
         """Where a loop over a part of a dimension begins and ends."""

@@ -61,7 +61,7 @@ def attempts(
     given: Sequence[Schedule | None] = (),
 ) -> list[Outcome]:
     """One outcome for the text if it is refused or fails, else one for each of the schedules: those
-    that are `given`, or as many at random.
+    that are `given`, or as many at random, and of products one for cards with tensor memory.
     """
     before = signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(LIMIT)
@@ -88,9 +88,9 @@ def _attempts(
     given = draws.arrays(kernel, dims, seed)
     tiles = [draws.tile_sizes(kernel, dims, rng) for _ in range(3)]
     samples: list[dict[str, Any]] | None = None
-    for i in range(len(schedules) or count):
-        drawn = draws.schedule(kernel, rng) if i and not schedules else None
-        schedule = schedules[i] if schedules else drawn
+    for i in range(len(schedules) or count + draws.multiplies(kernel)):
+        draw = draws.schedule if i < count else draws.on_tensor_memory
+        schedule = schedules[i] if schedules else draw(kernel, rng) if i else None
         what = f"sizes {dims}, schedule={schedule!r}, seed {seed}"
         call_arrays = noise.copied(given)
         call = compiled = None

@@ -105,3 +105,21 @@ def back_to_back(made: str, walked: str, added: str, arch: Any) -> None:
     text = BACK_TO_BACK.format(made=made, walked=walked, added=added)
     tile = dict(q=64) if "by" in walked else dict(q=64, t=64)
     right(text, arrays, "Y", Schedule(arch=arch, tile=tile))
+
+
+def test_sums_that_a_loop_makes_are_started_in_their_iteration() -> None:
+    """How often the inner loop runs is not known in front of the outer one."""
+    text = """
+@kernel
+def made(A: bf16[M, K], B: bf16[L, K], V: bf16[L, D], Y: f32[M, D]):
+    for m in tiles(M):
+        acc = zeros(f32[m, D])
+        for l in tiles(L):
+            s = zeros(f32[m, l])
+            for k in tiles(K):
+                s += A[m, k] @ B[l, k]
+            acc += cast(s, bf16) @ V[l, :]
+        Y[m, :] = acc
+"""
+    compiled = parse(text).made.compile(schedule=Schedule(arch="sm_100a"), D=64)
+    assert compiled.certificate is not None

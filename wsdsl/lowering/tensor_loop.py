@@ -19,7 +19,7 @@ After:
 The tensor cores have the next scores while threads make an operand of these. A slot of a ring is
 taken in one stage alone, so that the slots of each ring come in their old order; and threads read
 the next sums before they wait for the last products of an iteration or behind it, so that one slot
-of each ring is enough.
+of each ring is enough. A loop whose first stage has a loop stays as it is.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | N
         grown = len(second) > before
     shared = {op for op in body if isinstance(op, SHARED) and not any(map(is_tile, results_of(op)))}
     first = [op for op in body if op not in second]
-    if not any(isinstance(op, Contract) for op in walk(tuple(first))) or not second:
+    inner = [*walk(tuple(first))]
+    # How often a loop of the first stage runs is known within an iteration alone.
+    if not second or any(isinstance(op, ForRange) for op in inner):
+        return None
+    if not any(isinstance(op, Contract) for op in inner):
         return None
     used = {v for op in second for v in (*operands(op), *used_inside(op))}
     # Where a tile lies is what the last `axis_at` of its axis says, which no operand names.
