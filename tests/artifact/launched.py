@@ -33,6 +33,7 @@ def main() -> None:
     sys.modules["torch"] = SimpleNamespace(
         empty=lambda shape, dtype, device: Tensor(shape, next(addresses), dtype, device=device),
         bfloat16="torch.bfloat16",
+        autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=lambda tensor: None)),
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: MAIN),
     )
     fake.args_bytes = 3 * 128

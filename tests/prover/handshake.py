@@ -45,7 +45,7 @@ def ring(
     begin, end = ("", "") if by_threads else ("elect() {", "}")
     return parse_kernel(
         f"""kernel ring @ scheduled (%A: tensor<bf16[M, K]>, %Y: tensor<bf16[M, K]>, %n: tensor<i32[1]>) {{
-  launch_grid(tiles=(("M", 64),))
+  launch_grid(tiles=(("M", 64),), scheduler="grid")
   %map: tensor_map = make_tensor_map(tensor=%A, box=(64, 64), swizzle="128B")
   %x: shared<8192 x {stages}> = allocate_shared(label="x", offset=0)
   %full: mbarrier<{stages}> = allocate_barriers(label="full", arrivals={128 if by_threads else 1}, offset=200000)
