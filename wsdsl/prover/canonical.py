@@ -11,6 +11,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
+from wsdsl.prover.control import settle_tests
 from wsdsl.prover.forgetting import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
 from wsdsl.prover.knowledge import Barriers, put_masks
@@ -71,6 +72,8 @@ class Canonical:
         if self.hurry:
             normalize_stores(m, self.most_stores)
             forget_first(m)
+        if m.each_iteration:
+            settle_tests(m)
         names = name_iterations(m, self.hurry)
         turns = self._turns(m)
         barriers, items = self._barriers(m, turns), self._items(m, turns)

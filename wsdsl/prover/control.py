@@ -15,9 +15,33 @@ from wsdsl.ir.tensor_ops import StoreScales, TensorStore
 from wsdsl.ir.threads import misplaced
 from wsdsl.prover.carried import name_carried
 from wsdsl.prover.errors import Undecided
-from wsdsl.prover.machine import ENDED, NOBODY, Agent, Iterations, Machine
+from wsdsl.prover.machine import ENDED, HELD, NOBODY, Agent, Iterations, Machine
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.terms import Term
+from wsdsl.prover.terms import Term, apply, is_test
+
+
+def settled(m: Machine, test: Term, looks: str) -> Term:
+    """The test, or its outcome where that was decided: who holds it need not ask for it then."""
+    if not is_test(test):
+        return test
+    if test[0] in ("and", "or", "not"):
+        return apply(test[0], tuple([settled(m, x, looks) for x in test[1:]]))
+    m.looks = looks
+    try:
+        return truth(m, test)
+    except Undecided:
+        return test
+    finally:
+        m.looks = ""
+
+
+def settle_tests(m: Machine) -> None:
+    """Hold outcomes in place of tests that are decided, but for those of all iterations."""
+    for a in m.agents:
+        code, m.running = m.model.codes[a.partition], a
+        for slot in code.live[a.pc]:
+            if slot not in code.constant:
+                a.slots[slot] = settled(m, a.slots[slot], HELD)
 
 
 def truth(m: Machine, term: Term) -> bool:
@@ -86,6 +110,8 @@ def less(m: Machine, x: Term, y: Term) -> bool:
 def _first(m: Machine, iteration: int) -> bool:
     """Is it the first one of its loop?"""
     run = m.iterations[iteration]
+    if m.looks:
+        raise Undecided(("first", ("index", iteration)))
     m.model.ask_for_first.add(run.signature)
     return m.decide(("first", ("index", iteration))) if run.first is None else run.first
 
@@ -96,7 +122,7 @@ def _another(m: Machine, iteration: int) -> bool:
     if following is not None:
         return following != ENDED
     atom = ("next", iteration)
-    held = m.facts.get(atom)
+    held = None if m.looks else m.facts.get(atom)
     if held is None:
         raise Undecided(atom)
     del m.facts[atom]

@@ -13,8 +13,8 @@ from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head, print_op
 from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import Failure, Party, Undecided
-from wsdsl.prover.explore import Decisions, Refuted, run_out, start
+from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.explore import Decisions, Refuted, follow, start
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.global_order import GLOBAL_ORDER
 from wsdsl.prover.history import History, Step
@@ -119,19 +119,7 @@ def trace(model: Model, decisions: Decisions) -> tuple[Machine, History, Failure
     """Run with a history, along the decisions; a failure, if there is one."""
     m, history = start(model), History()
     m.trace = history
-    ahead = iter(decisions)
-    while True:
-        try:
-            run_out(m)
-        except Failure as failure:
-            return m, history, failure
-        except Undecided as open_:
-            outcome = next(ahead, None)
-            if outcome is None:
-                return m, history, None
-            m.facts[open_.atom] = outcome
-        else:
-            return m, history, None
+    return m, history, follow(m, decisions)
 
 
 def tell(

@@ -20,14 +20,16 @@ from wsdsl.prover.load_bounds import check_load_bounds
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 from wsdsl.prover.split_k_protocol import check_split_k_protocol
-from wsdsl.prover.terms import Term
+from wsdsl.prover.terms import Term, test_of
 
-MAX_STATES = 8_000
+MAX_STATES, MAX_STEPS = 8_000, 200_000
+"""Of one CTA, and of all together: some 20 s."""
 MAX_AHEAD = 48
 """Iterations by which one may be ahead of another; more, and the other will never come."""
 MOST_ASKED = 256
 """Decisions on a way that is followed only to see what is accessed on it."""
-Decisions = tuple[bool, ...]
+Decisions = tuple[tuple[Term, bool], ...]
+"""What was decided, and how, in that order."""
 
 
 @dataclass(frozen=True)
@@ -170,32 +172,34 @@ def _proved(model: Model) -> Explored:
 def _prove(model: Model) -> Explored:
     """Forgetting is safe, and quick; where it was too much, the kernel is looked at again with
     less of it, and at last with none."""
-    for hurry in (True, False):
+    for hurry, each_iteration in ((True, True), (True, False), (False, False)):
+        if hurry and not each_iteration and not model.decided_anew:
+            continue
         try:
-            return _explore(model, True, hurry)
+            return _explore(model, True, hurry, each_iteration)
         except TooManyError:
-            raise
+            if not (each_iteration and model.decided_anew):
+                raise
         except Refuted as refuted:
             # Less may have been known there than in any real run: go the same way with all of it.
-            failure = follow(model, refuted.decisions)
+            failure = follow(start(model), refuted.decisions)
             if failure is not None:
                 raise Refuted(failure, refuted.decisions) from None
-    return _explore(model, False, False)
+    return _explore(model, False, False, False)
 
 
-def follow(model: Model, decisions: Decisions) -> Failure | None:
-    """What fails on the way that the decisions lead, if anything does."""
-    m, ahead = start(model), iter(decisions)
+def follow(m: Machine, decisions: Decisions) -> Failure | None:
+    """What fails on the way that the first decisions about each test lead, if anything does."""
+    made = dict(reversed(decisions))
     while True:
         try:
             run_out(m)
         except Failure as failure:
             return failure
         except Undecided as open_:
-            outcome = next(ahead, None)
-            if outcome is None:
+            if open_.atom not in made:
                 return None
-            m.facts[open_.atom] = outcome
+            m.facts[open_.atom] = made[open_.atom]
         else:
             return None
 
@@ -217,6 +221,7 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
     """The conditions on the way on which all of them hold, in whatever iteration, but for those
     that are denied."""
     m, asked = start(model), list[Term]()
+    m.each_iteration = True
     for _ in range(MOST_ASKED):
         try:
             run_out(m)
@@ -229,7 +234,7 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
                 turns = len(model.partitions) - 1 if outermost else 2
                 m.facts[atom] = (outermost or 1 + (not m.iterations[atom[1]].first)) < max(2, turns)
                 continue
-            condition = shown_term(atom, {})
+            condition = shown_term(test_of(atom), {})
             m.facts[atom] = condition not in denied
             asked += [condition] if m.facts[atom] else []
         except Failure:
@@ -266,9 +271,10 @@ def _all_there(m: Machine) -> None:
                 m.memory[cta, array.index, item] = spans_of(m, cta, array, item)
 
 
-def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
+def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Explored:
     canonical = Canonical(model, widen, hurry)
     first = start(model)
+    first.each_iteration = each_iteration
     _all_there(first)
     heap: list[tuple[tuple[int, int], int, Decisions, Machine, Seen]] = []
     heap.append(((0, 0), 0, (), first, Seen([])))
@@ -290,12 +296,13 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
             if seen is None:
                 continue
             states += 1
-            if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
+            many = states * model.num_ctas > MAX_STATES or steps > MAX_STEPS
+            if many or (widen and len(m.following) > MAX_AHEAD):
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
-                told = f"not proved: more than {MAX_STATES} states"
+                told = f"not proved within {MAX_STATES} states and {MAX_STEPS} steps"
                 failure = m.fail("unknown", a, op, told, hint=_simpler(model))
-                kind = TooManyError if states > MAX_STATES else Refuted
+                kind = TooManyError if many else Refuted
                 raise kind(failure, decisions) from None
             # Around the loops until nothing new comes, then out of them; who is behind goes first,
             # so that ways are joined before they are followed.
@@ -304,9 +311,10 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 fork = m.copy() if outcome else m
                 fork.facts[open_.atom] = outcome
                 pushed += 1
-                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
+                way = (*decisions, (test_of(open_.atom), outcome))
+                heapq.heappush(heap, (place, pushed, way, fork, seen))
     if canonical.idle & model.touched:
-        return _explore(model, widen, hurry)
+        return _explore(model, widen, hurry, each_iteration)
     try:
         first.visited.check(model)
     except Failure as failure:

@@ -30,6 +30,7 @@ from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
 
 PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
+SCALARS = (t.Constant, t.DimSize, t.Map)
 OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
 """What is done with slots that were waited for before, and with registers."""
 
@@ -78,7 +79,7 @@ class Flattener:
             x for p in model.partitions if p is not partition for x in p.body
         )
         self.around: list[b.ForRange] = []
-        self.needed, self.effects = model.needed, model.effects
+        self.needed, self.effects, self.written = model.needed, model.effects, model.written
         self.work: tuple[int, int, int] | None = None
         self.arrival = 0
         self.code = Code()
@@ -110,10 +111,24 @@ class Flattener:
 
     def _region(self, region: Region, elected: bool, inside: bool) -> None:
         outer = self.block
-        for op in region:
+        for op in self._scalars_first(region):
             self.block = region
             self._op(op, elected, inside)
         self.block = outer
+
+    def _scalars_first(self, region: Region) -> Iterable[Op]:
+        """Nobody notices when they are computed; before a wait, fewer tests are open behind it."""
+        early, late, made_late = list[Op](), list[Op](), set[str]()
+        for op in region:
+            loads = isinstance(op, m.LoadGlobal) and op.tensor.name not in self.written
+            if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(
+                v.name for v in operands(op)
+            ):
+                early.append(op)
+            else:
+                late.append(op)
+                made_late.update(v.name for v in results_of(op))
+        return early + late
 
     def _op(self, op: Op, elected: bool, inside: bool) -> None:
         if misplaced(op, elected)[0] and self.effects.within((op,)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange
@@ -11,7 +12,7 @@ from wsdsl.ir.op import Region, operands
 from wsdsl.ir.types import Barriers
 from wsdsl.ir.walk import walk
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Machine
-from wsdsl.prover.terms import of_any_iteration
+from wsdsl.prover.terms import of_any_iteration, test_of
 
 
 def name_iterations(m: Machine, hurry: bool) -> dict[int, int]:
@@ -85,14 +86,19 @@ def _may_ask(m: Machine, test: Any, reach: list[set[int]]) -> bool:
     spoken = set(_spoken_of(test))
     if not spoken or not spoken.issubset(m.iterations):
         return True
-    places = m.model.asked_at.get(of_any_iteration(test), set())
+    asked_at = m.model.made_at if m.each_iteration else m.model.asked_at
+    places = asked_at.get(of_any_iteration(test_of(test)), set())
     for a in m.agents:
         if a.ended or not spoken.issubset(reach[a.index]):
             continue
         within = [frame[0] == "open" and frame[1] in spoken for frame in a.frames]
-        # What is asked for in a loop within is asked for again.
-        passed = a.pc if within and within[-1] else 0
-        if any(partition == a.partition and at >= passed for partition, at in places):
+        loops, passed, end = m.model.codes[a.partition].loops, 0, inf
+        if True in within:
+            last = len(within) - within[::-1].index(True) - 1
+            end = loops[a.frames[last][-1]][1]
+            # What is asked for in a loop within is asked for again.
+            passed = loops[a.frames[last + 1][-1]][0] if last + 1 < len(within) else a.pc
+        if any(partition == a.partition and passed <= at <= end for partition, at in places):
             return True
     return False
 

@@ -19,7 +19,7 @@ from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
-from wsdsl.prover.terms import Term
+from wsdsl.prover.terms import Term, is_test, of_any_iteration, of_data
 from wsdsl.prover.visited import Visited
 
 WARPS = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -206,6 +206,7 @@ class Iterations:
     first: bool | None
 
 
+MADE, HELD = "made", "held"
 ENDED = 0
 """What follows the last iteration of a loop."""
 NOBODY = 0
@@ -237,6 +238,10 @@ class Machine:
         self.loops: dict[Any, int] = {}
         self.entered: dict[Any, int] = {}
         self.facts: dict[Term, bool] = {}
+        self.each_iteration = False
+        """Is what no iteration is named in decided for each iteration anew?"""
+        self.looks = ""
+        """Is it only looked whether something is decided, where a test is MADE or HELD?"""
         self.next_event = 1
         self.next_iteration = 1
         self.next_registers = 0
@@ -258,7 +263,7 @@ class Machine:
         made.pool = self.pool.copy()
         made.iterations, made.following = self.iterations.copy(), self.following.copy()
         made.loops, made.entered = self.loops.copy(), self.entered.copy()
-        made.facts = self.facts.copy()
+        made.facts, made.each_iteration = self.facts.copy(), self.each_iteration
         made.next_event, made.next_iteration = self.next_event, self.next_iteration
         made.next_registers = self.next_registers
         made.waits, made.phases = self.waits, self.phases
@@ -291,11 +296,29 @@ class Machine:
         """Does the atom hold? Where that is open, both ways are followed."""
         agent = self.running
         if agent is not None:
-            self.model.ask(atom, agent.partition, agent.pc)
+            self._asked(atom, agent)
         held = self.facts.get(atom)
+        if held is None and agent is not None and self.each_iteration and of_data(atom):
+            test, self.model.decided_anew = atom, True
+            for frame in agent.frames:
+                if frame[0] == "open" and held is None:
+                    atom = ("in", ("index", frame[1]), test)
+                    held = self.facts.get(atom)
         if held is None:
             raise Undecided(atom)
         return held
+
+    def _asked(self, test: Term, agent: Agent) -> None:
+        """Not of a loop that begins: the machine knows which loops others have begun."""
+        model, place, test = self.model, (agent.partition, agent.pc), of_any_iteration(test)
+        code = model.codes[agent.partition]
+        i = code.instructions[agent.pc]
+        if self.looks == MADE:
+            model.made_at[test].add(place)
+        elif not self.looks and i.signature < 0:
+            model.asked_at[test].add(place)
+            if any(slot in code.constant or not is_test(agent.slots[slot]) for slot in i.uses):
+                model.made_at[test].add(place)
 
     def turn(self, agent: Agent) -> float:
         """Of the work loop, in which an agent is that hands sums on: later ones have larger

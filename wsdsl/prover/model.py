@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
 from wsdsl.prover.program import Code, effects_of, needed_values
-from wsdsl.prover.terms import Term, apply, of_any_iteration
+from wsdsl.prover.terms import Term, apply
 
 FEW, MANY = 4, 512
 """Iterations that are counted at first, and where not counting them has led to a failure."""
@@ -113,8 +114,12 @@ class Model:
         """Barriers that somebody was seen to use, by CTA and array."""
         self.ask_for_first: set[Any] = set()
         """The loops (signatures) of which somebody was seen to ask for their first iteration."""
-        self.asked_at: dict[Term, set[tuple[int, int]]] = {}
+        self.asked_at = defaultdict[Term, set[tuple[int, int]]](set)
         """Where tests were seen to be asked for (partition and place), of whatever iterations."""
+        self.made_at = defaultdict[Term, set[tuple[int, int]]](set)
+        """Where they were made, or asked for where they were made before all loops."""
+        self.decided_anew = False
+        """Whether a test was decided for one iteration that holds for all."""
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
@@ -132,7 +137,7 @@ class Model:
         made = copy(self)
         made.counted, made.left_open = most, False
         made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
-        made.asked_at = {}
+        made.asked_at, made.made_at = defaultdict(set), defaultdict(set)
         return made
 
     def of(self, ranks: tuple[int | None, ...]) -> Model:
@@ -150,11 +155,6 @@ class Model:
     def num_ctas(self) -> int:
         """How many are looked at."""
         return len(self.ranks)
-
-    def ask(self, test: Term, partition: int, place: int) -> None:
-        """Not of a loop that begins: the machine knows which loops others have begun."""
-        if self.codes[partition].instructions[place].signature < 0:
-            self.asked_at.setdefault(of_any_iteration(test), set()).add((partition, place))
 
     def reach(self, cta: int, rank: int) -> int:
         """The CTA of that rank, which `cta` reaches. Raises Outside if it is not looked at."""

@@ -86,7 +86,7 @@ def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
             f"{value} no longer stands for its registers: a later op has taken them",
             hint="name the result of the last wgmma on them",
         )
-    a.slots = [None if x == held else x for x in a.slots]
+    a.slots = [None if type(x) is Registers and x == held else x for x in a.slots]
     return held
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -72,6 +73,13 @@ class Code:
     """WorkspaceSlots that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """For each instruction: the classes of threads whose knowledge may matter from there on."""
+
+    @cached_property
+    def loops(self) -> dict[int, tuple[int, int]]:
+        """Where the loop with the index in each slot begins, and where it ends."""
+        heads = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.signature >= 0}
+        ends = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.backward}
+        return {slot: (pc, ends[slot]) for slot, pc in heads.items()}
 
     def slot(self, value: Value) -> int:
         return self.slots.setdefault(value.name, len(self.slots))

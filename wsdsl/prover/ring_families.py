@@ -6,12 +6,16 @@ are one state: that is the induction over the ring, a state after one more slot 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as fr
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Value, operands, results_of
+from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, yielded
@@ -68,10 +72,8 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
             case _:
                 if reaches_others(op):
                     reached |= {v.name for v in operands(op)}
-                held = [v for v in operands(op) if isinstance(v.type, State)]
-                arrays = [v for v in operands(op) if v.name in model.arrays]
-                for array in arrays:
-                    for state in held:
+                for array, state in _walked(op):
+                    if array.name in model.arrays:
                         sets.join(f"array {array.name}", state.name)
     made: list[Family] = []
     number: dict[str, int] = {}
@@ -93,6 +95,17 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
         if place is not None:
             made[place].turns &= op.num == made[place].num
     return made, of_array, of_state
+
+
+def _walked(op: Op) -> Iterator[tuple[Value, Value]]:
+    """The operands, each with its state: `x_state` of `x`, which may be several, or `state`."""
+    held: dict[str, Any] = {f.name: getattr(op, f.name) for f in fields(op)}
+    for name, value in held.items():
+        own = held.get(f"{name}_state") or held.get(f"{name.removesuffix('s')}_state")
+        state = own or held.get("state")
+        if isinstance(state, Value):
+            values = value if isinstance(value, tuple) else (value,)
+            yield from ((v, state) for v in values if isinstance(v, Value))
 
 
 def turned(state: StageParity, turn: tuple[int, int, int]) -> tuple[int, int]:

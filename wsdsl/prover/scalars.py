@@ -10,10 +10,11 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Value, attributes_of, operands, results_of
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.prover.machine import Agent, Machine, StageParity
+from wsdsl.prover.control import settled
+from wsdsl.prover.machine import MADE, Agent, Machine, StageParity
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import LOCAL, Instruction, Run
-from wsdsl.prover.terms import TESTS, Term, apply, varies
+from wsdsl.prover.terms import DATA, TESTS, Term, apply, of_data, varies
 
 
 def constant(m: Machine, a: Agent, i: Instruction) -> int:
@@ -44,9 +45,13 @@ def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
         if type(made) is int:
             made = _wrapped(made, op.result)
     named = isinstance(made, tuple) and made[0] == "fixed"
-    if isinstance(made, tuple) and not named and op.fn not in TESTS and not varies(made):
+    if op.fn in TESTS:
+        made = settled(m, made, MADE) if m.each_iteration else made
+    elif isinstance(made, tuple) and not named and not varies(made):
         # The same everywhere and always: a name will do, and is quicker to look at.
-        made = m.model.names_of_terms.setdefault(made, ("fixed", len(m.model.names_of_terms)))
+        names = m.model.names_of_terms
+        name = ("fixed", len(names), *[DATA] * of_data(made))
+        made = names.setdefault(made, name)
     a.slots[i.defines[0]] = made
     return LOCAL
 

@@ -35,6 +35,7 @@ FOLD: dict[str, Callable[[Any, Any], Any]] = {
 }
 SHIFTS = 32
 TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"))
+DATA = "data"
 COMMUTATIVE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"))
 
 
@@ -101,6 +102,15 @@ def _simplify(fn: str, a: Term, b: Term) -> Term | None:
     return None
 
 
+def test_of(atom: Term) -> Term:
+    """What is asked for, in whatever iteration it is decided."""
+    return atom[2] if atom[0] == "in" else atom
+
+
+def is_test(term: Term) -> bool:
+    return type(term) is tuple and term[0] in TESTS
+
+
 def varies(term: Term) -> bool:
     """Does the term speak of an iteration?"""
     found: set[int] = set()
@@ -117,6 +127,15 @@ def iterations_in(term: Term, found: set[int]) -> None:
         else:
             for x in parts[1:]:
                 iterations_in(x, found)
+
+
+@lru_cache(maxsize=1 << 14)
+def of_data(term: Term) -> bool:
+    """Does the term depend on what is read, and on no iteration?"""
+    if not isinstance(term, tuple) or varies(term):
+        return False
+    parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+    return parts[0] == "load" or parts[-1] == DATA or any(map(of_data, parts[1:]))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,0 +1,32 @@
+"""Branches that do not depend on each other add to what is explored; they do not multiply it."""
+
+from textwrap import indent
+
+import pytest
+
+from wsdsl import Schedule, parse
+from wsdsl.prover.explore import explore
+from wsdsl.schedule import Arch
+
+BEGIN = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], F: i32[P], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+"""
+BRANCHES = {
+    "if": "if F[{i}] > 0:\n for k in tiles(K):\n  acc += A[m, k] @ B[n, k]\n",
+    "loop": "for k in tiles(F[{i}], F[{i} + 1], of=K):\n acc += A[m, k] @ B[n, k]\n",
+    "if in a loop": "if F[{i}] > 0:\n acc += A[m, k] @ B[n, k]\n",
+}
+NUM = 8
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_states_are_few(branch: str, arch: Arch) -> None:
+    body = "".join(BRANCHES[branch].format(i=i) for i in range(NUM))
+    if branch == "if in a loop":
+        body = "for k in tiles(K):\n" + indent(body, " ")
+    kernel = parse(f"{BEGIN}{indent(body, ' ' * 8)}        C[m, n] = acc\n").f
+    assert explore(kernel._compile(Schedule(arch=arch), {}, ()).scheduled).states < 40 * NUM
