@@ -346,7 +346,7 @@ class Compiled(Callee):
         elif call.device != "cpu":
             self.prepare_call(call, stream, keepalive=False)()
         elif runs_simulated(any(v.framework in ("torch", "jax") for v in call.views.values())):
-            self.simulate_call(call)
+            return self.simulate_call(call)
         else:
             from wsdsl.runtime.staging import run_staged
 

@@ -78,7 +78,7 @@ class Serving(Callee):
     on_miss: OnMiss = "wait"
     """What calls do for which nothing is compiled."""
 
-    def size_class(self, **sizes: int) -> SizeClass:
+    def size_class(self, /, **sizes: int) -> SizeClass:
         """The class of sizes that calls of these are of."""
         from wsdsl.artifact.size_class import size_class
 
@@ -169,6 +169,7 @@ class Serving(Callee):
 
     def warm(
         self,
+        /,
         schedule: Schedule | None = None,
         *,
         processes: int | None = None,

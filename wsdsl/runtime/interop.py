@@ -96,7 +96,8 @@ def _describer(kind: type) -> Describer:
 
 def has_gradient(array: Any) -> bool:
     """Whether torch records what is done to it, for a gradient."""
-    return getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled()
+    recorded = getattr(array, "requires_grad", False) is True
+    return recorded and sys.modules["torch"].is_grad_enabled()
 
 
 def in_forward_mode() -> bool:
@@ -111,18 +112,26 @@ def count_writes(arrays: Iterable[Any]) -> None:
             sys.modules["torch"].autograd.graph.increment_version(array)
 
 
-def _address(tensor: Any) -> int:
+def address_of(tensor: Any) -> int:
+    """Of a torch tensor; LaunchError where a trace or transform, which sees no kernel, has it."""
+    jit: Any = sys.modules.get("torch.jit")
+    proxies: Any = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    traced = (jit and jit.is_tracing()) or (proxies and proxies.get_proxy_mode())
     try:
-        found = 0 if type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
+        found = 0 if traced or type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
     except RuntimeError:  # one of torch.func
         found = 0
-    if not found and 0 not in tensor.shape and tensor.device.type != "meta":
+    if traced or (not found and 0 not in tensor.shape and tensor.device.type != "meta"):
         hint = "call the kernel on plain tensors, outside torch.func, torch.export and fake modes"
         raise LaunchError(Finding("a tensor without memory, of a trace or transform", hint=hint))
     return found
 
 
 def _torch(array: Any) -> ArrayView:
+    address = address_of(array)
+    if getattr(array, "is_neg", bool)():
+        hint = "give x.resolve_neg()"
+        raise LaunchError(Finding("a view that negates its memory, as .conj().imag", hint=hint))
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     tangent = forward.unpack_dual(array).tangent if in_forward_mode() else None
     if has_gradient(array) or tangent is not None:
@@ -137,7 +146,7 @@ def _torch(array: Any) -> ArrayView:
         raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
     device = array.device
     return ArrayView(
-        pointer=_address(array),
+        pointer=address,
         dtype=dtype,
         shape=tuple(array.shape),
         strides=tuple(array.stride()),
