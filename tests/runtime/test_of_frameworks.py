@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from wsdsl import LaunchError, compiled, kernels, knobs
+from wsdsl import LaunchError, execution, kernels, knobs
 
 DOUBLED = wsdsl.parse("""
 @kernel
@@ -144,7 +144,7 @@ def test_beside_a_gpu(import_optional: Any, monkeypatch: pytest.MonkeyPatch, nam
 
 
 def test_without_a_gpu(import_optional: Any) -> None:
-    compiled._warn_once.cache_clear()
+    execution._warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         DOUBLED(np.ones(SHAPE, np.float32))
