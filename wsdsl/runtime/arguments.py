@@ -45,7 +45,9 @@ class Call:
 
     def result(self) -> Any:
         """What the call returns, once it has run: the output, or a tuple of several."""
-        count_writes(self.views[name].keepalive for name in self.outputs)
+        written = [self.views[name] for name in self.outputs]
+        if tensors := [view.keepalive for view in written if view.framework == "torch"]:
+            count_writes(tensors)
         found = tuple(self.arrays[name] for name in self.outputs)
         return found[0] if len(found) == 1 else found
 
