@@ -76,10 +76,9 @@ CASTS = [
     ("i16", "i16", BOTH.format("i8")),
     ("f8e5m2", "f32", BOTH.format("bf16")),
 ]
-AFTER = "scale the product, as in `(A[m, k] @ B[n, k]) * s[m]`, or write "
 FACTORS = [
-    ("(A[m, k] * s[m, 0]) @ B[n, k]", AFTER, "(A[m, k] @ B[n, k]) * s[m, 0]"),
-    ("A[m, k] @ ((t[n, 0] + 1.0) * B[n, k])", AFTER, "(A[m, k] @ B[n, k]) * (t[n, 0] + 1.0)"),
+    ("(A[m, k] * s[m, 0]) @ B[n, k]", "", "(A[m, k] @ B[n, k]) * s[m, 0]"),
+    ("A[m, k] @ ((t[n, 0] + 1.0) * B[n, k])", "", "(A[m, k] @ B[n, k]) * (t[n, 0] + 1.0)"),
     (
         "(A[m, k] * s[m, k]) @ B[n, k]",
         "write `cast(A[m, k] * s[m, k], bf16)`",
@@ -107,7 +106,7 @@ for a, b, better in CASTS:
     sides = f"{a}[M, K]", f"{b}[N, K]"
     PAIRS[f"{a} and {b}"] = product(*sides, "A[m, k] @ B[n, k]", f"`{hint}`", better)
 for text, hint, better in FACTORS:
-    PAIRS[better] = product("bf16[M, K]", "bf16[N, K]", text, hint, better)
+    PAIRS[better] = product("bf16[M, K]", "bf16[N, K]", text, hint or f"`{better}`", better)
 for a, text, better in GATHERED:
     b = f"{a.split('[')[0]}[N, K]"
     PAIRS[better] = product(a, b, f"{text} @ B[n, k]", f"`{better}`", f"{better} @ B[n, k]")
