@@ -336,7 +336,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
             f"thread at launch, and {consumers} consumers{beside} leave {entry}",
-            hint="make the tile narrower, or use fewer consumers",
+            hint=_smaller(kernel, chosen, own, (consumers > 1) * ", or use fewer consumers"),
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
