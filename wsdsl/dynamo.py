@@ -22,7 +22,7 @@ def followed() -> bool:
         return False
     torch: Any = _modules["torch"]
     now = torch._C._dynamo.eval_frame.get_eval_frame_callback
-    # Dynamo, which comes to this frame behind the graph, takes the former for true.
+    # Dynamo, which reaches this frame after the graph, takes the former for true.
     return torch.compiler.is_dynamo_compiling() or now() is not None
 
 

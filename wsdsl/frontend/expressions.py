@@ -51,7 +51,7 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
 
 
 def _one_type(a: typed.Expr, b: typed.Expr) -> str:
-    """What to do about operands of `@` of two types."""
+    """The hint for operands of `@` of two types."""
     dtype = cast_to(a.type.dtype, b.type.dtype)
     casts = [f"`cast({x.loc.written}, {dtype})`" for x in (a, b) if x.type.dtype.name != dtype]
     wide = [x for x in (a, b) if isinstance(x, typed.Map) and (x.fn, x.type.dtype) == ("mul", F32)]

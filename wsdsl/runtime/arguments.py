@@ -44,7 +44,7 @@ class Call:
         return next((v.device for v in self.views.values()), "cpu")
 
     def result(self) -> Any:
-        """What the call returns, once it has run: the output, or a tuple of several."""
+        """The output, or a tuple of several, once the call has run."""
         written = [self.views[name] for name in self.outputs]
         if tensors := [view.keepalive for view in written if view.framework == "torch"]:
             count_writes(tensors)

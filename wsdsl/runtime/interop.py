@@ -108,7 +108,7 @@ def in_forward_mode() -> bool:
 
 def count_writes(tensors: Sequence[Any]) -> None:
     """Have torch see that its tensors were written: autograd raises for those that it has saved."""
-    # What the public function calls once it has looked at the types, which takes 0.5 µs.
+    # The public function calls this after a check of types, which takes 0.5 µs.
     sys.modules["torch"]._C._increment_version(tensors)
 
 
