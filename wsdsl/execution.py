@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any
 from wsdsl import knobs
 from wsdsl.callee import Callee, called
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
-    from wsdsl.artifact.signature import Signature
-    from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
-    from wsdsl.runtime.launch import Launcher
     from wsdsl.runtime.prepared import Prepared
     from wsdsl.runtime.recent import Start
 
@@ -25,17 +21,9 @@ _warn_once = cache(warnings.warn)
 class Executable(Callee):
     """A scheduled kernel that can be launched, and simulated."""
 
-    @cached_property
-    def scheduled(self) -> ir.Kernel:
-        raise NotImplementedError
-
-    @cached_property
-    def signature(self) -> Signature:
-        raise NotImplementedError
-
-    @cached_property
-    def launcher(self) -> Launcher:
-        raise NotImplementedError
+    scheduled: Any
+    signature: Any
+    launcher: Any
 
     @called
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:

@@ -356,7 +356,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> str:
-    """The hint for tiles that do not fit: where small ones do not either, a dimension is too long."""
+    """The hint for tiles that do not fit; where small ones do not either, a dimension is long."""
     axes, shares = axes_of(kernel), num_shares(kernel, chosen)
     least = changed(chosen, tile={name: 64 * shares[axis.role] for name, axis in axes.items()})
     needed = accumulator_registers(kernel, least) + OTHER_REGISTERS
