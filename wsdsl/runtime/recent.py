@@ -15,16 +15,10 @@ from wsdsl.artifact.signature import ScalarArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType
+from wsdsl.runtime import interop
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id
-from wsdsl.runtime.interop import (
-    allocator,
-    count_writes,
-    describe,
-    in_forward_mode,
-    look_of,
-    lookers,
-)
+from wsdsl.runtime.interop import allocator, count_writes, describe, in_forward_mode, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.streams import given_stream
@@ -99,7 +93,7 @@ class Recent:
             for x in given:
                 if x is None:
                     look, place = None, None
-                elif (looker := lookers.get(type(x))) is not None:
+                elif (looker := interop.lookers.get(type(x))) is not None:
                     look, place = looker(x)
                 elif type(x) in NUMBERS:
                     # Zeros of both signs are equal, and are not the same number.
