@@ -162,6 +162,20 @@ def test_a_schedule_has_no_such_field(field: str) -> None:
         wsdsl.Schedule(**{field: 4})
     with pytest.raises(ScheduleError, match="did you mean `stages`"):
         wsdsl.Schedule(stage=4)
+    with pytest.raises(ScheduleError, match="arch is None"):
+        wsdsl.Schedule(arch=None)
+
+
+def test_a_dimension_named_self() -> None:
+    named = wsdsl.parse(SOURCE.replace("M", "self")).scaled
+    ways = named.compile, named.schedule, named.plan, named.explain, named.schedule_of_calls
+    assert all(way(self=64, N=64, K=64) for way in (*ways, named.size_class, named.timeline))
+
+
+def test_a_home_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSDSL_CACHE_DIR", "~nobody-of-this-name/kept")
+    with pytest.raises(WsdslError, match="WSDSL_CACHE_DIR is '~nobody"):
+        knobs.CACHE_DIR.get()
 
 
 def test_matmul_has_no_such_argument() -> None:

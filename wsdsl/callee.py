@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 def called(method: F) -> F:
     """Gives it the kernel's arguments by position, whose names go before those of options."""
-    return opaque(method, _arranged)
+    known = frozenset(getattr(method, "__kwdefaults__", None) or ())
 
+    def arranged(named: dict[str, Any], self: Callee, *args: Any) -> tuple[Any, Any]:
+        options = dict[str, Any]()
+        if not known.isdisjoint(named):
+            own = {param.name for param in self.params[len(args) :]}
+            options = {name: named.pop(name) for name in known & named.keys() - own}
+        return (self, *self.in_order(args, named)), options
 
-def _arranged(method: Any, named: dict[str, Any], self: Callee, *args: Any) -> tuple[Any, Any]:
-    own = {param.name for param in self.params[len(args) :]}
-    known = named.keys() & (method.__kwdefaults__ or {}).keys() - own
-    options = {name: named.pop(name) for name in known}
-    return (self, *self.in_order(args, named)), options
+    return opaque(method, arranged)
 
 
 class Callee:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, TypeCheckError, WsdslError, did_you_mean
+from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
@@ -108,6 +109,7 @@ class Kernel(Serving):
 
         return packed_kernel(self, names) if names else self
 
+    @opaque
     def pack(self, /, *arrays: Any, **named: Any) -> Any:
         """Arrays in the order that `packed` kernels want, by name, or, where a kernel computes one
         operand, what that is loaded from: `w = kernel.pack(W=w)`. Of any framework and device; the
@@ -128,7 +130,7 @@ class Kernel(Serving):
     # Compiling ------------------------------------------------------------------------------------
 
     def compile(
-        self, schedule: Schedule | None = None, arch: str = "sm_90a", **sizes: int
+        self, /, schedule: Schedule | None = None, arch: str = "sm_90a", **sizes: int
     ) -> Compiled:
         """Compile, assembling if there is a ptxas. `sizes` of dimensions guide what the schedule
         leaves open; those taken whole (`:`) must be given. It takes contiguous arrays of these
@@ -142,27 +144,27 @@ class Kernel(Serving):
         made = kernel._assembled(schedule, sizes, *kernel._alignment_of(schedule, sizes))
         return made if kernel is self else OfForm.of(made, self)
 
-    def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+    def schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
         few registers for it, `compile` finds out and takes a narrower one, told from then on.
         """
         kernel, schedule, sizes = self._asked(schedule, sizes)
         return kernel._compiled_for(schedule, sizes).schedule
 
-    def schedule_of_calls(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+    def schedule_of_calls(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """That which calls of these sizes run, likewise: of a kernel for their class."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         asked = kernel._asked_for(schedule, sizes, exact=self.exact)
         return kernel._variants.lowered_as(asked).schedule
 
-    def plan(self, schedule: Schedule | None = None, **sizes: int) -> Plan:
+    def plan(self, /, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
-    def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
+    def explain(self, /, schedule: Schedule | None = None, **sizes: int) -> str:
         """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,
         registers, and what is next.
 
@@ -178,7 +180,7 @@ class Kernel(Serving):
         told = *told, *kernel._told_of_record(schedule, sizes, compiled)
         return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
 
-    def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
+    def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """What every SM does when, under the schedule that `schedule()` gives, as the model has it
         (`wsdsl schedule` draws it); printed, or by `.worker`, what the partitions of one CTA do and
         which edge they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.

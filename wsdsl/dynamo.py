@@ -7,24 +7,41 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 REASON = "a kernel of wsdsl is compiled already; leave fullgraph=True out, or call it outside"
+_modules = sys.modules
+
+
+def marked(call: F) -> F:
+    """Have torch.compile end its graph at calls of a function, which begins with `followed`."""
+    vars(call).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=REASON)
+    return call
+
+
+def followed() -> bool:
+    """Whether Dynamo would compile the frame that asks."""
+    if "torch._dynamo" not in _modules:
+        return False
+    torch: Any = _modules["torch"]
+    now = torch._C._dynamo.eval_frame.get_eval_frame_callback
+    # Dynamo, which reaches this frame after the graph, takes the former for true.
+    return torch.compiler.is_dynamo_compiling() or now() is not None
+
+
+def outside(call: F) -> F:
+    """The function, of which and of all that it calls Dynamo compiles nothing."""
+    return _modules["torch"].compiler.disable(call)
 
 
 def opaque(call: F, arranged: Callable[..., Any] | None = None) -> F:
-    """Where torch.compile ends its graph, and compiles nothing of what is run. Of a call by name
-    `arranged` makes the arguments.
+    """A function at which torch.compile ends its graph, and of which it compiles nothing. Of a call
+    by name `arranged` makes the arguments.
     """
 
     @functools.wraps(call)
     def run(*args: Any, **named: Any) -> Any:
-        if "torch._dynamo" in sys.modules:
-            torch: Any = sys.modules["torch"]
-            now = torch._C._dynamo.eval_frame.get_eval_frame_callback
-            # Dynamo, which comes to this frame behind the graph, takes the former for true.
-            if torch.compiler.is_dynamo_compiling() or now() is not None:
-                return torch.compiler.disable(run)(*args, **named)
+        if "torch._dynamo" in _modules and followed():
+            return outside(run)(*args, **named)
         if named and arranged is not None:
-            args, named = arranged(call, named, *args)
+            args, named = arranged(named, *args)
         return call(*args, **named)
 
-    vars(run).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=REASON)
-    return run  # pyright: ignore[reportReturnType]
+    return marked(run)  # pyright: ignore[reportReturnType]

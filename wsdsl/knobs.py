@@ -53,7 +53,7 @@ class Knob(Generic[T]):
             return self.default if self.found is None else self.found()
         try:
             return self.parse(text)
-        except ValueError:
+        except (ValueError, RuntimeError):  # the latter of `~` without a home
             message = f"{self.variable} is {text!r}; expected {self.expected}"
             hint = f"unset {self.variable}, or correct it"
             raise WsdslError(Finding(message, hint=hint)) from None

@@ -150,7 +150,7 @@ class Schedule:
         faults: list[Finding] = []
         for name, is_ok, expected in _CHECKS:
             held = getattr(self, name)
-            if held is not None and not is_ok(held):
+            if (held is not None or name == "arch") and not is_ok(held):
                 today = _RENAMED.get((name, held)) if isinstance(held, str) else None
                 hint = f'"{held}" is called "{today}" today' if today else ""
                 message = f"Schedule.{name} is {held!r}; expected {expected}"

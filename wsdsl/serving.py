@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.callee import Callee
-from wsdsl.compiled import Compiled, runs_simulated
+from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, LaunchError, counted
+from wsdsl.execution import runs_simulated
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
@@ -78,7 +79,7 @@ class Serving(Callee):
     on_miss: OnMiss = "wait"
     """What calls do for which nothing is compiled."""
 
-    def size_class(self, **sizes: int) -> SizeClass:
+    def size_class(self, /, **sizes: int) -> SizeClass:
         """The class of sizes that calls of these are of."""
         from wsdsl.artifact.size_class import size_class
 
@@ -169,6 +170,7 @@ class Serving(Callee):
 
     def warm(
         self,
+        /,
         schedule: Schedule | None = None,
         *,
         processes: int | None = None,

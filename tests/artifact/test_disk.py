@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from wsdsl.artifact import disk as module
 from wsdsl.artifact.disk import BLOCK, Disk
 from wsdsl.ir.target import H200
+from wsdsl.rates.files import SHIPPED
 from wsdsl.rates.of_target import calibrated
 
 KIB = 1024
@@ -141,7 +143,7 @@ def test_what_is_no_file_is_a_miss(tmp_path: Path) -> None:
     assert Disk(tmp_path / ("x" * 300), 1 << 20).read("a") is None
 
 
-@pytest.mark.parametrize("how", ["deep", "fifo", "long name"])
+@pytest.mark.parametrize("how", ["deep", "fifo", "long name", "huge"])
 def test_rates_that_can_not_be_read_are_not_used(tmp_path: Path, how: str) -> None:
     folder = tmp_path / ("x" * 300 if how == "long name" else "rates")
     if how != "long name":
@@ -150,5 +152,8 @@ def test_rates_that_can_not_be_read_are_not_used(tmp_path: Path, how: str) -> No
         (folder / "a.json").write_text("[" * 100_000)
     elif how == "fifo":
         os.mkfifo(folder / "a.json")
+    elif how == "huge":
+        text = next(SHIPPED.glob("*.json")).read_text()
+        (folder / "a.json").write_text(re.sub(r'"value": [^,]*', f'"value": {10**400}', text))
     found, faults = calibrated(H200, folder)
     assert found is None and len(faults) == (how != "long name")

@@ -149,6 +149,29 @@ def test_what_is_not_supported_is_named(text: str, hint: str, mended: str) -> No
     wsdsl.parse(program.format(mended or "Y[n] = 0.0"))
 
 
+@pytest.mark.parametrize("op", ["*", "-", "/", "%", "**"])
+def test_what_is_said_for_other_assignments_to_tensors_works(op: str) -> None:
+    program = f"{HEAD}    for n in tiles(N):\n        {{}}\n"
+    for value in ("X[n]", "X[n] + 1.0", "2.0"):
+        with pytest.raises(wsdsl.TypeCheckError, match=re.escape(f"`{op}=` on a tensor")) as caught:
+            wsdsl.parse(program.format(f"Y[n] {op}= {value}"))
+        wsdsl.parse(program.format(quoted(caught.value.findings[0].hint)[-1]))
+
+
+def test_axes_are_named_as_they_are_written() -> None:
+    loop = "        for k in tiles(K):\n            "
+    text = f"{HEAD}    for m, n in tiles(M, N):\n        acc = zeros(f32[m, n])\n"
+    text += f"{loop}acc += A[m, k] @ B[n, k]\n{loop}{{}}\n        Z[m, n] = acc\n"
+    for more, hint in (
+        ("A[m, k]", "sum(x, over=k)"),
+        ("(A[m, k] @ B[n, k]) * W[k, 0]", "operands"),
+    ):
+        with pytest.raises(wsdsl.TypeCheckError) as caught:
+            wsdsl.parse(text.format(f"acc += {more}"))
+        assert hint in str(caught.value) and "k_1" not in str(caught.value)
+    wsdsl.parse(text.format("acc += sum(A[m, k], over=k)"))
+
+
 @pytest.mark.parametrize(
     ("dtype", "hint"),
     [("c64", "two tensors"), ("u64", "`u32`"), ("bf61", "`bf16`"), ("q", "f32, ")],

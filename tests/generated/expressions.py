@@ -70,7 +70,7 @@ class Expressions:
     names: int = 0
 
     def __post_init__(self) -> None:
-        # What is seldom is drawn apart, so that it changes no other program.
+        # Rare constructs have their own generator, so that they change no other program.
         self.seldom = Random(self.rng.getstate()[1][1])
 
     def rarely(self, probability: float) -> bool:

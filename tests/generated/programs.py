@@ -175,7 +175,7 @@ class _Program(Products):
             self.reduced(self.rng.choice(summed), scope)
 
     def reduced(self, held: Local, scope: Scope) -> None:
-        """What is made of sums of products, reduced over an axis of the output."""
+        """Reduce a value computed from accumulators over an axis of the output."""
         made = self.rng.choice(("{0}", "({0} + 1.0)", "exp(min({0}, 40.0))")).format(held.name)
         over, name = self.rng.choice(held.axes), self.fresh("x")
         self.line(f"{name} = {self.rng.choice(('sum', 'max'))}({made}, over={over.name})")

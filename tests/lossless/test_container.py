@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,6 @@ def test_a_header_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(start + header + digest)
     with pytest.raises(lossless.FileError, match="is damaged"):
         lossless.load(tmp_path / "w")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(lossless.FileError, match="no regular file"):
+        lossless.load(tmp_path / "fifo")

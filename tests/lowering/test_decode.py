@@ -45,9 +45,7 @@ def test_places_by_tensor(name: str) -> None:
 @pytest.mark.parametrize("cast", ["f16", "bf16", "tf32", "f32"])
 @pytest.mark.parametrize("a", ["f8e4m3", "f8e5m2", "i8"])
 def test_a_cast_says_what_is_multiplied(a: str, cast: str) -> None:
-    """What tensor cores take is multiplied as that; f32, which they do not, is what fp8 becomes by
-    itself.
-    """
+    """The type of the cast is the type of the MMA; of f32, which no MMA takes, it is fp8."""
     text = f"""
 @kernel
 def f(A: {a}[M, K], B: f8e5m2[N, K], C: f32[M, N]):

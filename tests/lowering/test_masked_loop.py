@@ -38,7 +38,7 @@ def made(
 
 
 def right(text: str, arrays: dict[str, Any], out: str, schedule: Schedule) -> None:
-    """What the simulator gives is what the reference does."""
+    """The simulator gives the result of the reference."""
     made, wanted = parse(text).made, {n: a.copy() for n, a in arrays.items()}
     made.reference(**wanted)
     made.simulate(*arrays.values(), schedule=schedule)

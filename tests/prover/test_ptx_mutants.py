@@ -25,7 +25,7 @@ def test_what_is_compared_is_caught() -> None:
     ids=lambda schedule: schedule.scheduler,
 )
 def test_accesses_do_not_pass_events(schedule: Schedule) -> None:
-    """What is staged is shown by a fence, and partial sums come before they are announced."""
+    """A fence follows staged stores, and partial sums are stored before their release."""
     made = CASES["gemm"].kernel._compile(schedule, {}, ())
     lines = made.ptx.splitlines()
     told = dict([*overtaken(lines)][::30])

@@ -99,6 +99,9 @@ def spoil(path: Path, how: str) -> None:
         Database(path).add([ROW])
     elif how == "a FIFO":
         os.mkfifo(path)
+    elif how == "a journal that is a FIFO":
+        Database(path).add([ROW])
+        os.mkfifo(f"{path}-journal")
 
 
 @pytest.mark.parametrize("column", ["bursts", "num_sms", "chosen", "date"])
@@ -109,6 +112,12 @@ def test_a_row_has_a_value_of_its_type_in_each_column(column: str, value: object
 
 
 SPOILT = ["corrupt", "a folder", "another version", "truncated", "locked", "a FIFO"]
+SPOILT += ["a journal that is a FIFO"]
+
+
+def test_numbers_that_sqlite_does_not_hold(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError, match="too large"):
+        Database(tmp_path / "records.db").add([changed(samples=1 << 64)])
 
 
 @pytest.mark.parametrize("how", SPOILT)

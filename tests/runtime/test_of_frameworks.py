@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from wsdsl import LaunchError, compiled, kernels, knobs
+from wsdsl import LaunchError, execution, kernels, knobs
 
 DOUBLED = wsdsl.parse("""
 @kernel
@@ -64,8 +64,10 @@ def test_a_gradient_that_would_be_lost(torch: Any) -> None:
 def test_what_autograd_has_saved_is_overwritten(torch: Any) -> None:
     for run in [*ways(torch).values()][:7]:
         x, saved = torch.ones(SHAPE, requires_grad=True), torch.ones(SHAPE)
+        given = torch.ones(SHAPE)
         product = (x * saved).sum()
-        run(torch.ones(SHAPE), saved)
+        run(given, saved)
+        assert (saved._version, given._version) == (1, 0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             product.backward()
         with torch.inference_mode():
@@ -74,6 +76,7 @@ def test_what_autograd_has_saved_is_overwritten(torch: Any) -> None:
 
 def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
     fake = import_optional("torch._subclasses.fake_tensor")
+    make_fx = import_optional("torch.fx.experimental.proxy_tensor").make_fx
     with fake.FakeTensorMode():
         x = torch.ones(SHAPE)
     for run in (
@@ -81,16 +84,31 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
         lambda: kernels.matmul(x.bfloat16(), x.T.bfloat16()),
         lambda: torch.func.vmap(DOUBLED)(torch.ones(2, *SHAPE)),
         lambda: torch.func.grad(lambda x: DOUBLED(x).sum())(torch.ones(SHAPE)),
+        lambda: torch.func.grad(lambda x: kernels.softmax(x).sum())(torch.ones(SHAPE)),
         lambda: torch.func.functionalize(DOUBLED)(torch.ones(SHAPE)),
+        lambda: torch.jit.trace(kernels.softmax, (torch.ones(SHAPE),)),
+        lambda: make_fx(DOUBLED)(torch.ones(SHAPE)),
     ):
-        with pytest.raises(LaunchError, match=r"without memory|records the gradient"):
+        with pytest.raises(LaunchError, match=r"without memory"):
             run()
+    negated = torch._neg_view(torch.ones(SHAPE))
+    with pytest.raises(LaunchError, match="resolve_neg"):
+        DOUBLED(negated)
+    assert (DOUBLED(negated.resolve_neg()) == -2).all()
+    with pytest.raises(LaunchError, match="a Proxy is no array"):
+        torch.fx.symbolic_trace(lambda x: kernels.softmax(x))
 
 
-@pytest.mark.parametrize("name", ["call", "compiled", "matmul", "rmsnorm", "lossless"])
+@pytest.mark.parametrize(
+    "name", ["call", "compiled", "matmul", "plan", "rmsnorm", "lossless", "weights"]
+)
 def test_dynamo_does_not_follow(torch: Any, import_optional: Any, name: str) -> None:
     utils = import_optional("torch._dynamo.utils")
-    run = ways(torch)[name]
+    run = {
+        **ways(torch),
+        "plan": lambda a, out: kernels.matmul.plan(a, a.T, operand_dtype="tf32").run(),
+        "weights": lambda a, out: kernels.quantized.quantize(a.bfloat16(), "i8").scales,
+    }[name]
 
     def around(x: Any) -> Any:
         given = x + 1, torch.empty_like(x)
@@ -126,7 +144,7 @@ def test_beside_a_gpu(import_optional: Any, monkeypatch: pytest.MonkeyPatch, nam
 
 
 def test_without_a_gpu(import_optional: Any) -> None:
-    compiled._warn_once.cache_clear()
+    execution._warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         DOUBLED(np.ones(SHAPE, np.float32))

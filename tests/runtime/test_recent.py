@@ -94,8 +94,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
         float32="torch.float32",
         float8_e4m3fn="torch.float8_e4m3fn",
         is_grad_enabled=lambda: made.grad_mode,
-        autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=Tensor.count_write)),
-        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: made.stream),
+        _C=SimpleNamespace(
+            _cuda_getCurrentRawStream=lambda index: made.stream,
+            _increment_version=lambda tensors: [tensor.count_write() for tensor in tensors],
+        ),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     yield made

@@ -24,14 +24,14 @@ def test_the_doctor_tells_of_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wsdsl import compiled
+    from wsdsl import execution
     from wsdsl.runtime import device
 
     monkeypatch.setattr(device, "gpu_available", lambda: False)
     with knobs.override(backend="gpu"), pytest.raises(LaunchError, match="no Hopper GPU"):
-        compiled.runs_simulated()
+        execution.runs_simulated()
     with knobs.override(backend="auto"):
-        assert compiled.runs_simulated()
+        assert execution.runs_simulated()
 
 
 def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ class Artifact:
     access: Access
     certificate: Certificate
     deflated_ir: bytes
-    """What the certificate is of: the text at the level SCHEDULED."""
+    """The text at the level SCHEDULED, of which the certificate is."""
     deflated_ptx: bytes
     cubin: bytes | None
     resources: Resources | None

@@ -16,7 +16,7 @@ from wsdsl.artifact.kept import disk
 from wsdsl.artifact.plain import CorruptError, OtherFormatError, from_bytes, opened
 from wsdsl.artifact.versions import emitter
 from wsdsl.cli.options import UsageError
-from wsdsl.diagnostics import Finding, WsdslError, counted
+from wsdsl.diagnostics import Finding, counted
 from wsdsl.regular import read_regular
 
 
@@ -72,7 +72,7 @@ def _row(file: File, *, checked: bool) -> dict[str, Any]:
         if opened(file.key, data)[0] == emitter():
             made = from_bytes(file.key, data).value
             if checked and isinstance(made, Artifact) and not _comes_again(made):
-                state = "damaged"
+                state, made = "damaged", None
         else:
             state = "of another version"
     except OtherFormatError:
@@ -104,7 +104,7 @@ def _comes_again(held: Artifact) -> bool:
             compared = (*compared, "cubin", "resources")
         is_same = all(getattr(held, name) == getattr(made, name) for name in compared)
         return is_same and replace(held.access, whole={}) == made.access
-    except (WsdslError, zlib.error, ValueError):
+    except Exception:  # whatever is wrong with it
         return False
 
 

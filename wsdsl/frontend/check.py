@@ -25,7 +25,7 @@ from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.same_calls import same_call
 from wsdsl.frontend.scope import Scope
-from wsdsl.frontend.source import Report
+from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 
@@ -215,9 +215,10 @@ class Checker(Loops):
     def augmented(self, node: s.Augmented) -> None:
         if isinstance(node.target, s.Subscript):
             if node.op != "+":
-                self.report.error(
-                    f"`{node.op}=` on a tensor", node.op_loc, "only `+=` adds to global memory"
-                )
+                element, value = node.target.loc.written, in_brackets(node.value.loc.written)
+                instead = f" = {element} {node.op} {value}" if node.op != "-" else f" += -{value}"
+                hint = f"only `+=` adds to global memory: write `{element}{instead}`"
+                self.report.error(f"`{node.op}=` on a tensor", node.op_loc, hint)
                 return
             self.store(node.target, self.entity(node.value), node.value.loc, accumulate=True)
         elif isinstance(node.target, s.Name):

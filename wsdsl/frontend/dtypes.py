@@ -59,7 +59,7 @@ def is_small(dtype: DType) -> bool:
 
 
 def nearest(value: Number, dtype: DType) -> float:
-    """What a float holds of a finite literal that fits."""
+    """Round a finite literal that fits to the nearest float."""
     step = max(2.0 ** (math.frexp(value)[1] - dtype.significant_bits), _STEP[dtype.name])
     return round(value / step) * step
 

@@ -24,7 +24,7 @@ from wsdsl.frontend.entities import (
 from wsdsl.frontend.operators import BINARY, Operators
 from wsdsl.frontend.ranges import outside
 from wsdsl.frontend.scope import Scope, suggestion
-from wsdsl.frontend.source import Report
+from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile
@@ -51,13 +51,19 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
 
 
 def _one_type(a: typed.Expr, b: typed.Expr) -> str:
-    """What to do about operands of `@` of two types."""
+    """The hint for operands of `@` of two types."""
     dtype = cast_to(a.type.dtype, b.type.dtype)
     casts = [f"`cast({x.loc.written}, {dtype})`" for x in (a, b) if x.type.dtype.name != dtype]
     wide = [x for x in (a, b) if isinstance(x, typed.Map) and (x.fn, x.type.dtype) == ("mul", F32)]
     summed = {*a.type.axes} & {*b.type.axes}
-    has_factor = any(not summed & {*y.type.axes} for x in wide for y in x.args)
-    behind = "scale the product, as in `(A[m, k] @ B[n, k]) * s[m]`, or " * has_factor
+    behind = ""
+    for x in wide:
+        (own, factor) = sorted(x.args, key=lambda y: not summed & {*y.type.axes})
+        sides = [y.loc.written for y in (own if y is x else y for y in (a, b))]
+        fits = isinstance(own, typed.Cast) and not summed & {*factor.type.axes}
+        if fits and all(in_brackets(side) == side for side in sides):
+            scaled = f"({' @ '.join(sides)}) * {in_brackets(factor.loc.written)}"
+            behind = f"scale the product, `{scaled}`, or "
     return f"{behind}write {' and '.join(casts)}"
 
 

@@ -241,7 +241,9 @@ class Loops(Expressions):
     def _changed(self, name: str, arg: Var, now: Tile | None, loc: Loc) -> None:
         """`now` is None for a number without a type."""
         more = [axis for axis in now.axes if axis not in arg.type.axes] if now else []
-        if more and arg.type.axes:
+        if more and arg.type.axes and "@" in loc.text:
+            hint = f"`@` sums over {more[0]}: multiply one of its operands by what changes along it"
+        elif more and arg.type.axes:
             hint = f"sum what is added: sum(x, over={more[0]})"
         elif now and now.axes:
             hint = f"start with {name} = zeros({now}), or give it back as {arg.type}"
@@ -259,5 +261,6 @@ class Loops(Expressions):
         while name in self.axes or name in self.dims:
             number += 1
             name = f"{wish}_{number}"
+            self.report.written[name] = wish
         self.axes.add(name)
         return name

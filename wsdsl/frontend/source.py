@@ -6,9 +6,15 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.frontend.entities import POISON, Poison
+
+
+def in_brackets(text: str) -> str:
+    """An expression as an operand."""
+    return text if re.fullmatch(r"[\w.]+(\[[^][]*\])?", text) else f"({text})"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Report:
         self._found: list[tuple[Loc, Finding]] = []
         self._calls: list[tuple[str, Loc]] = []
         self._said: set[tuple[Loc, str]] = set()
+        self.written: dict[str, str] = {}
+        """Names of axes that are not as the text has them: `k_1` is the second `k`."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -56,6 +64,11 @@ class Report:
     def error(self, message: str, loc: Loc, hint: str = "") -> Poison:
         """Note an error; the result stands for the value that it spoilt."""
         place = loc
+        known = {*re.findall(r"\w+", f"{message} {hint}")}
+        for axis in known & {*self.written}:
+            if self.written[axis] not in known:  # else it tells one from the other
+                own = partial(re.sub, rf"\b{axis}\b", self.written[axis])
+                message, hint = own(message), own(hint)
         if (loc, message) in self._said:  # by another call of the same function
             return POISON
         self._said.add((loc, message))

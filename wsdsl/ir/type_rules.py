@@ -1,4 +1,4 @@
-"""What types the operands and results of ops may have, by the names of fields and of ops."""
+"""Types that operands and results of ops may have, by the names of fields and of ops."""
 
 from __future__ import annotations
 

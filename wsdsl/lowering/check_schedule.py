@@ -336,7 +336,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
             f"thread at launch, and {consumers} consumers{beside} leave {entry}",
-            hint="make the tile narrower, or use fewer consumers",
+            hint=_smaller(kernel, chosen, own, (consumers > 1) * ", or use fewer consumers"),
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
@@ -356,7 +356,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> str:
-    """What to do about tiles that do not fit: where small ones do not, something is too long."""
+    """The hint for tiles that do not fit; where small ones do not either, a dimension is long."""
     axes, shares = axes_of(kernel), num_shares(kernel, chosen)
     least = changed(chosen, tile={name: 64 * shares[axis.role] for name, axis in axes.items()})
     needed = accumulator_registers(kernel, least) + OTHER_REGISTERS

@@ -74,7 +74,7 @@ def read(path: Path) -> RatesFile:
         values = {name: float(row["value"]) for name, row in held["rates"].items()}
         sources = {name: str(row["source"]) for name, row in held["rates"].items()}
         about = {str(key): str(value) for key, value in held["about"].items()}
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
     with_values(values, "")
     return RatesFile(card, values, sources, about)

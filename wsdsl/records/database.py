@@ -122,15 +122,16 @@ class Database:
             try:
                 with connection:
                     yield connection
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, OverflowError) as error:
                 raise RecordsError(f"{self.path}: {error}") from None
 
 
 def _opened(path: Path, mode: str, seconds: float) -> sqlite3.Connection:
     import sqlite3
 
-    if path.exists() and not path.is_file():
-        raise OSError("it is no regular file")
+    for each in (path, *(path.with_name(f"{path.name}-{end}") for end in ("journal", "wal"))):
+        if each.exists() and not each.is_file():
+            raise OSError(f"{each.name} is no regular file")
     given = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(given, uri=True, timeout=seconds)
 

@@ -70,8 +70,8 @@ class Row:
         return parse_schedule(self.schedule)
 
     def fault(self) -> str:
-        """What its schedule changes, without its key's promise, of what results depend on. Raises
-        as `whole` does.
+        """Name a field of the schedule on which results depend and that its key does not promise.
+        Raises as `whole` does.
         """
         asked = parse_schedule(self.promises or "Schedule()")
         for name in PROMISED:
@@ -91,7 +91,7 @@ class Row:
 COLUMNS: dict[str, type] = {f.name: get_type_hints(Row)[f.name] for f in fields(Row)}
 """By name, str, int, float or bool."""
 WORDS: dict[type, tuple[type, ...]] = {str: (str,), float: (float, int, str)}
-"""What a column may be read from; any other from int, or its text."""
+"""Types that a column is read from; other columns are read from int, or its text."""
 
 
 def row_from(held: Mapping[str, Any]) -> Row:

@@ -17,7 +17,6 @@ from wsdsl.ir.types import Shared
 from wsdsl.ir.walk import walk
 
 BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
-PADDED = f" ({BY_THREADS}; with padded rows the tensor cores would apply these scales)"
 
 
 def _asks(op: Partition) -> bool:
@@ -60,9 +59,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
                 way = f"SMEM, then {'added' if op.accumulate else 'copied'} by threads"
                 moves.setdefault(op.tensor.name, set()).add(f"{way} ({BY_THREADS})")
             case m.LoadGlobal():
-                why = PADDED if op.tensor.name in unaligned_scales(kernel) else ""
-                way = f"read directly by compute warpgroups{why}"
-                moves.setdefault(op.tensor.name, set()).add(way)
+                moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
             case m.StoreGlobal():
                 moves.setdefault(op.tensor.name, set()).add("written directly")
             case _:
@@ -88,6 +85,11 @@ def _side(signature: Signature, at: int, size: int) -> str:
 
 def scale_moves(kernel: Kernel) -> Iterator[str]:
     """Of a SCHEDULED kernel, a line for each operand."""
+    for name in unaligned_scales(kernel):
+        yield (
+            f"{name}: read by threads ({BY_THREADS}), which is slow; with padded rows, `[:, :n]` "
+            "of a wider array, the tensor cores apply these scales"
+        )
     maps = {op.result: op for op in kernel.of(m.MakeTensorMap)}
     names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(m.TmaLoad)}
     for op in kernel.of(StoreScales):

@@ -44,8 +44,10 @@ class Call:
         return next((v.device for v in self.views.values()), "cpu")
 
     def result(self) -> Any:
-        """What the call returns, once it has run: the output, or a tuple of several."""
-        count_writes(self.views[name].keepalive for name in self.outputs)
+        """The output, or a tuple of several, once the call has run."""
+        written = [self.views[name] for name in self.outputs]
+        if tensors := [view.keepalive for view in written if view.framework == "torch"]:
+            count_writes(tensors)
         found = tuple(self.arrays[name] for name in self.outputs)
         return found[0] if len(found) == 1 else found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,13 +44,13 @@ def look_of(array: Any) -> tuple[Any, int]:
     """What decides, with its address, how an array on a GPU is used; and the address. The first is
     equal for arrays of the same kind and geometry, and can be hashed.
 
-    LaunchError for arrays that are on no GPU, and those of JAX and DLPack, which are asked for more
+    LaunchError for those of JAX and DLPack, and of torch that records, which are asked for more
     at each call. Others are as whoever made them raises.
     """
     kind: type = type(array)
-    looker = _lookers.get(kind)
+    looker = lookers.get(kind)
     if looker is None:
-        looker = _lookers[kind] = _LOOKERS.get(_describer(kind), _no_look)
+        looker = lookers[kind] = _LOOKERS.get(_describer(kind), _no_look)
     return looker(array)
 
 
@@ -96,33 +96,42 @@ def _describer(kind: type) -> Describer:
 
 def has_gradient(array: Any) -> bool:
     """Whether torch records what is done to it, for a gradient."""
-    return getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled()
+    recorded = getattr(array, "requires_grad", False) is True
+    return recorded and sys.modules["torch"].is_grad_enabled()
 
 
 def in_forward_mode() -> bool:
     """Whether torch may carry tangents along with tensors."""
-    return getattr(sys.modules.get("torch.autograd.forward_ad"), "_current_level", -1) >= 0
+    forward: Any = sys.modules.get("torch.autograd.forward_ad")
+    return forward is not None and forward._current_level >= 0
 
 
-def count_writes(arrays: Iterable[Any]) -> None:
-    """Have torch see that these were written: autograd raises for those that it has saved."""
-    for array in arrays:
-        if hasattr(array, "requires_grad"):
-            sys.modules["torch"].autograd.graph.increment_version(array)
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Have torch see that its tensors were written: autograd raises for those that it has saved."""
+    # The public function calls this after a check of types, which takes 0.5 µs.
+    sys.modules["torch"]._C._increment_version(tensors)
 
 
-def _address(tensor: Any) -> int:
+def address_of(tensor: Any) -> int:
+    """Of a torch tensor; LaunchError where a trace or transform, which sees no kernel, has it."""
+    jit: Any = sys.modules.get("torch.jit")
+    proxies: Any = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    traced = (jit and jit.is_tracing()) or (proxies and proxies.get_proxy_mode())
     try:
-        found = 0 if type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
+        found = 0 if traced or type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
     except RuntimeError:  # one of torch.func
         found = 0
-    if not found and 0 not in tensor.shape and tensor.device.type != "meta":
+    if traced or (not found and 0 not in tensor.shape and tensor.device.type != "meta"):
         hint = "call the kernel on plain tensors, outside torch.func, torch.export and fake modes"
         raise LaunchError(Finding("a tensor without memory, of a trace or transform", hint=hint))
     return found
 
 
 def _torch(array: Any) -> ArrayView:
+    address = address_of(array)
+    if getattr(array, "is_neg", bool)():
+        hint = "give x.resolve_neg()"
+        raise LaunchError(Finding("a view that negates its memory, as .conj().imag", hint=hint))
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     tangent = forward.unpack_dual(array).tangent if in_forward_mode() else None
     if has_gradient(array) or tangent is not None:
@@ -137,7 +146,7 @@ def _torch(array: Any) -> ArrayView:
         raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
     device = array.device
     return ArrayView(
-        pointer=_address(array),
+        pointer=address,
         dtype=dtype,
         shape=tuple(array.shape),
         strides=tuple(array.stride()),
@@ -148,9 +157,8 @@ def _torch(array: Any) -> ArrayView:
 
 
 def _torch_look(array: Any) -> tuple[Any, int]:
-    is_odd = not array.is_cuda or (array.requires_grad and has_gradient(array))
-    if is_odd or not (address := array.data_ptr()):
-        raise LaunchError(Finding("on no GPU, recorded, or without memory"))
+    if (array.requires_grad and has_gradient(array)) or not (address := array.data_ptr()):
+        raise LaunchError(Finding("recorded, or without memory"))
     look = array.shape, array.stride(), array.dtype, array.device, array.layout, address & 15
     return look, address
 
@@ -266,7 +274,7 @@ def _device_of(pointer: int) -> int:
     return int(driver.call("cuPointerGetAttribute", attribute, pointer))
 
 
-_lookers: dict[type, Looker] = {}
+lookers: dict[type, Looker] = {}
 _LOOKERS: dict[Describer, Looker] = {_torch: _torch_look, _cupy: _cupy_look}
 
 

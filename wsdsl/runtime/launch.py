@@ -197,7 +197,8 @@ class Launcher:
         # JAX knows of no stream but its own, so its outputs must be done when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
-        written = tuple(v.keepalive for n, v in views.items() if n in self.access.writes)
+        outputs = (view for name, view in views.items() if name in self.access.writes)
+        written = tuple(view.keepalive for view in outputs if view.framework == "torch")
         made = partial(
             Prepared, signature, kernel, grid, packed, stream_of, sync=sync,
             fills=fills_of({name: own[name] for name in zeroed}), movable=not zeros,

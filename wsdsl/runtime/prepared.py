@@ -7,7 +7,7 @@ from typing import Any
 
 from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.dynamo import opaque
+from wsdsl.dynamo import followed, marked, outside
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
@@ -125,12 +125,14 @@ class Prepared:
     def _idle(self) -> bool:
         return not self._grid and not self._fills
 
-    @opaque
+    @marked
     def __call__(self) -> None:
+        if followed():
+            return outside(self.__call__)()
         if self._fills:
             self._fill(self._stream_of())
         if not self._grid:
-            return
+            return None
         stream = self._stream_of()
         config = self._configs.get(stream)
         if config is None:
@@ -142,9 +144,11 @@ class Prepared:
         else:
             with self._copies.made(packed, stream) as packed:
                 self._start(config, packed.address)
-        count_writes(self._written)
+        if self._written:
+            count_writes(self._written)
         if self._sync and not is_capturing(stream):
             driver.call("cuStreamSynchronize", stream)
+        return None
 
     def _fill(self, stream: int) -> None:
         for address, size in self._fills.values():

@@ -15,6 +15,7 @@ from wsdsl.artifact.signature import ScalarArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType
+from wsdsl.runtime import interop
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id
 from wsdsl.runtime.interop import allocator, count_writes, describe, in_forward_mode, look_of
@@ -54,6 +55,8 @@ class Known:
     scalars: tuple[tuple[str, int, DType], ...]
     makers: tuple[Maker, ...]
     results: tuple[int, ...]
+    counted: tuple[int, ...]
+    """Results that were given, and are torch's."""
     calls: dict[Places, Prepared] = field(default_factory=dict)
 
 
@@ -90,6 +93,8 @@ class Recent:
             for x in given:
                 if x is None:
                     look, place = None, None
+                elif (looker := interop.lookers.get(type(x))) is not None:
+                    look, place = looker(x)
                 elif type(x) in NUMBERS:
                     # Zeros of both signs are equal, and are not the same number.
                     look, place = type(x), x or repr(x)
@@ -120,7 +125,8 @@ class Recent:
             return None
         prepared()
         results = known.results
-        count_writes([given[i] for i in results if i < len(look.given)])
+        if known.counted:
+            count_writes([given[i] for i in known.counted])
         return (given[results[0]] if len(results) == 1 else tuple([given[i] for i in results]),)
 
     def first(
@@ -160,6 +166,9 @@ class Recent:
             tuple((name, index[name], dtype) for name, dtype in dtypes.items()),
             tuple(makers[name] for name in missing),
             tuple(index[name] for name in call.outputs),
+            tuple(
+                sources[n] for n in call.outputs if n in sources and views[n].framework == "torch"
+            ),
         )
         places = look.places + tuple(views[name].pointer for name in missing)
         with self._lock:

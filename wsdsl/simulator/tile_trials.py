@@ -364,7 +364,7 @@ def _some_of(made: Array, numbers: Sequence[float], one_of: int, rng: np.random.
 
 
 def _as_double(param: Value, exact: Value, held: Any) -> Any:
-    """What `in_double` made of the parameter decides the type."""
+    """The type is that of the parameter as `in_double` has it."""
     if isinstance(param.type, Tile):
         return held
     assert isinstance(param.type, Tensor)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.ir.types import F32
 from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.kernels.gemm.plan import Plan
@@ -142,6 +143,7 @@ class Product:
         assert self.call  # tells what does not fit as the caller knows it
         return self.kernel.tune(*self.arguments, schedule=given, **how)
 
+    @opaque
     def run(
         self,
         schedule: Schedule | None = None,
@@ -162,6 +164,7 @@ class Product:
         found.run(self.call, stream, start if settled else None)
         return self.out
 
+    @opaque
     def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Barrier by barrier on the CPU, in an order that `seed` chooses. Returns `out`."""
         self._compiled(schedule).simulate_call(self.call, seed)

@@ -96,6 +96,8 @@ def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
     FileError for a file that is damaged, and LaunchError where its coder is not installed.
     """
     found: dict[str, Weights] = {}
+    if Path(path).is_fifo():
+        raise FileError(Finding(f"{path} is no regular file", hint="give a copy of it on disk"))
     with open(path, "rb") as file:
         total = os.fstat(file.fileno()).st_size
         coder, tensors = _header(file, total)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import (
@@ -137,6 +138,7 @@ class Weights:
         return rows.reshape(-1, rows.shape[-1])[: self.shape[0]]
 
 
+@opaque
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
     """Weights [N, K] of bf16 as a product reads them: every bit is kept, be they NaN, infinite,
     denormal or -0.

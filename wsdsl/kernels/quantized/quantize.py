@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.lossless.arrays import matrix_shape
 from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
@@ -31,6 +32,7 @@ MANY = 1 << 24
 """Weights that are rounded at a time."""
 
 
+@opaque
 def quantize(
     values: Any,
     dtype: Any = "i4",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.checks import AS_BITS
 from wsdsl.kernels.gemm.dtypes import dtype_of
@@ -150,6 +151,7 @@ class Weights:
         return np.repeat(np.repeat(held, rows, 0), columns, 1)[: self.shape[0], : self.shape[1]]
 
 
+@opaque
 def weights(
     codes: Any,
     scales: Any,
@@ -233,7 +235,8 @@ def _type_of_scales(array: Any, kind: str, group: tuple[int, int], given: Any) -
             raise LaunchError(Finding("scales are uint8, which may hold several types", hint=hint))
     if own not in SCALES:
         message = f"scales are {type_name(array)}, expected {', '.join(SCALES)}"
-        hint = "convert their values; bits of floats are given as uint8 or uint16"
+        bits = "give the bits of scales as uint8, by `.view`, with scale_dtype"
+        hint = bits if own[0] in "iub" else "convert them to f32"
         raise LaunchError(Finding(message, hint=hint))
     if wanted not in (None, own):
         hint = f"leave scale_dtype out, and give dtype={kind!r}"

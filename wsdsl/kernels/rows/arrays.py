@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
-from wsdsl.runtime.interop import describe, has_gradient
+from wsdsl.runtime.interop import address_of, describe, has_gradient
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -115,6 +115,9 @@ def is_recorded(*tensors: Any) -> bool:
 
 def recorded(forward: Forward, backward: Backward, *tensors: Any) -> Any:
     """`forward` of the tensors, with its gradient. A tensor may be None."""
+    for tensor in tensors:
+        if tensor is not None:
+            address_of(tensor)
     return _function().apply(forward, backward, *tensors)
 
 

@@ -92,9 +92,9 @@ def layernorm(
     options: schedule, stream, exact and on_miss, as for kernels.
 
     Sums are in f32: it is right for rows with sum(abs(x)) <= 1e38, sum((x - mean(x)) ** 2) <= 1e38
-    and mean((x - mean(x)) ** 2) + eps >= 1e-37; others give 0, inf or NaN. torch records the
-    gradient where x, weight or bias require one, and no `out` is given. LaunchError for arrays that
-    do not fit; nothing has been written then.
+    and mean((x - mean(x)) ** 2) + eps >= 1e-37; others lose digits, or give 0,
+    inf or NaN. torch records the gradient where x, weight or bias require one, and no `out` is
+    given. LaunchError for arrays that do not fit; nothing has been written then.
     """
     if out is None and is_recorded(x, weight, bias):
 

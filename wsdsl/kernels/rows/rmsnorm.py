@@ -68,8 +68,9 @@ def rmsnorm(
     options: schedule, stream, exact and on_miss, as for kernels.
 
     Squares are summed in f32: it is right for rows with sum(x ** 2) <= 1e38 and mean(x ** 2) + eps
-    >= 1e-37; others give 0, inf or NaN. torch records the gradient where x or weight require one,
-    and no `out` is given. LaunchError for arrays that do not fit; nothing has been written then.
+    >= 1e-37; others lose digits, or give 0, inf or NaN. torch records the gradient where x or
+    weight require one, and no `out` is given. LaunchError for arrays that do not fit; nothing has
+    been written then.
     """
     if out is None and is_recorded(x, weight):
 
