@@ -11,6 +11,7 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
+from tests.generated.trial import attempts
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import Schedule, ScheduleError, parse
@@ -210,6 +211,22 @@ def test_two_sums_of_a_tile_share_a_slot() -> None:
     assert {op.column for op in kernel.of(t.TensorProduct)} == {0, 192}
     (taken,) = kernel.of(t.AllocateTensorMemory)
     assert str(taken.result.type) == "tensor_memory<512>"
+
+
+def test_sums_read_after_a_loop_share_no_slot_with_those_in_it() -> None:
+    """Threads release the first accumulator after the loop, whose iterations need slots."""
+    text = """
+@kernel
+def made(A: bf16[M, D], B: bf16[N, D], X: bf16[L, D], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        first = A[m, :] @ B[n, :]
+        total = zeros(f32[m])
+        for l in tiles(L):
+            total += sum(A[m, :] @ X[l, :], over=l)
+        Y[m, n] = first * total
+"""
+    (outcome,) = attempts(text, 0, given=(Schedule(arch="sm_100a", tile=dict(l=16)),))
+    assert outcome.kind == "ok", outcome
 
 
 @pytest.mark.parametrize(
