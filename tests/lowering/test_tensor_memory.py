@@ -21,10 +21,11 @@ from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import Columns
+from wsdsl.ir.types import DTYPES, Columns
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.prover.prove import prove
+from wsdsl.simulator.arithmetic import numpy_dtype
 
 LOWERED = (
     "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",
@@ -227,6 +228,20 @@ def made(A: bf16[M, D], B: bf16[N, D], X: bf16[L, D], Y: f32[M, N]):
 """
     (outcome,) = attempts(text, 0, given=(Schedule(arch="sm_100a", tile=dict(l=16)),))
     assert outcome.kind == "ok", outcome
+
+
+def test_a_whole_dimension_of_two_operands_that_are_decoded() -> None:
+    """No partition but the one that decodes has an op for it."""
+    text = """
+@kernel
+def made(X: f8e4m3[D, M], W: i8[D, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] = cast(X[:, m], bf16) @ cast(W[:, n], bf16)
+"""
+    x, w = np.eye(64, 70).astype(numpy_dtype(DTYPES["f8e4m3"])), np.ones((64, 48), np.int8)
+    y = np.zeros((70, 48), np.float32)
+    parse(text).made.simulate(x, w, y, schedule=Schedule(arch="sm_100a"))
+    assert np.array_equal(y, x.T.astype(np.float32) @ w.astype(np.float32))
 
 
 @pytest.mark.parametrize(
