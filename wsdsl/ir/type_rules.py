@@ -66,5 +66,7 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
             elif kind == "bind" and field == "index":
                 axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
                 for value in (held,) if isinstance(held, Value) else held:
-                    if not (axes if isinstance(value.type, t.Axis) else numbers and value.type == I32):
+                    if not (
+                        axes if isinstance(value.type, t.Axis) else numbers and value.type == I32
+                    ):
                         yield op, f"{name}: {value} is {value.type}; expected an axis or an i32"
