@@ -15,6 +15,7 @@ Problem = tuple[Op | None, str]
 FILLS = (s.LoadToSlot, s.StoreToSlot, s.SumToSlot, s.ScalesToSlot)
 OF_PRODUCER = (s.LoadToSlot, s.StoreToSlot, s.ScalesToSlot, s.ProducerCommit)
 OF_CONSUMER = (s.SlotTile, s.SlotElements, s.SlotValues, s.ConsumerRelease)
+SPACES: dict[type[Op], str] = {s.LoadToSlot: "SMEM", s.SumToSlot: "TMEM"}
 EITHER = (s.SumToSlot, s.SlotSum)
 """Products add to the sum in a slot, and threads change it there."""
 
@@ -43,7 +44,7 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"{op.slot} was acquired, and not waited for"
         elif source is not None and source.ring in rings:
             layouts, space = rings[source.ring].layouts, rings[source.ring].space
-            if space != {s.LoadToSlot: "SMEM", s.SumToSlot: "TMEM"}.get(type(op), space):
+            if space != SPACES.get(type(op), space):
                 yield op, f"{source.ring} lies in {space}"
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
