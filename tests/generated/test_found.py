@@ -147,6 +147,16 @@ def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
             acc += X[m, k] @ W[n, k]
         Y[m, n] = acc
 """,
+    "reduced_rows_in_two_loops": """
+@kernel
+def made(X: f32[K, E, M], Y: f32[M]):
+    for m in tiles(M):
+        most = full(f32[m], -inf)
+        for k in tiles(K):
+            for e in each(E):
+                most = max(most, max(X[k, e, m], over=k))
+        Y[m] = most
+""",
     "each_and_tiles": """
 @kernel
 def made(X: f32[D], Y: f32[B], Z: f32[L, B]):

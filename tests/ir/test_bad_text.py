@@ -119,3 +119,22 @@ def test_partials_go_to_all_of_the_cluster():
     assert wsdsl.compile_ir(text).prove()
     with pytest.raises(wsdsl.VerifyError, match="ctas=3: the cluster has 2"):
         wsdsl.compile_ir(text.replace("ctas=2", "ctas=3", 1))
+
+
+SLOTS = [
+    ("producer_acquire(ring=%sum_ring)", "producer_acquire(ring=%ring)", "%ring lies in SMEM"),
+    ("consumer_wait(ring=%sum_ring)", "consumer_wait(ring=%sum_ring, layout=7)", "has 1 layouts"),
+    ("consumer_release(slot=%slot_6)", "consumer_release(slot=%slot_5)", "was acquired, and not"),
+    ("consumer_release(slot=%slot_6)", "consumer_release(slot=%acc_6)", "%acc_6 is no slot"),
+    ("load_to_slot(slot=%slot_1, field=1", "load_to_slot(slot=%slot_1, field=7", "has 2 fields"),
+    ("sum_to_slot(slot=%slot_5, field=0, value=%acc_7)", "", "nothing is brought to %slot_5"),
+    ("%k_1: axis<k of K by 64>", "%k_1: f32", "expected an axis"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), SLOTS)
+def test_slots_are_used_as_they_were_taken(old, new, message):
+    text = wsdsl.parse(TEXT).gemm.compile(Schedule(arch="sm_100a")).ir("partitioned")
+    assert old in text
+    with pytest.raises(wsdsl.VerifyError, match=re.escape(message)):
+        wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")

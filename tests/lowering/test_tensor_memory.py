@@ -11,6 +11,7 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
+from tests.generated.trial import attempts
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import Schedule, ScheduleError, parse
@@ -20,10 +21,11 @@ from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import Columns
+from wsdsl.ir.types import DTYPES, Columns
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.prover.prove import prove
+from wsdsl.simulator.arithmetic import numpy_dtype
 
 LOWERED = (
     "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",
@@ -210,6 +212,36 @@ def test_two_sums_of_a_tile_share_a_slot() -> None:
     assert {op.column for op in kernel.of(t.TensorProduct)} == {0, 192}
     (taken,) = kernel.of(t.AllocateTensorMemory)
     assert str(taken.result.type) == "tensor_memory<512>"
+
+
+def test_sums_read_after_a_loop_share_no_slot_with_those_in_it() -> None:
+    """Threads release the first accumulator after the loop, whose iterations need slots."""
+    text = """
+@kernel
+def made(A: bf16[M, D], B: bf16[N, D], X: bf16[L, D], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        first = A[m, :] @ B[n, :]
+        total = zeros(f32[m])
+        for l in tiles(L):
+            total += sum(A[m, :] @ X[l, :], over=l)
+        Y[m, n] = first * total
+"""
+    (outcome,) = attempts(text, 0, given=(Schedule(arch="sm_100a", tile=dict(l=16)),))
+    assert outcome.kind == "ok", outcome
+
+
+def test_a_whole_dimension_of_two_operands_that_are_decoded() -> None:
+    """No partition but the one that decodes has an op for it."""
+    text = """
+@kernel
+def made(X: f8e4m3[D, M], W: i8[D, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] = cast(X[:, m], bf16) @ cast(W[:, n], bf16)
+"""
+    x, w = np.eye(64, 70).astype(numpy_dtype(DTYPES["f8e4m3"])), np.ones((64, 48), np.int8)
+    y = np.zeros((70, 48), np.float32)
+    parse(text).made.simulate(x, w, y, schedule=Schedule(arch="sm_100a"))
+    assert np.array_equal(y, x.T.astype(np.float32) @ w.astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,18 @@ def test_every_schedule_gives_the_same(name: str, x: str, schedule: Schedule) ->
     assert np.array_equal(arrays[-1], wanted.astype(arrays[-1].dtype))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("x", ["u8", "bool", "f8e4m3"])
+@pytest.mark.parametrize(("m", "consumers"), [(8, 1), (24, 1), (16, 2)])
+def test_lines_that_are_no_vectors_stay_in_registers(x: str, m: int, consumers: int) -> None:
+    kernel, tile = turned_kernel("transpose", x, "f32"), dict(n=64, m=m)
+    arrays, wanted = case("transpose", x, "f32", 136, 72)
+    made = kernel.compile(Schedule(tile=tile, consumers=consumers, share="m"), M=136, N=72)
+    assert not turns(made.scheduled) and made.prove()
+    made.simulate(*arrays)
+    assert np.array_equal(arrays[-1], wanted)
+
+
 def test_batches_loops_and_heads() -> None:
     x = array("bf16", 3, 72, 136)
     y = np.zeros((3, 136, 72), x.dtype)

@@ -29,33 +29,26 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
     if all(lanes == ACCUMULATOR for lanes in held):
         return
     for op in kernel.ops:
-        kinds = [v.type for v in (*operands(op), *results_of(op))]
-        held = {k.lanes for k in kinds if isinstance(k, Fragment)}
+        types = [v.type for v in (*operands(op), *results_of(op))]
+        kinds = [kind for kind in types if isinstance(kind, Fragment)]
+        held = {kind.lanes for kind in kinds}
         if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
             yield op, "its fragments are shared out among lanes in several ways"
         for lanes in held - {ACCUMULATOR}:
             vector, across, _, tall = lanes
+            own = [kind for kind in kinds if kind.lanes == lanes]
+            high = [kind.rows for kind in own if kind.rows > 1]
             if not isinstance(op, BY_ANY_LANES):
                 yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
             elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
                 yield op, f"lanes {vector}x{across}: 2 to 128 of them, of 1 to 16 elements each"
-            elif any(
-                k.rows > 1 and k.rows * across % THREADS for k in kinds if isinstance(k, Fragment)
-            ):
+            elif any(rows * across % THREADS for rows in high):
                 yield op, f"lanes {vector}x{across}: they share more rows than it has"
-            elif tall > 1 and any(
-                kind.rows > 1 and (lanes.warps > 1 or lanes.held(kind.rows) % tall)
-                for kind in kinds
-                if isinstance(kind, Fragment)
-            ):
+            elif tall > 1 and any(lanes.warps > 1 or lanes.held(rows) % tall for rows in high):
                 yield op, f"lanes {vector}x{across}: no thread has {tall} neighbouring rows"
             elif tall > 1 and isinstance(op, m.StorePartials | m.ReducePartials):
                 yield op, "of rows that threads share each has one, and no neighbours"
-            elif any(
-                kind.columns > 1 and kind.columns % lanes.columns
-                for kind in kinds
-                if isinstance(kind, Fragment)
-            ):
+            elif any(kind.columns > 1 and kind.columns % lanes.columns for kind in own):
                 yield op, f"lanes {vector}x{across} hold multiples of {lanes.columns} columns"
 
 

@@ -48,7 +48,9 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
     except UnexpectedInput as e:
         ended = isinstance(e, UnexpectedToken) and e.token.type == "$END"
         if ended or isinstance(e, UnexpectedEOF):
-            raise ParseError(Finding("the IR ends too early; a `}` is missing?")) from e
+            lines = text.rstrip().splitlines() or [""]
+            loc = _loc(lines, file, len(lines), len(lines[-1]), len(lines[-1]) + 1)
+            raise ParseError(Finding("the IR ends too early; a `}` is missing?", loc)) from e
         loc = _loc(text.splitlines(), file, e.line, e.column, e.column + 1)
         raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
     return _Reader(text, file).kernel(tree.children[0])

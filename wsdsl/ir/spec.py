@@ -21,6 +21,7 @@ from wsdsl.ir import (
     overlap_rules,
     product_rules,
     protocol_rules,
+    slot_rules,
     tensor_rules,
     threads,
     type_rules,
@@ -109,6 +110,8 @@ def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
         for inner in inside:
             last = inner[-1] if inner else None
             handed = last.values if isinstance(last, Yield) else ()
+            if isinstance(op, If) and not isinstance(last, Yield):
+                yield op, "a region of a condition ends in a yield"
             if [v.type for v in handed] != [v.type for v in made]:
                 yield op, "what the region yields differs from the op's results"
 
@@ -197,6 +200,7 @@ RULES: dict[Level, tuple[Rule, ...]] = {
         *workspace_rules.RULES,
         *overlap_rules.PARTITIONED,
         attribute_rules.results_have_buffers,
+        slot_rules.slots_are_taken_as_they_are_used,
     ),
     "scheduled": COMMON,
 }
@@ -224,7 +228,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
 
 def _finding(kernel: Kernel, op: Op | None, message: str) -> Finding:
     """In the user's file; what a line of another language became is told, too."""
-    loc = kernel.loc if op is None else op.loc
+    loc = (op.loc if op else None) or kernel.loc
     if op is not None and not (loc and f"{op_name(type(op))}(" in loc.text):
         message += f": {print_head(op)}"
     hint = "this is a fault of the compiler, unless the IR was written or edited by hand"

@@ -34,6 +34,7 @@ OPERANDS: dict[str, Kinds] = {
     for name in names.split()
 }
 """Any other operand is a scalar: of these names a bool, else i32."""
+I32 = t.Tile(t.I32)
 FLAGS = ("cond", "accumulate", "pred", "started")
 RESULTS: dict[str, type] = {
     "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
@@ -62,3 +63,10 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                         yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
             elif kind == "result" and name in RESULTS and not isinstance(held.type, RESULTS[name]):
                 yield op, f"{name} gives {held.type}; expected {RESULTS[name].__name__}"
+            elif kind == "bind" and field == "index":
+                axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
+                for value in (held,) if isinstance(held, Value) else held:
+                    if not (
+                        axes if isinstance(value.type, t.Axis) else numbers and value.type == I32
+                    ):
+                        yield op, f"{name}: {value} is {value.type}; expected an axis or an i32"

@@ -100,13 +100,15 @@ def _along_rows(kernel: Kernel) -> tuple[Load | Store, ...]:
 
 def _may_be_turned(kernel: Kernel) -> bool:
     """Whether that is of whole tiles, and nothing else goes from thread to thread. What is read and
-    written in place is not.
+    written in place is not, nor what is loaded to lines that are no vectors.
     """
     read = {op.tensor for op in kernel.of(Load)}
+    loaded = [op for op in _along_rows(kernel) if isinstance(op, Load)]
     kinds = (v.type for op in _along_rows(kernel) for v in op.index)
     return (
         len(_along_rows(kernel)) < len(_tiles(kernel))
         and all(isinstance(kind, Axis) or kind == Tile(I32) for kind in kinds)
+        and not any(own_columns(kernel) * op.dtype.bytes % TMA_ALIGN for op in loaded)
         and not any(isinstance(op, Store) and op.tensor in read for op in _along_rows(kernel))
         and not kernel.of(Reduce)
         and not kernel.of(Scan)

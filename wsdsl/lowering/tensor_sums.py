@@ -5,8 +5,9 @@ multiplies to those who compute, and in which slots.
     store(tensor=%C, index=(%m, %n), value=%acc)             compute
 
 Sums that one block of the kernel has, an output tile or an iteration of a loop, share a slot of a
-circular buffer, unless products are made of them: those that follow come in a ring of their own. A
-ring has two slots, where there are columns for them: products of a tile run while the sums of the
+circular buffer, unless products are made of them: those that follow come in a ring of their own. So
+do sums of a loop before which a block has sums that threads read after the loop. A ring has two
+slots, where there are columns for them: products of a tile run while the sums of the
 one before are read.
 """
 
@@ -18,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
 from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk
+from wsdsl.ir.walk import following, walk
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import Edge
@@ -48,7 +49,7 @@ def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
 
 
 class _Groups:
-    """`places`: by group, how many others of its block come before it."""
+    """`places`: by group, how many others may be unread when its first product starts."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.chains: Chains = chains(kernel)
@@ -56,12 +57,14 @@ class _Groups:
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
         self.places: dict[int, int] = {}
 
-    def of(self, block: Region) -> list[SlotGroup]:
+    def of(self, block: Region, before: int = 0) -> list[SlotGroup]:
+        """`before`: how many groups of the blocks around may be unread."""
         own = list[SlotGroup]()
         found = list[SlotGroup]()
         links, begun = links_of(block), dict[Value, int]()
         for n, op in enumerate(block):
-            inner = [g for region in regions(op) for g in self.of(region)]
+            place = before + len(own) if regions(op) and _unread(block[: n + 1], own) else before
+            inner = [g for region in regions(op) for g in self.of(region, place)]
             begun |= self.begun(op, n, begun)
             made = self.chains.ends(op)
             first = min((begun[value] for value in made), default=n)
@@ -72,7 +75,7 @@ class _Groups:
                 edges = [self.edge(op, value) for value in made]
                 nesting = max((g.nesting + 1 for g in inner), default=0)
                 group = SlotGroup(block, first, n, edges, links[n], nesting)
-                self.places[id(group)] = len(own)
+                self.places[id(group)] = before + len(own)
                 own.append(group)
                 found.append(group)
             found += inner
@@ -108,6 +111,18 @@ class _Groups:
             space="TMEM",
             depth="sums",
         )
+
+
+def _unread(block: Region, groups: Iterable[SlotGroup]) -> bool:
+    """Whether threads may read some of the groups' sums after the last op of a block: they do so
+    where a store, a product, a loop or a condition needs them.
+    """
+    return any(
+        not any(regions(op) or isinstance(op, (Contract, Store)) for op in users)
+        for group in groups
+        for edge in group.edges
+        for users in [following(block[group.last + 1 :], edge.values)]
+    )
 
 
 def given_back_late(

@@ -39,7 +39,8 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
     for place, op in enumerate(kernel.body):
         if isinstance(op, Partition) and op.role == "decode":
             rings = {ring.result: ring for ring in body if isinstance(ring, CircularBuffer)}
-            names = _names(kernel, _roles(op, rings))
+            others = tuple(other for other in kernel.body if other is not op)
+            names = _names(kernel, others, _roles(op, rings))
             change = _change(names)
             body[place] = with_fields(op, body=_retyped(op.body, change, names))
             read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
@@ -64,10 +65,16 @@ def _roles(partition: Partition, rings: dict[Value, CircularBuffer]) -> dict[str
     return found
 
 
-def _names(kernel: Kernel, roles: dict[str, Role]) -> dict[str, tuple[str, Role]]:
-    """By axis, its name and role in the partition."""
+def _names(kernel: Kernel, others: Region, roles: dict[str, Role]) -> dict[str, tuple[str, Role]]:
+    """By axis, its name and role in the partition. The name stays of an axis that no op outside of
+    the partition defines: a dimension that products take whole."""
     namer = Namer(v.type.name for v in definitions(kernel) if isinstance(v.type, Axis))
-    return {axis: (namer.new(f"{axis}_decode"), role) for axis, role in roles.items()}
+    walked = {v.type for op in walk(others) for v in (*results_of(op), *bound(op))}
+    shared = {kind.name for kind in walked if isinstance(kind, Axis)}
+    return {
+        axis: (namer.new(f"{axis}_decode") if axis in shared else axis, role)
+        for axis, role in roles.items()
+    }
 
 
 def _change(names: dict[str, tuple[str, Role]]) -> Callable[[Type], Type]:

@@ -126,6 +126,7 @@ class _Threading:
 
 
 def _yield_more(region: Region, more: tuple[Value, ...]) -> Region:
-    last = region[-1]
-    assert isinstance(last, Yield)
+    last = region[-1] if region else None
+    if not isinstance(last, Yield):
+        return (*region, Yield(values=more))
     return (*region[:-1], with_fields(last, values=(*last.values, *more)))

@@ -167,7 +167,8 @@ class _Deferring:
         return parts, folded
 
     def folds(self, op: Reduce, fn: str) -> bool:
-        if op.fn != fn or self.axes[op.axis].role != "rows":
+        """Not the thread-local rows of an inner loop, once more."""
+        if op.fn != fn or op.axis not in self.axes or self.axes[op.axis].role != "rows":
             return False
         dtype = op.x.as_tile.dtype
         # Sums of narrower floats are rounded in each iteration, as the source says.
