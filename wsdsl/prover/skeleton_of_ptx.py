@@ -313,5 +313,5 @@ def _spins(tokens: Sequence[Token]) -> Iterator[int]:
         if event.op.startswith("mbarrier.try_wait") and not event.guard:
             if [branch.guard] == [f"!{flag}" for flag in done]:
                 yield from (i, i + 1, i + 2)
-        elif event.op.startswith("ld.acquire") and not event.guard:
+        elif event.op.startswith("ld.acquire") and not event.guard and branch.guard[0] != "!":
             yield from (i, i + 1, i + 2)
