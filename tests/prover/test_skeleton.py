@@ -111,7 +111,7 @@ def test_it_is_fast(name: str) -> None:
 
 EVENT = re.compile(
     r"^\s*(@!?%\w+\s+)?(mbarrier|cp\.async\.bulk|wgmma|fence|bar\.|barrier|setmaxnreg|elect"
-    r"|st\.async)"
+    r"|st\.async|tcgen05|clusterlaunchcontrol|red\.re|ld\.acquire|griddepcontrol)"
 )
 # Counts, bytes, pending groups, identifiers: whole numbers that are operands, or offsets of them.
 NUMBER = re.compile(r"(?<=[ \t+])\d+(?=[\];,\s])")

@@ -1,11 +1,9 @@
 """Semaphores of split-K and stream-K: which one, and by how much, is compared with the kernel."""
 
-import re
-from collections.abc import Iterator
-
 import pytest
 
 from tests.kernels import CASES
+from tests.prover.ptx_mutants import changed_flags
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
 from wsdsl.prover.skeleton_of_flags import differing_flag
@@ -16,26 +14,6 @@ SCHEDULES = (
     Schedule(tile=dict(m=128, n=16), stages=2, consumers=2, scheduler="split_k", splits=3),
     Schedule(tile=dict(m=64, n=16), stages=2, scheduler="split_k", splits=3, reduction="parallel"),
 )
-
-
-def changed_flags(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Another element or pointer of each semaphore, another amount, another test of a wait."""
-    for i, line in enumerate(lines):
-        if found := re.search(r"(?:red\.(?:release|relaxed)|ld\.acquire)\S+ .*(\[%rd\d+)\]", line):
-            yield from ((i, line.replace(f"{found[1]}]", f"{found[1]}+{n}]")) for n in (4, -4))
-            register = found[1][1:]
-            made = next(
-                j for j in range(i, 0, -1) if re.match(rf"\s*add\.s64 \s*{register},", lines[j])
-            )
-            base, offset = re.findall(r"%rd\d+", lines[made])[1:]
-            yield made, lines[made].replace(f"{offset};", f"{base};")
-            load = next(j for j, x in enumerate(lines) if re.search(rf"ld\.param.*{base},", x))
-            yield load, re.sub(r"_\d+\]", "_0]", lines[load])
-            if amount := re.search(r", (%r\d+);", line):
-                yield i, line.replace(amount[1], "1")
-        if re.match(r"setp\.lt\.s32 less", line):
-            yield i, line.replace("lt", "gt")
-            yield i, re.sub(r"%r\d+;", "0;", line)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.scheduler)

@@ -47,7 +47,7 @@ def differing_flag(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | N
         first = groups.stop
         flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
         compared = set[int]()
-        for n, rank, group in product(range(8), range(ranks), groups):
+        for n, rank, group in product(range(8 * bool(flags)), range(ranks), groups):
             if n > 1 and compared >= flags:
                 break
             cta = n * APART % CLUSTERS * ranks + rank
