@@ -86,7 +86,7 @@ FEATURES: dict[str, tuple[Case, dict[str, Any]]] = {
     "quantized, registers": (DECODED["scaled"], SMALL | dict(decode="registers")),
     "quantized, shared memory": (DECODED["scaled"], SMALL | dict(decode="shared")),
     "quantized, tensor memory": (DECODED["scaled"], TENSOR),
-    "stream-K": (CASES["gemm"], SMALL | dict(scheduler="stream_k")),
+    "stream-K": (CASES["gemm"], SMALL | dict(mode="cooperative", scheduler="stream_k")),
     "split-K": (
         CASES["gemm"], SMALL | dict(scheduler="split_k", splits=2, reduction="parallel"),
     ),
