@@ -20,9 +20,19 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.prover.hostile_kernels import KERNELS, ORDERS, SCHEDULES, Victim, same, victim
+from tests.prover.hostile_kernels import (
+    FEATURES,
+    KERNELS,
+    ORDERS,
+    SCHEDULES,
+    Victim,
+    featured,
+    same,
+    victim,
+)
 from tests.simulator.hostile_mutants import hostile_mutants
 from tests.simulator.mutants import mutants
+from tests.tensor_memory import mutants as of_tensor_memory
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
@@ -93,7 +103,8 @@ def harm(victim: Victim, mutant: Kernel) -> tuple[str, str]:
 def drawn(kernel: Kernel, rng: Random, count: int) -> list[tuple[str, Kernel]]:
     """Mutants of every kind in turn, as far as there are some."""
     kinds = defaultdict[str, list[tuple[str, Kernel]]](list)
-    for what, mutant in itertools.chain(mutants(kernel), hostile_mutants(kernel)):
+    every = mutants(kernel), hostile_mutants(kernel), of_tensor_memory(kernel)
+    for what, mutant in itertools.chain(*every):
         kinds[what.split()[0]].append((what, mutant))
     for held in kinds.values():
         rng.shuffle(held)
@@ -104,9 +115,10 @@ def drawn(kernel: Kernel, rng: Random, count: int) -> list[tuple[str, Kernel]]:
 
 def victims(seed: int, part: tuple[int, int]) -> Iterator[Victim]:
     """Of all kernels under all of their schedules those of one part of so many."""
-    every = ((name, number) for number in range(SCHEDULES) for name in KERNELS)
+    every = [(name, number) for number in range(SCHEDULES) for name in KERNELS]
+    every += [(name, -1) for name in FEATURES]
     for name, number in itertools.islice(every, part[0] - 1, None, part[1]):
-        yield victim(name, number, seed)
+        yield featured(name) if number < 0 else victim(name, number, seed)
 
 
 def attack(victims: Iterable[Victim], share: int, seed: int) -> Outcome:
@@ -150,7 +162,7 @@ def main(given: Sequence[str]) -> int:
     )
     asked = parser.parse_args(given)
     which, parts = (int(n) for n in asked.part.split("/"))
-    share = -(-asked.count // (SCHEDULES * len(KERNELS)))
+    share = -(-asked.count // (SCHEDULES * len(KERNELS) + len(FEATURES)))
     outcome = attack(victims(asked.seed, (which, parts)), share, asked.seed)
     if asked.verbose:
         print("\n".join(outcome.others))

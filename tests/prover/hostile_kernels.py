@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from tests.case_table import Case
+from tests.decoded_kernels import DECODED
 from tests.in_place_kernels import text
 from tests.kernels import CASES, inputs
 from tests.prover.random_schedules import wide_schedule
+from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
@@ -67,6 +69,32 @@ KERNELS: dict[str, Case] = {
     "in_place_product": _case(text("product", "bf16"), E=2),
     "in_place_stored_twice": _case(text("stored twice", "bf16"), E=2),
 }  # fmt: skip
+TENSOR = dict[str, Any](arch="sm_100a", tile=dict(m=128, n=64), stages=2)
+SMALL = dict[str, Any](tile=dict(m=64, n=64), stages=2)
+FEATURES: dict[str, tuple[Case, dict[str, Any]]] = {
+    "tensor memory": (CASES["gemm"], TENSOR),
+    "tensor memory, 64 rows": (CASES["epilogue"], TENSOR | dict(tile=dict(m=64, n=32))),
+    "pair": (CASES["gemm"], TENSOR | dict(cta_group=2)),
+    "tensor cluster": (CASES["gemm"], TENSOR | dict(cluster=dict(m=2))),
+    "dynamic": (CASES["gemm"], TENSOR | dict(scheduler="dynamic")),
+    "dynamic cluster": (CASES["gemm"], TENSOR | dict(scheduler="dynamic", cluster=dict(m=2))),
+    "attention, P in tensor memory": (CASES["attention"], TENSOR | dict(decode="tensor")),
+    "attention, P in shared memory": (CASES["attention"], TENSOR | dict(decode="shared")),
+    "attention, P in registers": (CASES["attention"], SMALL),
+    "scales stored": (replace(SCALED["mx"], sizes=dict(M=140, N=72, K=512, KB=16)), TENSOR),
+    "scales copied": (SCALED["mx_atoms"], TENSOR),
+    "quantized, registers": (DECODED["scaled"], SMALL | dict(decode="registers")),
+    "quantized, shared memory": (DECODED["scaled"], SMALL | dict(decode="shared")),
+    "quantized, tensor memory": (DECODED["scaled"], TENSOR),
+    "stream-K": (CASES["gemm"], SMALL | dict(mode="cooperative", scheduler="stream_k")),
+    "split-K": (
+        CASES["gemm"], SMALL | dict(scheduler="split_k", splits=2, reduction="parallel"),
+    ),
+    "sums of a cluster": (CASES["gemm"], SMALL | dict(consumers=1, cluster=dict(k=2))),
+    "ping-pong": (CASES["gemm"], SMALL | dict(mode="pingpong")),
+    "multicast": (CASES["gemm"], SMALL | dict(consumers=1, cluster=dict(m=2))),
+}  # fmt: skip
+"""Kernels of each feature of the hardware and of the schedule, each under one schedule."""
 SCHEDULES = 5
 FREE, STEP, FEWEST, MOST = ("M", "N", "K", "L"), 16, 5, 20
 """Dimensions that take any size, in steps that TMA can take: mostly several tiles, and a part."""
@@ -116,6 +144,20 @@ def victim(name: str, number: int, seed: int) -> Victim:
             return scheduled(name, wide_schedule(rng), threads, rng)
         except WsdslError:
             continue
+
+
+def featured(name: str) -> Victim:
+    """One of FEATURES, at the sizes of its case."""
+    case, words = FEATURES[name]
+    sizes = dict(case.sizes)
+    known = {"D": sizes["D"]} if "D" in sizes else {}
+    kernel = case.kernel._compile(Schedule(**words), known, ()).scheduled
+    pieces = kernel.schedule is not None and kernel.schedule.cuts_tiles
+    trials = (
+        Trial(inputs(case, number, **sizes), None if pieces else 1 + number, number)
+        for number in range(2)
+    )
+    return Victim(name, kernel, tuple(trials))
 
 
 def scheduled(name: str, schedule: Schedule, threads: tuple[str, ...], rng: Random) -> Victim:

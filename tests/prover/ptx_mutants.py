@@ -6,12 +6,14 @@ counted apart, so that what is missed there can be seen.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
+from tests.prover.hostile_kernels import FEATURES
 from tests.prover.random_schedules import random_compiled
 from tests.prover.skeletons import objection
 from tests.prover.test_skeleton import (
@@ -25,6 +27,8 @@ from tests.prover.test_skeleton import (
     unlooped,
     unpredicated,
 )
+from wsdsl import Schedule
+from wsdsl.compiled import Compiled
 
 Mutants = Iterator[tuple[str, list[str]]]
 NUMBER = re.compile(r"(?<=, )\d+(?=;)")
@@ -118,6 +122,31 @@ def overtaken(lines: list[str]) -> Mutants:
                 yield f"{line} beyond {lines[met[0]]}", made
 
 
+def changed_flags(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Another element or pointer of each semaphore, another amount, another test of a wait."""
+    for i, line in enumerate(lines):
+        if found := re.search(r"(?:red\.(?:release|relaxed)|ld\.acquire)\S+ .*(\[%rd\d+)\]", line):
+            yield from ((i, line.replace(f"{found[1]}]", f"{found[1]}+{n}]")) for n in (4, -4))
+            register = found[1][1:]
+            made = next(
+                j for j in range(i, 0, -1) if re.match(rf"\s*add\.s64 \s*{register},", lines[j])
+            )
+            base, offset = re.findall(r"%rd\d+", lines[made])[1:]
+            yield made, lines[made].replace(f"{offset};", f"{base};")
+            load = next(j for j, x in enumerate(lines) if re.search(rf"ld\.param.*{base},", x))
+            yield load, re.sub(r"_\d+\]", "_0]", lines[load])
+            if amount := re.search(r", (%r\d+);", line):
+                yield i, line.replace(amount[1], "1")
+        if re.match(r"setp\.lt\.s32 less", line):
+            yield i, line.replace("lt", "gt")
+            yield i, re.sub(r"%r\d+;", "0;", line)
+
+
+def other_flag(lines: list[str]) -> Mutants:
+    for i, line in changed_flags(lines):
+        yield f"{line} for {lines[i]}", [*lines[:i], line, *lines[i + 1 :]]
+
+
 COMPARED = (
     overtaken,
     made_late,
@@ -132,29 +161,42 @@ COMPARED = (
     other_parity,
     other_length,
 )
+OF_FEATURES = (other_flag,)
 NOT_COMPARED = (other_branch, other_bound)
 
 
-def attack(count: int, seed: int, each: int = 4) -> tuple[Counter[tuple[str, bool]], list[str]]:
-    """Of `count` mutants, `each` of a kind and kernel: (kind, whether it was caught), and what was
-    missed of that which is compared."""
+def of_features() -> Iterator[tuple[str, str, Compiled]]:
+    """As `random_compiled`, of each feature of the hardware and of the schedule."""
+    for name, (case, words) in FEATURES.items():
+        known = {"D": dict(case.sizes)["D"]} if "D" in dict(case.sizes) else {}
+        yield name, name, case.kernel._compile(Schedule(**words), known, ())
+
+
+def attack(
+    count: int,
+    seed: int,
+    each: int = 4,
+    kernels: Iterable[tuple[str, str, Compiled]] | None = None,
+) -> tuple[Counter[tuple[str, bool]], list[str]]:
+    """Of `count` mutants, `each` of a kind and kernel, random ones behind `kernels`: (kind, whether
+    it was caught), and what was missed of that which is compared."""
     rng, told, missed = Random(seed), Counter[tuple[str, bool]](), list[str]()
-    for _, what, made in random_compiled(seed):
+    for _, what, made in itertools.chain(kernels or (), random_compiled(seed)):
         lines = made.ptx.splitlines()
-        for kind in (*COMPARED, *NOT_COMPARED):
+        for kind in (*COMPARED, *OF_FEATURES, *NOT_COMPARED):
             found = list(kind(lines))
             for mutant, ptx in rng.sample(found, min(each, len(found))):
                 if told.total() == count:
                     return told, missed
                 caught = bool(objection(made.scheduled, "\n".join(ptx)))
                 told[kind.__name__, caught] += 1
-                if kind in COMPARED and not caught:
+                if kind not in NOT_COMPARED and not caught:
                     missed.append(f"{mutant.strip()} of {what}")
     raise AssertionError("random kernels end")
 
 
 def main(count: int, seed: int) -> int:
-    told, missed = attack(count, seed)
+    told, missed = attack(count, seed, kernels=of_features())
     for kind in sorted({kind for kind, _ in told}):
         print(f"{kind}: {told[kind, True]} caught, {told[kind, False]} not")
     for what in missed:

@@ -67,6 +67,7 @@ PINGPONG = Schedule(tile=dict(m=64, n=16, k=64), stages=8, mode="pingpong")
 TWO_CTAS = Schedule(tile=dict(m=64, n=72, k=32, l=64), stages=7, consumers=1, cluster=dict(n=2))
 SLICE = Schedule(tile=dict(m=64, n=16), scheduler="split_k", splits=4, reduction="parallel")
 BLOCKS = Schedule(tile=dict(m=128, n=80), cluster=dict(n=2), scheduler="grid")
+TENSOR = Schedule(arch="sm_100a", stages=2)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,11 @@ BLOCKS = Schedule(tile=dict(m=128, n=80), cluster=dict(n=2), scheduler="grid")
         ("gemm", SLICE, {}, ()),
         # It takes the 0 of a rank from the register that counts blocks of 16-bit stores.
         ("gemm", BLOCKS, dict(M=2000, N=1900, K=64), ()),
+        # It knows of each loop whether it runs.
+        ("part", TENSOR, {}, ()),
+        ("bias_first", TENSOR, {}, ()),
     ],
-    ids=("two blocks", "counts", "slice", "rank"),
+    ids=("two blocks", "counts", "slice", "rank", "part", "bias_first"),
 )
 def test_what_llvm_makes_otherwise(
     name: str, schedule: Schedule, sizes: dict[str, int], unaligned: tuple[str, ...]
@@ -107,7 +111,7 @@ def test_it_is_fast(name: str) -> None:
 
 EVENT = re.compile(
     r"^\s*(@!?%\w+\s+)?(mbarrier|cp\.async\.bulk|wgmma|fence|bar\.|barrier|setmaxnreg|elect"
-    r"|st\.async)"
+    r"|st\.async|tcgen05|clusterlaunchcontrol|red\.re|ld\.acquire|griddepcontrol)"
 )
 # Counts, bytes, pending groups, identifiers: whole numbers that are operands, or offsets of them.
 NUMBER = re.compile(r"(?<=[ \t+])\d+(?=[\];,\s])")

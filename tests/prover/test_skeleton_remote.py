@@ -8,6 +8,7 @@ from tests.kernels import CASES
 from tests.prover.ptx_mutants import made_late, other_lanes
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
+from wsdsl.schedule import Arch
 
 
 @pytest.mark.sampled(4)
@@ -40,3 +41,15 @@ def test_what_reaches_another_cta_reaches_the_right_one(schedule: Schedule) -> N
     ]
     # Of those who give a slot back to all who copy to it one is the CTA itself.
     assert len(missed) <= 2 * ("m" in (schedule.cluster or {}))
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_masks_of_multicast_are_compared(arch: Arch) -> None:
+    schedule = Schedule(arch=arch, tile=dict(m=128, n=64), stages=2, cluster=dict(m=2, n=2))
+    made = CASES["gemm"].kernel._compile(schedule, {}, ())
+    assert not objection(made.scheduled, made.ptx)
+    masks = [*re.finditer(r"multicast::cluster.*(%rs\d+);", made.ptx)]
+    assert len(masks) == (2 if arch == "sm_90a" else 3)
+    for found in masks:
+        mutant = f"{made.ptx[: found.start(1)]}1{made.ptx[found.end(1) :]}"
+        assert objection(made.scheduled, mutant), found[0]

@@ -14,7 +14,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.types import Accumulator, Barriers, Shared, State
+from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Shared, State, Tile
 from wsdsl.ir.walk import walk, with_regions
 
 ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
@@ -163,12 +163,45 @@ def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
                 )
 
 
+def fields_of(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
+    """Every attribute that is a number or a flag, a bit or a unit more and less; every operand
+    exchanged for others of its type; the op under a condition that does not hold."""
+    for field in dataclasses.fields(op):
+        held = getattr(op, field.name)
+        if isinstance(held, bool):
+            yield f"flag:{field.name}", dataclasses.replace(op, **{field.name: not held})
+        elif isinstance(held, int):
+            for other in {held + 1, held - 1, held + 32, 2 * held, held // 2} - {held, -1}:
+                made = dataclasses.replace(op, **{field.name: other})
+                yield f"number:{field.name} {other}", made
+    for held in operands(op):
+        alike = [x for x in known if x.type == held.type and x != held]
+        for other in (*alike[:2], *alike[-4:]):
+            yield f"operand %{held.name} %{other.name}", replace_operand(op, held, other)
+
+
+def omitted(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Ops without results left out, done twice, or under a condition that does not hold."""
+    never = Value("never", Tile(DTYPES["bool"]))
+    false = t.Constant(result=never, value=False)
+    for at, op in enumerate(walk(kernel.body)):
+        if results_of(op) or isinstance(op, t.Yield) or regions(op):
+            continue
+        test = t.If(cond=never, then=(op, t.Yield()), orelse=(t.Yield(),))
+        for what, made in ("omit", ()), ("double", (op, op)), ("never", (test,)):
+            body = rewrite(kernel.body, at, lambda _, made=made: made)
+            body = (false, *body) if what == "never" else body
+            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+
+
 def hostile_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
     yield from swaps(kernel)
     yield from moved(kernel)
     yield from depths(kernel)
+    yield from omitted(kernel)
     for at, (op, known) in enumerate(in_scope(kernel.body)):
-        for what, new in itertools.chain(others(op, kernel), other_values(op, known)):
+        changed = others(op, kernel), other_values(op, known), fields_of(op, known)
+        for what, new in itertools.chain(*changed):
             body = rewrite(kernel.body, at, lambda _, new=new: (new,))
             yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)

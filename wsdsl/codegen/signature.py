@@ -20,21 +20,13 @@ from wsdsl.codegen.byte_vectors import MOST, may_be_words
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.complete_writes import written_whole
-from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, once, operands
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.prefetch_ops import PrefetchTile
-from wsdsl.ir.tensor_accesses import mapped_tensors, touches
+from wsdsl.ir.tensor_accesses import DIRECT, mapped_tensors, touches
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
-
-DIRECT = (
-    m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
-    PrefetchTile, b.ArriveFlag, b.WaitFlag,
-)  # fmt: skip
-"""What has the address of a tensor."""
 
 
 @once

@@ -38,6 +38,8 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"an operand of {a} is K-major"
         left = op.a.type
         if isinstance(left, Fragment):
+            if not op.a_k_major:
+                yield op, "an operand in registers is K-major"
             if a.bits > 16:
                 yield op, f"an operand in registers is of 16 or 8 bits, not {a}"
             if left.layout != "operand":

@@ -9,7 +9,14 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tile_ops import Load, Lookup, Store
+
+DIRECT = (
+    m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
+    PrefetchTile, ArriveFlag, WaitFlag,
+)  # fmt: skip
+"""What has the address of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.global_accesses import Access
 from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, GlobalPlaces
+from wsdsl.prover.items_apart import meeting
 from wsdsl.prover.linear import Linear
 from wsdsl.prover.program import effects_of
 from wsdsl.prover.scheduler_terms import count_items
@@ -252,6 +253,11 @@ class _Partition:
                 "this loop may end at another number than the grid's items, and leave some undone"
             )
             raise self.fail(op, told, hint="end it at the number of items of the grid")
+        own = [self.accesses[o] for o in walk(op.body) if o in self.accesses]
+        stores = [x for x in own if not x.reads and not x.adds]
+        if (store := meeting(op, grid, stores, sums)) is not None:
+            told = "two items of the loop over the work store the same elements here"
+            raise self.fail(store, told, hint="store each item at coordinates of its own")
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""

@@ -386,7 +386,7 @@ class Builder:
         items = self.places.barriers[op.barriers]
         start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
         where = dict[str, Any](start=start, stride=stride, by_rank=by_rank)
-        return Fill(items, op.state, **where, cta=self.of_ranks(op.cta))
+        return Fill(items, op.state, **where, cta=self.of_ranks(op.multicast or op.cta))
 
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
         """A number in each warpgroup of the CTA."""

@@ -209,7 +209,8 @@ class Program:
         if kind.startswith(PREFIX):
             known = partial(self.values.constant_at, at=token.at)
             letter, field, text = tensor_letter(kind, args, token.way, known)
-            return (letter, Ask(field, text, token.at)) if field else (letter,)
+            mask = [Ask("cta", last, token.at)] * (".multicast::cluster" in kind)
+            return (letter, Ask(field, text, token.at), *mask) if field else (letter,)
         if op in SENT and len(args) == 3:
             (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
             if [self._made(*ask[1:]) for ask in into] != [self._made(*ask[1:]) for ask in counted]:
@@ -275,7 +276,8 @@ class Program:
             where = Ask("barrier", *on), *cta, Ask("to", args[0], token.at)
             return Letter("pair's TMA load", rank), *where
         kind = "multicast TMA load" if many else "TMA load"
-        return Letter(kind, rank), Ask("barrier", args[2], token.at), Ask("to", args[0], token.at)
+        where = Ask("barrier", args[2], token.at), Ask("to", args[0], token.at)
+        return Letter(kind, rank), *where, *[Ask("cta", mask, token.at) for mask in args[3:]]
 
 
 def _entries(
@@ -313,5 +315,5 @@ def _spins(tokens: Sequence[Token]) -> Iterator[int]:
         if event.op.startswith("mbarrier.try_wait") and not event.guard:
             if [branch.guard] == [f"!{flag}" for flag in done]:
                 yield from (i, i + 1, i + 2)
-        elif event.op.startswith("ld.acquire") and not event.guard:
+        elif event.op.startswith("ld.acquire") and not event.guard and branch.guard[0] != "!":
             yield from (i, i + 1, i + 2)

@@ -33,6 +33,7 @@ class Builder(Protocol):
     def emit(self) -> Callable[..., None]: ...
     @property
     def silent(self) -> Callable[..., int]: ...
+    def of_ranks(self, x: Value | None) -> tuple[int | None, ...]: ...
 
 
 def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
@@ -74,7 +75,8 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
                     emit(kind, op.scales, op.scale_state, own.a_scale, "operand 4")
                     emit(kind, op.scales, op.scale_state, own.b_scale, "operand 5")
         case t.TensorCommit():
-            fill = Fill(made.places.barriers[op.barriers], op.state)
+            cta = made.of_ranks(op.multicast)
+            fill = Fill(made.places.barriers[op.barriers], op.state, cta=cta)
             many = ".multicast::cluster" if op.multicast is not None else ""
             made.emit(op, f"{PREFIX}commit{group}.mbarrier::arrive::one{many}", fill=fill)
         case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):

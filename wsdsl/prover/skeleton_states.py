@@ -72,9 +72,9 @@ def each(told: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class Fill:
     """What an event's letter lacks, by the states that hold when it is met. `cta`: in whose SMEM it
-    acts, by the rank of one's own, or by lane. `by_rank`, `by_warp`, `by_lane`, `apart`: what is
-    added to a place for each CTA, warp, lane and thread. `number`: the named barrier, by
-    warpgroup.
+    acts, or the mask of these CTAs, by the rank of one's own, or by lane. `by_rank`, `by_warp`,
+    `by_lane`, `apart`: what is added to a place for each CTA, warp, lane and thread. `number`: the
+    named barrier, by warpgroup.
     """
 
     barriers: Items | None = None

@@ -62,6 +62,8 @@ FOLDED: dict[str, Callable[..., int]] = {
     "mod": operator.mod,
     "min": min,
     "max": max,
+    "or": operator.or_,
+    "shl": operator.lshift,
     "where": lambda cond, x, y: x if cond else y,
     **COMPARED,
 }

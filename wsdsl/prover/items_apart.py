@@ -1,0 +1,57 @@
+"""Check at sample sizes that no two items of the loop over the work store the same elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations, product
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.op import Op
+from wsdsl.prover.global_accesses import Access
+from wsdsl.prover.linear import WARPGROUP, Linear, Sums
+from wsdsl.prover.scheduler_terms import count_items
+from wsdsl.prover.terms import FOLD
+
+TILES, ITEMS = 3, 20
+"""Of a dimension of no known size, and of the grid, that are looked at."""
+Box = list[tuple[int, int]]
+
+
+def meeting(
+    loop: b.ForRange, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
+) -> Op | None:
+    """A store of one item that another item meets. Places that memory says are left out."""
+    numbers: dict[Any, int | None] = {("size", dim): TILES * tile - 1 for dim, tile in grid.tiles}
+    numbers |= {("value", loop.start): None, WARPGROUP: 0}
+    num, found = _number(count_items(grid.tiles, sums), numbers, sums), dict[str, list[Any]]()
+    for item, rank in product(range(min(num or 0, ITEMS)), range(grid.cluster)):
+        held = numbers | {("value", loop.index): item, ("CtaRank",): rank}
+        for access in accesses:
+            dims = access.place.dims
+            starts = [_number(x.start, held, sums) for x in dims]
+            if None not in starts and all(x.extent for x in dims):
+                box = [(x, x + (along.extent or 0)) for x, along in zip(starts, dims, strict=True)]  # type: ignore[operator]
+                found.setdefault(access.place.tensor, []).append((item, rank, box, access.op))
+    for boxes in found.values():
+        for (i, r, x, _), (j, s, y, op) in combinations(boxes, 2):
+            if (i, r) != (j, s) and all(
+                p < d and q < c for (p, c), (q, d) in zip(x, y, strict=True)
+            ):
+                return op
+    return None
+
+
+def _number(of: Linear, held: Mapping[Any, int | None], sums: Sums) -> int | None:
+    total = of.number
+    for term, times in of.terms:
+        meaning = sums.meanings[term] if isinstance(term, int) else term
+        value = held.get(meaning)
+        if value is None and isinstance(meaning, tuple) and meaning[0] in FOLD:
+            args = [_number(x, held, sums) if isinstance(x, Linear) else None for x in meaning[1:]]
+            if None not in args and (args[-1] or meaning[0] not in ("floordiv", "mod")):
+                value = FOLD[meaning[0]](*args)
+        if value is None:
+            return None
+        total += times * int(value)
+    return total
