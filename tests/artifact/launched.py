@@ -33,8 +33,9 @@ def main() -> None:
     sys.modules["torch"] = SimpleNamespace(
         empty=lambda shape, dtype, device: Tensor(shape, next(addresses), dtype, device=device),
         bfloat16="torch.bfloat16",
-        autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=lambda tensor: None)),
-        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: MAIN),
+        _C=SimpleNamespace(
+            _increment_version=lambda tensors: None, _cuda_getCurrentRawStream=lambda index: MAIN
+        ),
     )
     fake.args_bytes = 3 * 128
     a, b = Tensor((128, 64), 0x1000_0000), Tensor((64, 64), 0x2000_0000)

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.types import Slot
-from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
 
-FILLS = (s.LoadToSlot, s.StoreToSlot, s.SumToSlot, s.ScalesToSlot)
 OF_PRODUCER = (s.LoadToSlot, s.StoreToSlot, s.ScalesToSlot, s.ProducerCommit)
 OF_CONSUMER = (s.SlotTile, s.SlotElements, s.SlotValues, s.ConsumerRelease)
 SPACES: dict[type[Op], str] = {s.LoadToSlot: "SMEM", s.SumToSlot: "TMEM"}
@@ -21,8 +19,7 @@ EITHER = (s.SumToSlot, s.SlotSum)
 
 
 def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
-    """A producer acquires the slots that it fills, and fills all that it acquires; a consumer waits
-    for those that it reads."""
+    """A producer acquires the slots that it fills; a consumer waits for those that it reads."""
     taken = {op.result: op for op in kernel.of(s.ProducerAcquire, s.ConsumerWait)}
     rings = {op.result: op for op in kernel.of(CircularBuffer)}
     for op in taken.values():
@@ -30,10 +27,6 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"{op.ring} is no circular buffer"
         elif not 0 <= op.layout < len(rings[op.ring].layouts):
             yield op, f"{op.ring} has {len(rings[op.ring].layouts)} layouts, and not {op.layout}"
-    acquired = {op.ring for op in kernel.of(s.ProducerAcquire)}
-    for op in kernel.of(s.ConsumerWait):
-        if op.ring in rings and not rings[op.ring].senders and op.ring not in acquired:
-            yield op, f"nothing is brought to {op.ring}"
     for op in kernel.of(*OF_PRODUCER, *OF_CONSUMER, *EITHER):
         source = taken.get(op.slot)
         if not isinstance(op.slot.type, Slot):
@@ -49,8 +42,3 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
                 yield op, f"a slot of {source.ring} has {len(fields[0])} fields, and not {field}"
-    for own in kernel.of(Partition):
-        filled = {op.slot for op in walk(own.body) if isinstance(op, FILLS)}
-        for op in walk(own.body):
-            if isinstance(op, s.ProducerAcquire) and op.result not in filled:
-                yield op, f"nothing is brought to {op.result}"

@@ -31,8 +31,10 @@ def meeting(
             dims = access.place.dims
             starts = [_number(x.start, held, sums) for x in dims]
             if None not in starts and all(x.extent for x in dims):
+                # CTAs of a cluster may leave to the first of them what they all have.
+                cta = 0 if getattr(access.op, "pred", None) else rank
                 box = [(x, x + (along.extent or 0)) for x, along in zip(starts, dims, strict=True)]  # type: ignore[operator]
-                found.setdefault(access.place.tensor, []).append((item, rank, box, access.op))
+                found.setdefault(access.place.tensor, []).append((item, cta, box, access.op))
     for boxes in found.values():
         for (i, r, x, _), (j, s, y, op) in combinations(boxes, 2):
             if (i, r) != (j, s) and all(
