@@ -103,6 +103,15 @@ def test_readme_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys, import
     assert told["schedule"] in shown, f"draw it: {command}"
 
 
+def test_readme_shows_the_timeline_that_there_is(tmp_path, monkeypatch, capsys):
+    text = (ROOT / "README.md").read_text()
+    (command,) = re.findall(r"^wsdsl timeline .* -o trace.json$", text, re.MULTILINE)
+    (shown,) = re.findall(r"^  units busy: [^`]*", text, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    assert main([*shlex.split(command)[1:-1], str(tmp_path / "trace.json")]) == 0
+    assert shown in capsys.readouterr().out
+
+
 def test_language_page_lists_the_knobs():
     text = (ROOT / "docs" / "language.md").read_text()
     rows = [f"| `{knob.variable}` | {knob.expected} | {knob.doc} |" for knob in KNOBS]
