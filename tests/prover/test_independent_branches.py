@@ -10,12 +10,13 @@ from wsdsl.schedule import Arch
 
 BEGIN = """
 @kernel
-def f(A: bf16[M, K], B: bf16[N, K], F: i32[P], C: f32[M, N]):
+def f(A: bf16[M, K], B: bf16[N, K], F: i32[P], g: i32, C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
 """
 BRANCHES = {
     "if": "if F[{i}] > 0:\n for k in tiles(K):\n  acc += A[m, k] @ B[n, k]\n",
+    "argument": "if g > {i}:\n for k in tiles(K):\n  acc += A[m, k] @ B[n, k]\n",
     "loop": "for k in tiles(F[{i}], F[{i} + 1], of=K):\n acc += A[m, k] @ B[n, k]\n",
     "if in a loop": "if F[{i}] > 0:\n acc += A[m, k] @ B[n, k]\n",
 }

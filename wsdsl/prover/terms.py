@@ -131,11 +131,12 @@ def iterations_in(term: Term, found: set[int]) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def of_data(term: Term) -> bool:
-    """Does the term depend on what is read, and on no iteration?"""
+    """Does the term depend on an argument or what is read, and on no iteration?"""
     if not isinstance(term, tuple) or varies(term):
         return False
     parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
-    return parts[0] == "load" or parts[-1] == DATA or any(map(of_data, parts[1:]))
+    held = parts[0] in ("load", "parameter") or parts[-1] == DATA
+    return held or any(map(of_data, parts[1:]))
 
 
 @lru_cache(maxsize=1 << 14)
