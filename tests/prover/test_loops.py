@@ -31,12 +31,30 @@ def f(A: bf16[M, K], B: bf16[N, K], w: f32[E], C: bf16[E, M, N]):
         for e in each(E):
             C[e, m, n] {sign} acc * w[e]
 """
+BOUNDS_IN_A_LOOP = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], G: i32[P, 2], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for p in each(P):
+            for k in tiles(G[{row}, 0], G[{row}, 1], of=K):
+                acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [None, Schedule(stages=2), Schedule(scheduler="grid")])
 def test_a_second_loop_over_the_same_dimension(schedule: Schedule | None) -> None:
     parse(TWO_LOOPS).f.compile(schedule, M=70, N=88, K=40).prove()
+
+
+@pytest.mark.parametrize("row", ["p", "(p + 3) % 4"])
+def test_bounds_that_are_loaded_an_iteration_ahead(row: str) -> None:
+    """On sm_100a: whether a product ran is asked for where its sums are read, elsewhere."""
+    kernel = parse(BOUNDS_IN_A_LOOP.format(row=row)).f
+    compiled = kernel.compile(arch="sm_100a", M=64, N=32, K=128, P=4)
+    assert "in_order=True" in str(compiled.scheduled) and compiled.prove().proved
 
 
 @pytest.mark.sampled(2)

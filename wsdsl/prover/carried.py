@@ -5,6 +5,7 @@ the same in all partitions that make it alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -15,6 +16,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.machine import Agent
 from wsdsl.prover.model import Model
+from wsdsl.prover.terms import apply
 
 SMALL = 3
 """Numbers up to this are followed as they are: whose tile it is in ping-pong, for instance."""
@@ -72,6 +74,52 @@ class Formulas:
             case _:
                 return None
         return None if None in made_of else (*_attributes(value, op), *made_of)
+
+
+class Ahead:
+    """The loads that a loop carries, each made of its iteration's index in the one before."""
+
+    def __init__(self, loop: b.ForRange, made: Mapping[Value, Op]) -> None:
+        self.loop, self.made = loop, made
+        self.ops = dict[int, list[Op]]()
+        """By their places, the ops that make them of `next`, the next iteration's index."""
+        self.next = frozenset(
+            op.result
+            for op in loop.body
+            if isinstance(op, t.Map) and (op.fn, op.args) == ("add", (loop.index, loop.step))
+        )
+        for n, (init, handed) in enumerate(zip(loop.init, yielded(loop.body), strict=True)):
+            if isinstance(made.get(handed), m.LoadGlobal) and self._alike(init, handed):
+                self.ops[n] = self._between(handed)
+
+    def _alike(self, first: Value, later: Value) -> bool:
+        """Is `first` before the loop what `later` is for the iterations that follow?"""
+        one, other = self.made.get(first), self.made.get(later)
+        if first == later or (first == self.loop.start and later in self.next):
+            return True
+        match one, other:
+            case t.Constant(), _:
+                return self._number(later) == one.value
+            case (m.LoadGlobal(), m.LoadGlobal()) if one.tensor == other.tensor:
+                return all(map(self._alike, one.index, other.index))
+            case (t.Map(), t.Map()) if one.fn == other.fn:
+                return all(map(self._alike, one.args, other.args))
+            case _:
+                return False
+
+    def _number(self, value: Value) -> Any:
+        """What it is for the first iteration, if that is a number."""
+        op = self.made.get(self.loop.start if value in self.next else value)
+        if isinstance(op, t.Map):
+            args = tuple([self._number(x) for x in op.args])
+            return None if None in args else apply(op.fn, args)
+        return op.value if isinstance(op, t.Constant) else None
+
+    def _between(self, value: Value) -> list[Op]:
+        op = self.made.get(value)
+        if op is None or value in self.next or op not in self.loop.body:
+            return []
+        return [*(x for v in operands(op) for x in self._between(v)), op]
 
 
 def _attributes(value: Value, op: Op) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control
-from wsdsl.prover.carried import Formulas
+from wsdsl.prover.carried import Ahead, Formulas
 from wsdsl.prover.iterations import loop_places
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
@@ -72,7 +72,7 @@ class Flattener:
         places: Mapping[int, int],
     ) -> None:
         self.partition, self.signatures, self.formulas = partition, signatures, formulas
-        self.number, self.places = number, places
+        self.number, self.places, self.made = number, places, model.kernel.definers
         self.loops: dict[Any, list[tuple[b.ForRange, Region]]] = {}
         self.block: Region = ()
         self.meets_others = _named_barriers(
@@ -121,9 +121,8 @@ class Flattener:
         early, late, made_late = list[Op](), list[Op](), set[str]()
         for op in region:
             loads = isinstance(op, m.LoadGlobal) and op.tensor.name not in self.written
-            if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(
-                v.name for v in operands(op)
-            ):
+            uses = {v.name for v in operands(op)}
+            if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(uses):
                 early.append(op)
             else:
                 late.append(op)
@@ -201,6 +200,9 @@ class Flattener:
         self.shapes |= {v.name: "ForRange" for v in (*op.args, *op.result)}
         slots = self._slots(bounds)
         index = (self.code.slot(op.index),)
+        ahead = Ahead(op, self.made)
+        kept = [n for n in range(len(op.args)) if n not in ahead.ops]
+        args = [op.args[n] for n in kept]
         enter = self._add(
             Instruction(
                 control.loop_enter,
@@ -208,7 +210,7 @@ class Flattener:
                 elected,
                 slots,
                 index,
-                moves=self._moves(op.args, op.init),
+                moves=self._moves(args, [op.init[n] for n in kept]),
                 exit_moves=self._moves(op.result, op.init),
                 signature=signature,
                 extra=(*kin, place),
@@ -217,6 +219,8 @@ class Flattener:
         first = self._here()
         if told:
             self.code.bounds.setdefault(signature, []).append((first - 1, slots))
+        for n in ahead.ops.keys() & self._needed(op.args):
+            self._made_ahead(ahead, n, elected)
         self.around.append(op)
         self._region(op.body, elected, inside)
         self.around.pop()
@@ -226,7 +230,7 @@ class Flattener:
             tuple(
                 (self.code.slot(held[n]), number)
                 for n, number in numbers
-                if held[n].name in self.needed
+                if held[n].name in self.needed and n in kept
             )
             for held in (op.args, op.result)
         )
@@ -239,7 +243,7 @@ class Flattener:
                 index,
                 first,
                 backward=True,
-                moves=self._moves(op.args, handed),
+                moves=self._moves(args, [handed[n] for n in kept]),
                 exit_moves=self._moves(op.result, handed),
                 extra=carried,
             )
@@ -247,6 +251,19 @@ class Flattener:
         enter.target = self._here()
         if not self.around and self.effects.turn_in(op.body) is not None:
             self.work = first - 1, self._here(), self.arrival
+
+    def _made_ahead(self, ahead: Ahead, n: int, elected: bool) -> None:
+        """Load where an iteration begins what the one before has loaded for it."""
+        loop = ahead.loop
+        for op in ahead.ops[n]:
+            names = {v.name: loop.index if v in ahead.next else v for v in operands(op)}
+            uses = {
+                name: self.code.slot(v) for name, v in names.items() if v.name in self.code.slots
+            }
+            made = self._slots([loop.args[n]] if op is ahead.ops[n][-1] else results_of(op))
+            self._add(
+                Instruction(HANDLERS[type(op)], op, elected, (*uses.values(),), made, extra=uses)
+            )
 
     def _concerns_other_partitions(self, body: Region) -> bool:
         """What is done with what is there does not: nobody else runs such a loop."""

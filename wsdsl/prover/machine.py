@@ -317,7 +317,8 @@ class Machine:
             model.made_at[test].add(place)
         elif not self.looks and i.signature < 0:
             model.asked_at[test].add(place)
-            if any(slot in code.constant or not is_test(agent.slots[slot]) for slot in i.uses):
+            held = ((slot, agent.slots[slot]) for slot in i.uses)
+            if any(type(x) is tuple and (at in code.constant or not is_test(x)) for at, x in held):
                 model.made_at[test].add(place)
 
     def turn(self, agent: Agent) -> float:
