@@ -8,16 +8,15 @@ bank.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import wide
 from wsdsl.codegen.bits import REDUCTIONS, to_bits
 from wsdsl.codegen.casts import cast
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
 from wsdsl.codegen.global_access import GlobalStore, checked_value
@@ -29,7 +28,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.memory_ops import StoreGlobal
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Value
 from wsdsl.ir.types import F32, THREADS, DType
 
 WARPS = 4
@@ -231,7 +230,7 @@ def _strided(w: Writer, start: str, stop: str, step: int) -> Generator[str]:
     w.begin(over)
 
 
-ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+ARMS: Arms = {
     ClearCounters: convert_clear_counters,
     AddCounters: convert_add_counters,
     StoreCounters: convert_store_counters,

@@ -13,11 +13,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.bits import from_bits, to_bits
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import (
@@ -34,7 +33,6 @@ from wsdsl.codegen.nvvm import pick_bytes
 from wsdsl.codegen.shared_stores import item_place, packed_pairs
 from wsdsl.codegen.vector_access import from_words, pairs_in_word
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 
@@ -185,7 +183,7 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     define(c, op.result, from_words(w, dtype, shape, words))
 
 
-ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+ARMS: Arms = {
     StoreTransposed: convert_store_transposed,
     LoadTransposed: convert_load_transposed,
 }
