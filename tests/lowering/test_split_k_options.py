@@ -191,11 +191,11 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     monkeypatch.setattr("wsdsl.serving.runs_simulated", lambda: False)
     asked: list[int | None] = []
 
-    def made_as(call):
+    def made(call):
         asked.append(call.num_sms)
-        return kernel._variants.lowered_as(call)
+        return kernel._variants.lowered(call)
 
-    monkeypatch.setattr(kernel._variants, "made_as", made_as)
+    monkeypatch.setattr(kernel._variants, "made", made)
     room = [132]
     monkeypatch.setattr("wsdsl.runtime.device.num_sms_of", lambda device: room[0])
     views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]

@@ -15,7 +15,7 @@ from wsdsl.simulator.claim_ops import CLAIMS
 from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
-from wsdsl.simulator.scalar_ops import SIMPLE
+from wsdsl.simulator.scalar_ops import assign
 from wsdsl.simulator.sync_ops import SYNC
 from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
 from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
@@ -50,9 +50,7 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             wg.effect(op, "run", "threads", wg.actors)
         if wg.elected or THREADS[kind] == "one":
             wg.check_threads(op)
-        simple = SIMPLE.get(kind)
-        if simple is not None:
-            simple(wg, op)
+        if assign(wg, op):
             if has_operands:
                 wg.operands.note(op, wg.wgmma.fences)
             continue
@@ -85,6 +83,12 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                     yield from _run(wg, op.body)
                     _check_registers(wg, op)
                     wg.in_partition = False
+            case b.WaitPredecessor():
+                wg.effect(op, "wait", "grid", wg.actors)
+            case b.LaunchDependents():
+                wg.effect(op, "arrive", "grid", wg.actors)
+            case b.LaunchGrid():
+                pass
             case _:
                 wg.fail(op, f"the simulator does not know {op_word(op)}")
     return ()

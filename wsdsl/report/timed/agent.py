@@ -17,7 +17,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 from wsdsl.report.timed.units import Channel, Span, Unit, What
 from wsdsl.simulator.context import Warpgroup
-from wsdsl.simulator.scalar_ops import SIMPLE
+from wsdsl.simulator.scalar_ops import VALUES, assign
 
 if TYPE_CHECKING:
     from wsdsl.report.timed.sm import Sm
@@ -79,9 +79,8 @@ class Agent:
         values = self.wg.values
         for op in region:
             kind = type(op)
-            simple = SIMPLE.get(kind)
-            if simple is not None and not is_of_fragments(op):
-                simple(self.wg, op)
+            if kind in VALUES and not is_of_fragments(op):
+                assign(self.wg, op)
                 continue
             if (effect := effects.get(kind)) is not None:
                 yield None
