@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows.arrays import (
-    Options,
-    Tensors,
-    is_recorded,
-    kernel_of,
-    recorded,
-    rows_and_gradient,
-    rows_of,
-)
+from wsdsl.kernels.rows import arrays
 
 FORWARD = """
 @kernel
@@ -80,7 +72,7 @@ def layernorm(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """`(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps) * weight + bias` over the last axis; in
     f32, rounded once.
@@ -96,13 +88,13 @@ def layernorm(
     inf or NaN. torch records the gradient where x, weight or bias require one, and no `out` is
     given. LaunchError for arrays that do not fit; nothing has been written then.
     """
-    if out is None and is_recorded(x, weight, bias):
+    if out is None and arrays.is_recorded(x, weight, bias):
 
-        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, Tensors]:
+        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, arrays.Tensors]:
             y, mean, rstd = layernorm_with_statistics(x, weight, bias, eps, out_dtype, **options)
             return y, (x, weight, bias, mean, rstd)
 
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
+        def backward(grad: Any, kept: arrays.Tensors, wanted: tuple[bool, ...]) -> arrays.Tensors:
             x, weight, bias, *statistics = kept
             return (
                 layernorm_backward(grad, x, weight, *statistics) if wanted[0] else None,
@@ -110,7 +102,7 @@ def layernorm(
                 layernorm_bias_backward(grad, bias) if wanted[2] else None,
             )
 
-        return recorded(forward, backward, x, weight, bias)
+        return arrays.recorded(forward, backward, x, weight, bias)
     return _forward(x, weight, bias, eps, out_dtype, out, options, statistics=False)[0]
 
 
@@ -121,7 +113,7 @@ def layernorm_with_statistics(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> tuple[Any, Any, Any]:
     """What `layernorm` gives, the means, and one over the deviations (with eps), f32 [...], for the
     way back.
@@ -137,14 +129,14 @@ def _forward(
     eps: float,
     out_dtype: Any,
     out: Any,
-    options: Options,
+    options: arrays.Options,
     *,
     statistics: bool,
 ) -> tuple[Any, ...]:
-    rows = rows_of("x", x)
+    rows = arrays.rows_of("x", x)
     w, b = rows.typed("weight", weight), rows.typed("bias", bias)
     target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
+    kernel = arrays.kernel_of(
         FORWARD,
         x=rows.dtype,
         y=y,
@@ -167,7 +159,7 @@ def layernorm_backward(
     mean: Any,
     rstd: Any,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """The gradient of x, of its type, from that of `layernorm_with_statistics`' result.
 
@@ -176,10 +168,10 @@ def layernorm_backward(
     mean, rstd: f32 [...], what came out then.
     out, options: as for `layernorm`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
+    rows, grads = arrays.rows_and_gradient("x", x, grad)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
-    kernel = kernel_of(
+    kernel = arrays.kernel_of(
         BACKWARD,
         g=grads.dtype,
         x=rows.dtype,
@@ -193,21 +185,23 @@ def layernorm_backward(
 
 
 def layernorm_weight_backward(
-    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[Options]
+    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[arrays.Options]
 ) -> Any:
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `layernorm_backward`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
-    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    rows, grads = arrays.rows_and_gradient("x", x, grad)
+    kernel = arrays.kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
     return kernel(grads.matrix, rows.matrix, *statistics, **options)
 
 
-def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) -> Any:
+def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[arrays.Options]) -> Any:
     """The gradient of the bias, [N] of its type: sums over rows as for the weight.
 
     grad: [..., N] of f32, f16 or bf16.
     """
-    grads = rows_of("grad", grad)
-    return kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(grads.matrix, **options)
+    grads = arrays.rows_of("grad", grad)
+    return arrays.kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(
+        grads.matrix, **options
+    )
