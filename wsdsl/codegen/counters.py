@@ -8,8 +8,7 @@ bank.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import reduce
 
 from wsdsl.codegen import inline_ptx, nvvm
@@ -17,6 +16,7 @@ from wsdsl.codegen.addresses import wide
 from wsdsl.codegen.bits import REDUCTIONS, to_bits
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
 from wsdsl.codegen.global_access import GlobalStore, checked_value
@@ -40,7 +40,7 @@ def convert_clear_counters(c: Context, op: ClearCounters) -> None:
     thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
     own = w.add(begin, w.multiply(thread, VECTOR))
     words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
-    with _strided(w, own, end, THREADS * VECTOR) as place:
+    with counted_loop(w, "counters", own, end, THREADS * VECTOR) as place:
         at = At(w.add(c.item(shared, "0"), place), shared.offset)
         inline_ptx.store_shared(w, at, 32, words)
 
@@ -83,7 +83,7 @@ def convert_store_counters(c: Context, op: StoreCounters) -> None:
     begin, end = _share(c, count, op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
     cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
-    with _strided(w, c.threads.warp, groups, WARPS) as turn:
+    with counted_loop(w, "counters", c.threads.warp, groups, WARPS) as turn:
         # CTAs that end together begin with other lines, which L2 then adds to at the same time.
         turned = w.binary("urem", "i32", w.add(turn, cta), groups)
         own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)
@@ -212,22 +212,6 @@ class _Places:
 
     def at(self, element: int) -> str:
         return self.texts[source_element(element, self.shape, self.held.shape)]
-
-
-@contextmanager
-def _strided(w: Writer, start: str, stop: str, step: int) -> Generator[str]:
-    """A loop, which gives its index."""
-    body, over = w.name("counters"), w.name("counters_end")
-    before = w.block
-    w.branch(w.compare("slt", start, stop), body, over)
-    w.begin(body)
-    phi = w.phis(["i32"])[0]
-    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
-    yield phi[1]
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
-    w.fill(phi, "i32", [(start, before), (following, w.block)])
-    w.branch(w.compare("slt", following, stop), body, over)
-    w.begin(over)
 
 
 ARMS: Arms = {

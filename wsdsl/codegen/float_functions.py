@@ -157,22 +157,6 @@ def _logarithm(f: F, x: str, of_two: bool) -> str:
     return f.select(f.test("oeq", x, 0.0), -math.inf, made)
 
 
-def log(f: F, x: str) -> str:
-    return _logarithm(f, x, of_two=False)
-
-
-def log2(f: F, x: str) -> str:
-    return _logarithm(f, x, of_two=True)
-
-
-def sqrt(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.nvvm.sqrt.approx.f", x)
-
-
-def rsqrt(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.nvvm.rsqrt.approx.f", x)
-
-
 PI_2_HIGH = math.pi / 2
 PI_2_LOW = 6.123233995736766e-17
 SIN = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
@@ -205,14 +189,6 @@ def _sine(f: F, x: str, quarter_turns: int) -> str:
     return f.select(f.test("ueq", f.abs(x), math.inf), f.sub(x, x), made)
 
 
-def sin(f: F, x: str) -> str:
-    return _sine(f, x, 0)
-
-
-def cos(f: F, x: str) -> str:
-    return _sine(f, x, 1)
-
-
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
@@ -226,14 +202,6 @@ def tanh(f: F, x: str) -> str:
 
 def sigmoid(f: F, x: str) -> str:
     return f.mul(_logistic(f, f.neg(x)), 2.0**-24)
-
-
-def silu(f: F, x: str) -> str:
-    return f.mul(x, sigmoid(f, x))
-
-
-def relu(f: F, x: str) -> str:
-    return f.max(x, 0.0)
 
 
 ERF_SMALL = (
@@ -280,28 +248,26 @@ def gelu_by(f: F, x: str, coefficients: Sequence[float]) -> str:
     return f.fma(f.neg(t), exp2(f, f.polynomial(t, coefficients)), f.max(x, 0.0))
 
 
-def neg(f: F, x: str) -> str:
-    return f.neg(x)
-
-
-def absolute(f: F, x: str) -> str:
-    return f.abs(x)
-
-
-def floor(f: F, x: str) -> str:
-    return f.floor(x)
-
-
-def round_to_even(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.roundeven.f32", x)
-
-
 UNARY: dict[str, Callable[[F, str], str]] = {
-    "neg": neg, "exp": exp, "exp2": exp2, "log": log, "log2": log2, "sqrt": sqrt, "rsqrt": rsqrt,
-    "sin": sin, "cos": cos, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "gelu": gelu,
-    "silu": silu, "abs": absolute, "floor": floor,
-    "round": round_to_even, "erf": erf,
-}  # fmt: skip
+    "neg": F.neg,
+    "abs": F.abs,
+    "floor": F.floor,
+    "round": lambda f, x: nvvm.float_unary(f.w, "llvm.roundeven.f32", x),
+    "sqrt": lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.sqrt.approx.f", x),
+    "rsqrt": lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.rsqrt.approx.f", x),
+    "exp": exp,
+    "exp2": exp2,
+    "log": lambda f, x: _logarithm(f, x, of_two=False),
+    "log2": lambda f, x: _logarithm(f, x, of_two=True),
+    "sin": lambda f, x: _sine(f, x, 0),
+    "cos": lambda f, x: _sine(f, x, 1),
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "relu": lambda f, x: f.max(x, 0.0),
+    "gelu": gelu,
+    "silu": lambda f, x: f.mul(x, sigmoid(f, x)),
+    "erf": erf,
+}
 
 
 def power(f: F, x: str, y: str) -> str:
