@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wsdsl.kernels import lossless, quantized
-from wsdsl.kernels.quantized.arrays import on_host, placed_like
+from wsdsl.kernels.arrays import on_host, placed_like
 
 BF16 = ml_dtypes.bfloat16
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
-from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS
 from wsdsl.kernels.gemm.form import ACTIVATIONS
-from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
 from wsdsl.runtime.interop import describe

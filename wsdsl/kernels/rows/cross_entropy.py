@@ -6,8 +6,7 @@ import sys
 from typing import Any, Literal, Unpack, get_args
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.kernels.lossless.arrays import framework
-from wsdsl.kernels.quantized.arrays import contiguous, type_name
+from wsdsl.kernels.arrays import contiguous, framework, type_name
 from wsdsl.kernels.rows import arrays
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
