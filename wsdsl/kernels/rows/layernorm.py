@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows import arrays
+from wsdsl.kernels.rows import arrays, normalization
 
 FORWARD = """
 @kernel
@@ -22,9 +22,6 @@ def layernorm(X: {x}[M, N],{params} eps: f32, Y: {y}[M, N]{outputs}):
         for n in tiles(N):
             Y[m, n] = (X[m, n] - centre) * scale{affine}
 """
-STATISTICS = """
-        mean[m] = centre
-        rstd[m] = scale"""
 BACKWARD = """
 @kernel
 def layernorm_backward(
@@ -63,6 +60,7 @@ def column_sums(G: {g}[M, N], DB: {b}[N]):
             total += sum(cast(G[m, n], f32), over=m)
         DB[n] = total
 """
+STATISTICS = {"mean": "centre", "rstd": "scale"}
 
 
 def layernorm(
@@ -103,7 +101,7 @@ def layernorm(
             )
 
         return arrays.recorded(forward, backward, x, weight, bias)
-    return _forward(x, weight, bias, eps, out_dtype, out, options, statistics=False)[0]
+    return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options, {})[0]
 
 
 def layernorm_with_statistics(
@@ -118,38 +116,9 @@ def layernorm_with_statistics(
     """What `layernorm` gives, the means, and one over the deviations (with eps), f32 [...], for the
     way back.
     """
-    y, mean, rstd = _forward(x, weight, bias, eps, out_dtype, out, options, statistics=True)
+    given = (x, weight, bias, eps, out_dtype, out, options)
+    y, mean, rstd = normalization.forward(FORWARD, *given, STATISTICS)
     return y, mean, rstd
-
-
-def _forward(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    eps: float,
-    out_dtype: Any,
-    out: Any,
-    options: arrays.Options,
-    *,
-    statistics: bool,
-) -> tuple[Any, ...]:
-    rows = arrays.rows_of("x", x)
-    w, b = rows.typed("weight", weight), rows.typed("bias", bias)
-    target, y = rows.output(out, out_dtype)
-    kernel = arrays.kernel_of(
-        FORWARD,
-        x=rows.dtype,
-        y=y,
-        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
-        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
-        outputs=", mean: f32[M], rstd: f32[M]" if statistics else "",
-        stores=STATISTICS if statistics else "",
-    )
-    given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
-    made = kernel(*given, *((None, None) if statistics else ()), **options)
-    result, *rest = made if statistics else (made,)
-    first = rows.shaped(result) if out is None else out
-    return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
 def layernorm_backward(
@@ -168,20 +137,8 @@ def layernorm_backward(
     mean, rstd: f32 [...], what came out then.
     out, options: as for `layernorm`.
     """
-    rows, grads = arrays.rows_and_gradient("x", x, grad)
-    w = rows.typed("weight", weight)
-    target, _ = rows.output(out, rows.dtype)
-    kernel = arrays.kernel_of(
-        BACKWARD,
-        g=grads.dtype,
-        x=rows.dtype,
-        params=f" W: {w}[N]," if w else "",
-        factor=" * W[n]" if w else "",
-    )
-    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    given = (grads.matrix, rows.matrix, *((weight,) if w else ()), *statistics, target)
-    made = kernel(*given, **options)
-    return rows.shaped(made) if out is None else out
+    statistics = dict(mean=mean, rstd=rstd)
+    return normalization.backward(BACKWARD, grad, x, weight, statistics, out, options)
 
 
 def layernorm_weight_backward(
@@ -190,10 +147,8 @@ def layernorm_weight_backward(
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `layernorm_backward`.
     """
-    rows, grads = arrays.rows_and_gradient("x", x, grad)
-    kernel = arrays.kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
-    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    return kernel(grads.matrix, rows.matrix, *statistics, **options)
+    statistics = dict(mean=mean, rstd=rstd)
+    return normalization.weight_backward(WEIGHT, grad, x, weight, statistics, options)
 
 
 def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[arrays.Options]) -> Any:
