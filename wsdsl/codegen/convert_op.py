@@ -45,7 +45,7 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import I32, Fragment, Shared
+from wsdsl.ir.types import I32, Shared
 from wsdsl.ir.walk import yielded
 
 
@@ -129,8 +129,7 @@ def convert_tma_store(c: Context, op: m.TmaStore) -> None:
 
 
 def convert_slice(c: Context, op: f.Slice) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     c.held[op.result] = cut_columns(c.registers(op.x), op.start, kind.columns)
 
 
@@ -142,8 +141,7 @@ def convert_join(c: Context, op: f.Join) -> None:
 
 
 def convert_iota(c: Context, op: f.Iota) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind), op.apart)
 
 

@@ -24,7 +24,7 @@ from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType
 from wsdsl.lazy import cached_property
 
 PIECE = 16
@@ -37,8 +37,7 @@ as many."""
 
 
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
-    assert isinstance(op.tensor.type, Tensor)
-    size = op.tensor.type.dtype.bytes
+    size = op.tensor.as_tensor.dtype.bytes
     coordinates = tuple(c.scalar(v).text for v in op.coordinates)
     copy = _Copy(c, op, TensorBox(c, op.tensor, coordinates, op.row_dim))
     widths = (bytes for bytes in (2 * COPY_WORD, COPY_WORD) if bytes > size)

@@ -116,15 +116,14 @@ def _layout(tensor: Tensor, view: views.ArrayView, written: bool) -> list[Findin
 def _dims(
     param: Value, view: views.ArrayView, where: Mapping[str, str], dims: dict[str, tuple[int, str]]
 ) -> list[Finding]:
-    assert isinstance(param.type, Tensor)
     found: list[Finding] = []
-    if len(view.shape) != len(param.type.dims):
+    if len(view.shape) != len(param.as_tensor.dims):
         return found
-    for axis, (dim, size) in enumerate(zip(param.type.dims, view.shape)):
+    for axis, (dim, size) in enumerate(zip(param.as_tensor.dims, view.shape)):
         if _is_packed(param) and axis == len(view.shape) - 1:
             known, source = (dim, "") if isinstance(dim, int) else dims.get(dim, (size, ""))
             if known == size - 1:
-                what = f"axis {axis} has two elements of {param.type.dtype} to a byte, "
+                what = f"axis {axis} has two elements of {param.as_tensor.dtype} to a byte, "
                 told = f"but {source} {dim} = {known}" if source else f"but {dim} are declared"
                 hint = f"the last dimension of a 4-bit tensor is even: pad all arrays to {size}"
                 found.append(Finding(what + told, hint=hint))
@@ -134,13 +133,13 @@ def _dims(
             found.append(Finding(message, hint="split the call"))
         if isinstance(dim, int):
             if size != dim:
-                message = f"axis {axis} has size {size}, expected {dim}: {param.type}"
+                message = f"axis {axis} has size {size}, expected {dim}: {param.as_tensor}"
                 found.append(Finding(message, hint="the kernel fixes this size"))
             continue
         known, source = dims.setdefault(dim, (size, f"axis {axis} of {where[param.name]} has"))
         if known != size:
             message = f"axis {axis} ({dim}) has size {size}, but {source} {dim} = {known}"
-            hint = f"sizes of {dim} must agree: {param.type}"
+            hint = f"sizes of {dim} must agree: {param.as_tensor}"
             found.append(Finding(message, hint=hint))
     return found
 

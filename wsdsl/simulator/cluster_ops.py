@@ -9,7 +9,6 @@ import numpy as np
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.clocks import Clocks
 from wsdsl.simulator.context import SharedItems, State, Warpgroup
@@ -54,8 +53,7 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
 
 
 def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     size = kind.rows * kind.columns * kind.dtype.bytes
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]

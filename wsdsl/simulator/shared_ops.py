@@ -11,7 +11,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, line_place, lines_reached
-from wsdsl.ir.types import DTYPES, Fragment
+from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import (
@@ -126,8 +126,7 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     first = 0 if op.start is None else int(wg.get(op.start, op))
@@ -205,8 +204,7 @@ def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
 
 def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     """Each warp reads lines of its own."""
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     shared: SharedItems = wg.values[op.shared.name]
     line_bytes, item = op.length * kind.dtype.bytes, int(wg.get(op.item, op))
     first = op.line * line_bytes

@@ -143,8 +143,7 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
 
 def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
     held: Array = wg.get(op.a, op)
-    kind = op.a.type
-    assert isinstance(kind, Fragment)
+    kind = op.a.as_fragment
     taken = Fragment(dtype, ROWS, op.k).as_operand
     if kind != taken or not op.a_k_major:
         wg.fail(op, f"{op.a} is {kind}; the wgmma takes {taken}, K-major")

@@ -303,19 +303,18 @@ def _random_arrays(
         if isinstance(p.type, Tile):
             arrays[p.name] = _values(p.type.dtype, (), rng, draw).item()
             continue
-        assert isinstance(p.type, Tensor)
         shape: list[int] = []
-        for dim in p.type.dims:
+        for dim in p.as_tensor.dims:
             if isinstance(dim, int):
                 shape.append(min(dim, LARGEST_FIXED))
             else:
                 size = int(rng.integers(2, LARGEST))
                 shape.append(sizes.setdefault(dim, size & ~1 if dim in packed else size))
-        if _is_packed(p.type):
+        if _is_packed(p.as_tensor):
             shape[-1] = (shape[-1] + 1) // 2
             arrays[p.name] = rng.integers(0, 256, size=shape).astype(np.uint8)
         else:
-            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, draw)
+            arrays[p.name] = _values(p.as_tensor.dtype, tuple(shape), rng, draw)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
     body = rewrite(retype(kernel.body, small), _with_small_blocks)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
@@ -367,8 +366,7 @@ def _as_double(param: Value, exact: Value, held: Any) -> Any:
     """The type is that of the parameter as `in_double` has it."""
     if isinstance(param.type, Tile):
         return held
-    assert isinstance(param.type, Tensor)
-    array, dtype = np.asarray(held), param.type.dtype
+    array, dtype = np.asarray(held), param.as_tensor.dtype
     if not dtype.is_float:
         return array.astype(numpy_dtype(_dtype(exact)))
     if array.dtype == np.uint8:

@@ -12,7 +12,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value, results_of
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
@@ -141,8 +141,7 @@ def tma_load(agent: Agent, op: m.TmaLoad) -> None:
 
 def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    assert isinstance(op.tensor.type, Tensor)
-    moved = op.rows * op.columns * op.tensor.type.dtype.bits / 8
+    moved = op.rows * op.columns * op.tensor.as_tensor.dtype.bits / 8
     begin, end = sm.loads.take(agent.now, moved * speeds.load)
     end = max(end, sm.memory.take(begin, moved * speeds.memory)[1])
     agent.until(end + speeds.rates.tma_l2_cycles, "loads", op.tensor.name)
@@ -178,8 +177,7 @@ def tma_store_wait(agent: Agent, op: m.TmaStoreWait) -> None:
 
 def thread_store(agent: Agent, op: m.ThreadStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    assert isinstance(op.tensor.type, Tensor)
-    moved = 4 * _product(op.box) * op.tensor.type.dtype.bits / 8
+    moved = 4 * _product(op.box) * op.tensor.as_tensor.dtype.bits / 8
     _, end = sm.stores.take(agent.now, moved * speeds.store)
     agent.until(max(end, sm.memory.take(agent.now, moved * speeds.memory)[1]), "stores")
 
