@@ -1,7 +1,5 @@
 """What a person is told who makes a mistake: where, what, and what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 import wsdsl

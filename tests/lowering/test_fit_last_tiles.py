@@ -1,7 +1,5 @@
 """Last tiles that overlap the ones before: where they may, and that nobody can tell."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each pass of the pipeline on small kernels, as text (see pass_files.py)."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

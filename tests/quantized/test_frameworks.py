@@ -1,7 +1,5 @@
 """Weights and activations of torch and JAX on the CPU: the same numbers, of their own arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes
