@@ -13,9 +13,17 @@ from wsdsl.artifact.artifact import Access, Artifact
 from wsdsl.artifact.signature import MapArgument, Signature
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
-from wsdsl.runtime import device, driver
+from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
+from wsdsl.runtime.device import (
+    Context,
+    context_for,
+    current,
+    is_capturing,
+    may_allocate,
+    require_arch,
+)
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import pack
 from wsdsl.runtime.padding import Padded, padded, to_pad
@@ -113,7 +121,7 @@ class Launcher:
             config.blockDimX, config.blockDimY, config.blockDimZ = self.signature.threads, 1, 1
             config.sharedMemBytes = self.signature.smem_bytes
             config.numAttrs = 0
-            with device.current(context):
+            with current(context):
                 found = int(driver.call("cuOccupancyMaxActiveClusters", kernel.handle, config))
             self._resident[context.id] = found
         return found
@@ -127,7 +135,7 @@ class Launcher:
         if resident is None:
             limits = self.signature.threads, self.signature.smem_bytes
             query = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-            with device.current(context):
+            with current(context):
                 resident = int(driver.call(query, kernel.handle, *limits))
         if resident < 1:
             what = "cluster" if self.signature.cluster > 1 else "CTA"
@@ -153,8 +161,8 @@ class Launcher:
         With `keepalive` the result holds the arrays; without, whoever keeps it sees to that.
         """
         first = next(iter(views.values()), None)
-        context = device.context_for(first.device_index if first else 0)
-        device.require_arch(context.device, self.arch)
+        context = context_for(first.device_index if first else 0)
+        require_arch(context.device, self.arch)
         if stream is not None:
             handle = given_stream(stream)
             stream_of: StreamOf = lambda: handle  # noqa: E731
@@ -200,7 +208,7 @@ class Launcher:
         if not lent.needs or not grid:
             return made(keepalive=held, copies=copied)
         lending = Lending(self.workspaces, context, lent.needs, packed)
-        if not device.is_capturing(now):
+        if not is_capturing(now):
             # So that the first call allocates no more than later ones.
             lending.arguments(now)
         return made(keepalive=held, lending=lending, copies=copied)
@@ -232,17 +240,17 @@ def _needs_zeros(signature: Signature, views: Mapping[str, ArrayView]) -> bool:
     return any(isinstance(a, MapArgument) and views[a.tensor].is_empty for a in signature.arguments)
 
 
-def _zeros(context: device.Context, stream: int) -> int:
+def _zeros(context: Context, stream: int) -> int:
     """Address of a few zero bytes, one buffer a context, for the maps of empty tensors."""
     with _zero_lock:
         found = _zero_buffers.get(context.id)
         if found is not None:
             return found
-        if device.is_capturing(stream):
+        if is_capturing(stream):
             message = "a tensor is empty for the first time, and a CUDA graph is being captured"
             hint = "call the kernel once with these arrays before the capture"
             raise LaunchError(Finding(message, hint=hint))
-        with device.current(context), device.may_allocate():
+        with current(context), may_allocate():
             address = int(driver.call("cuMemAlloc", ZEROS_BYTES))
             driver.call("cuMemsetD8", address, 0, ZEROS_BYTES)
         _zero_buffers[context.id] = address
