@@ -36,9 +36,7 @@ def _sigmoid(f: F, x: str) -> str:
 
 
 GELU_8 = (2.55143154e-3, -3.65516761e-2, -4.81104292e-1, -1.14051169, -1.00086766)
-GELU_11 = (
-    -3.364087e-4, 5.98312862e-3, -4.87595534e-2, -4.63429594e-1, -1.14947668, -1.00010629
-)  # fmt: skip
+GELU_11 = (-3.364087e-4, 5.98312862e-3, -4.87595534e-2, -4.63429594e-1, -1.14947668, -1.00010629)
 """Relative errors of 2^-10.7 and 2^-13.7, or 2^-23 where that is more: fitted to the logarithm with
 the weight that an error has in the result."""
 
