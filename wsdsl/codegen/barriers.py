@@ -61,10 +61,6 @@ def convert_named_barrier(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArr
     nvvm.named_barrier(c.w, number, threads, waits)
 
 
-def convert_initial_state(c: Context, op: b.InitialState) -> None:
-    c.held[op.result] = StateAt("0", str(op.parity))
-
-
 def convert_advance(c: Context, op: b.Advance) -> None:
     w, state = c.w, c.state(op.state)
     if op.num == 1:
@@ -173,7 +169,6 @@ ARMS: Arms = {
     b.NamedBarrierArrive: convert_named_barrier,
     b.ArriveFlag: convert_arrive_flag,
     b.WaitFlag: lambda c, op: inline_ptx.flag_wait(c.w, _flag(c, op), c.scalar(op.count).text),
-    b.InitialState: convert_initial_state,
     b.Advance: convert_advance,
     b.WaitBarrier: convert_wait_barrier,
     b.ArriveBarrier: convert_arrive_barrier,

@@ -5,7 +5,9 @@ Elementwise maths, direct accesses to GMEM, stores to SMEM and control flow have
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wsdsl.codegen import (
@@ -29,7 +31,7 @@ from wsdsl.codegen.convert_type import shape_of
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
-from wsdsl.codegen.held import Registers, Scalar, SharedAt
+from wsdsl.codegen.held import Held, Registers, Scalar, SharedAt, StateAt
 from wsdsl.codegen.line_stores import copy_lines
 from wsdsl.codegen.panel_loads import convert_load_panels, convert_load_shared
 from wsdsl.codegen.register_operands import convert_layout
@@ -68,23 +70,6 @@ def convert_op(c: Context, op: Op) -> None:
 
 # The CTA -----------------------------------------------------------------------------------------
 
-SPECIAL_REGISTERS: dict[type[Op], str] = {
-    b.CtaIndex: "ctaid.x",
-    b.NumCtas: "nctaid.x",
-    b.ClusterIndex: "clusterid.x",
-    b.NumClusters: "nclusterid.x",
-    b.CtaRank: "cluster.ctarank",
-}
-
-
-def convert_special_register(c: Context, op: Any) -> None:
-    text = nvvm.special_register(c.w, SPECIAL_REGISTERS[type(op)])
-    c.held[op.result] = Scalar(text, I32, nonnegative=True)
-
-
-def convert_dim_size(c: Context, op: t.DimSize) -> None:
-    c.held[op.result] = c.sizes[op.dim]
-
 
 def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
     first = c.place.first_warpgroup
@@ -105,14 +90,6 @@ def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
 
 
-def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
-    c.held[op.result] = next(c.maps)
-
-
-def convert_launch_narrowing(c: Context, op: b.LaunchNarrowing) -> None:
-    c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
-
-
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
@@ -128,11 +105,6 @@ def convert_tma_store(c: Context, op: m.TmaStore) -> None:
 # Fragments ---------------------------------------------------------------------------------------
 
 
-def convert_slice(c: Context, op: f.Slice) -> None:
-    kind = op.result.as_fragment
-    c.held[op.result] = cut_columns(c.registers(op.x), op.start, kind.columns)
-
-
 def convert_join(c: Context, op: f.Join) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
@@ -140,14 +112,33 @@ def convert_join(c: Context, op: f.Join) -> None:
     c.held[op.result] = Registers(parts[0].dtype, *whole, texts)
 
 
-def convert_iota(c: Context, op: f.Iota) -> None:
-    kind = op.result.as_fragment
-    c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind), op.apart)
+def special_register(name: str, c: Context, op: Op) -> Held:
+    del op
+    return Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
 
 
+def define(value_of: Callable[[Context, Any], Held], c: Context, op: Any) -> None:
+    c.held[op.result] = value_of(c, op)
+
+
+VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
+    t.DimSize: lambda c, op: c.sizes[op.dim],
+    b.CtaIndex: partial(special_register, "ctaid.x"),
+    b.NumCtas: partial(special_register, "nctaid.x"),
+    b.ClusterIndex: partial(special_register, "clusterid.x"),
+    b.NumClusters: partial(special_register, "nclusterid.x"),
+    b.CtaRank: partial(special_register, "cluster.ctarank"),
+    b.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
+    b.InitialState: lambda _, op: StateAt("0", str(op.parity)),
+    m.MakeTensorMap: lambda c, _: next(c.maps),
+    f.AsAccumulator: lambda c, op: c.registers(op.x),
+    f.Slice: lambda c, op: cut_columns(c.registers(op.x), op.start, op.result.type.columns),
+    f.Iota: lambda c, op: iota(c, c.scalar(op.start), shape_of(op.result.type), op.apart),
+}
+"""The results of ops of one line."""
 ARMS: Arms = {
+    **{kind: partial(define, value_of) for kind, value_of in VALUES.items()},
     t.Constant: convert_constant,
-    t.DimSize: convert_dim_size,
     t.Map: convert_map,
     t.Cast: convert_cast,
     t.Bitcast: convert_bitcast,
@@ -155,13 +146,10 @@ ARMS: Arms = {
     t.If: control.convert_if,
     b.ForRange: control.convert_for_range,
     b.Elect: control.convert_elect,
-    **dict.fromkeys(SPECIAL_REGISTERS, convert_special_register),
     b.WarpgroupIndex: convert_warpgroup_index,
     b.SetMaxRegisters: convert_set_max_registers,
-    b.LaunchNarrowing: convert_launch_narrowing,
     m.AllocateShared: convert_allocate_shared,
     m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor
-    m.MakeTensorMap: convert_make_tensor_map,
     p.PrefetchTensorMap: lambda c, op: inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text),
     p.PrefetchBox: convert_prefetch_box,
     m.TmaLoad: convert_tma_load,
@@ -181,7 +169,6 @@ ARMS: Arms = {
     m.LoadShared: convert_load_shared,
     m.LoadGlobal: convert_load_global,
     m.StoreGlobal: convert_store_global,
-    f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
     **(barriers.ARMS | counters.ARMS | products.ARMS | tensor_memory.ARMS | transposes.ARMS),
@@ -189,6 +176,5 @@ ARMS: Arms = {
     f.ScanColumns: convert_scan_columns,
     m.StorePartials: reductions.convert_store_partials,
     m.ReducePartials: reductions.convert_reduce_partials,
-    f.Iota: convert_iota,
 }
 HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

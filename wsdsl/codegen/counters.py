@@ -54,7 +54,8 @@ def convert_add_counters(c: Context, op: AddCounters) -> None:
     shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
     store = GlobalStore(c, direct, value, kind, shape)
     word = _word(kind.dtype)
-    added = [to_bits(w, x, word) for x in elements(w, _counted(w, value, word))]
+    counted = value if value.dtype == word else cast(w, value, word)
+    added = [to_bits(w, x, word) for x in elements(w, counted)]
     copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
     base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
     places = [_Places(c, v, shape) for v in op.index]
@@ -153,10 +154,6 @@ def _any(w: Writer, relation: str, a: Sequence[str], b: Sequence[str]) -> str:
 def _word(dtype: DType) -> DType:
     """What counters are of."""
     return F32 if dtype.is_float else dtype
-
-
-def _counted(w: Writer, value: Registers, word: DType) -> Registers:
-    return value if value.dtype == word else cast(w, value, word)
 
 
 def _size(c: Context, dim: str | int) -> str:

@@ -56,10 +56,6 @@ def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
 
 
-def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
-    c.held[op.result] = c.registers(op.x)
-
-
 def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
     pin_operands(c, op)
     nvvm.wgmma_fence(c.w)
@@ -144,7 +140,6 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
 ARMS: Arms = {
     f.MatrixOperand: convert_matrix_operand,
     f.EmptyAccumulator: convert_empty_accumulator,
-    f.AsAccumulator: convert_as_accumulator,
     f.WgmmaFence: convert_wgmma_fence,
     f.Wgmma: convert_wgmma,
     f.WgmmaCommit: convert_wgmma_commit,

@@ -73,7 +73,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                 chosen = op.then if wg.get(op.cond, op) else op.orelse
                 _define(wg, op.result, (yield from _run(wg, chosen)))
             case b.Elect():
-                if wg.rank == 0 and _elects(wg):
+                # Outside of the partitions the CTA's thread 0 is meant.
+                if wg.rank == 0 and (wg.in_partition or wg.index == 0):
                     wg.elected = True
                     yield from _run(wg, op.body)
                     wg.elected = False
@@ -92,11 +93,6 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             case _:
                 wg.fail(op, f"the simulator does not know {op_word(op)}")
     return ()
-
-
-def _elects(wg: Warpgroup) -> bool:
-    """Outside of the partitions the CTA's thread 0 is meant."""
-    return wg.in_partition or wg.index == 0
 
 
 def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:

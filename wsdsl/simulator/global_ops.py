@@ -49,16 +49,13 @@ def _along(index: Array) -> Array:
     return np.arange(index.size).reshape(index.shape)
 
 
-def _actor(wg: Warpgroup, threads: slice) -> Actor:
-    return Actor(wg.cta.index, wg.cta.clocks, threads)
-
-
 def access_global(
     wg: Warpgroup, op: Op, kind: Kind, tensor: GlobalTensor, at: At, access: Access, threads: slice
 ) -> None:
     """Record an access to elements of a tensor and check it for races."""
     wg.effect(op, kind, "global", threads, at, tensor.name, -1)
-    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, _actor(wg, threads))
+    actor = Actor(wg.cta.index, wg.cta.clocks, threads)
+    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, actor)
     if conflict is not None:
         wg.settle(op, f"it {_VERBS[kind]} {conflict.element}", conflict)
 
