@@ -41,18 +41,10 @@ def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
 
-def allocate_global(wg: Warpgroup, op: m.AllocateGlobal) -> None:
-    """The launch has made it."""
-
-
 def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
     made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
     wg.check(op, made.fault())
     wg.values[op.result.name] = made
-
-
-def prefetch(wg: Warpgroup, op: p.PrefetchTensorMap | p.PrefetchBox | p.PrefetchTile) -> None:
-    """Nobody sees what it does."""
 
 
 def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
@@ -235,13 +227,12 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
 
 
+UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+"""The launch has made the tensor, and nobody sees what comes to a cache."""
 COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
-    m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
-    p.PrefetchTensorMap: prefetch,
-    p.PrefetchBox: prefetch,
-    p.PrefetchTile: prefetch,
+    **dict.fromkeys(UNSEEN, lambda _, __: None),
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
     m.ThreadStore: thread_store,

@@ -115,7 +115,7 @@ class _Evaluator:
         get = self.values
         match op:
             case t.Constant():
-                dtype = _dtype(op.result)
+                dtype = dtype_of(op.result)
                 if dtype.is_float:
                     return arithmetic.round_float(np.asarray(op.value, np.float64), dtype)
                 return np.asarray(op.value).astype(numpy_dtype(dtype))
@@ -124,23 +124,23 @@ class _Evaluator:
                 return np.full(shape, get[op.value.name])
             case t.Map():
                 placed = [self.place(a, op.result.as_tile.axes) for a in op.args]
-                return arithmetic.apply(op.fn, placed, _dtype(op.args[-1]), _dtype(op.result))
+                return arithmetic.apply(op.fn, placed, dtype_of(op.args[-1]), dtype_of(op.result))
             case t.Cast():
                 x = get[op.x.name]
-                return arithmetic.convert(x, _dtype(op.x), _dtype(op.result), op.saturate)
+                return arithmetic.convert(x, dtype_of(op.x), dtype_of(op.result), op.saturate)
             case t.Bitcast():
-                return arithmetic.reinterpret(get[op.x.name], _dtype(op.x), _dtype(op.result))
+                return arithmetic.reinterpret(get[op.x.name], dtype_of(op.x), dtype_of(op.result))
             case t.Reduce():
                 axis = op.x.as_tile.axes.index(op.axis)
-                return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+                return arithmetic.reduce(op.fn, get[op.x.name], dtype_of(op.x), axis)
             case t.TopK():
                 return self.top_k(op)
             case t.Scan():
                 axis = op.x.as_tile.axes.index(op.axis)
-                return arithmetic.scan(get[op.x.name], _dtype(op.x), axis)
+                return arithmetic.scan(get[op.x.name], dtype_of(op.x), axis)
             case t.ReduceBlocks():
                 axis, start = op.x.as_tile.axes.index(op.axis), self.range_of(op.axis).start
-                x, dtype = get[op.x.name], _dtype(op.x)
+                x, dtype = get[op.x.name], dtype_of(op.x)
                 return arithmetic.reduce_blocks(op.fn, x, dtype, axis, op.size, start)
             case t.Index():
                 held = self.range_of(op.axis.as_axis.name)
@@ -171,7 +171,7 @@ class _Evaluator:
             last = (*ordered[:-1], into)
             before = [self.place(v, last) for v in op.before]
             x, places = (np.concatenate(c, -1) for c in zip(before, (x, places), strict=True))
-        made = arithmetic.top_k(x, places, _dtype(op.x), count)[op.places]
+        made = arithmetic.top_k(x, places, dtype_of(op.x), count)[op.places]
         return np.moveaxis(made, -1, axes.index(into))
 
     def range_of(self, axis: str) -> range:
@@ -192,7 +192,7 @@ class _Evaluator:
         a, b = op.a.as_tile.axes, op.b.as_tile.axes
         shared = [x for x in a if x in b]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
-        dtype = _dtype(op.result)
+        dtype = dtype_of(op.result)
         wide = np.float64 if dtype.is_float else np.int64
         left, right = (x.astype(wide) for x in self.operands(op))
         total = arithmetic.contracted(left, right, where)
@@ -209,7 +209,7 @@ class _Evaluator:
         sides = factored(op, self.made) or ((op.a, []), (op.b, []))
         for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):
             axes = value.as_tile.axes
-            held = arithmetic.multiplicand(self.place(tile, axes), _dtype(tile))
+            held = arithmetic.multiplicand(self.place(tile, axes), dtype_of(tile))
             scales = dict(zip((op.a, op.b), op.scales, strict=False))
             for factor in (*factors, *([scales[value]] if scales else [])):
                 wide = arithmetic.widen(self.place(factor, axes))
@@ -267,7 +267,7 @@ class _Evaluator:
         tensor = self.arguments.tensors[op.tensor.name]
         axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
         placed = self.place(op.value, axes)
-        value = arithmetic.convert(placed, _dtype(op.value), tensor.dtype, saturate=True)
+        value = arithmetic.convert(placed, dtype_of(op.value), tensor.dtype, saturate=True)
         simple = self.slices(tensor, op.index)
         if simple is not None and not op.accumulate:
             tensor.array[simple] = value
@@ -319,6 +319,6 @@ def _result(op: Op) -> Value:
     return held
 
 
-def _dtype(value: Value) -> DType:
+def dtype_of(value: Value) -> DType:
     assert isinstance(value.type, (Tile, Tensor))
     return value.type.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -177,16 +178,9 @@ def tma_store_wait(agent: Agent, op: m.TmaStoreWait) -> None:
 
 def thread_store(agent: Agent, op: m.ThreadStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    moved = 4 * _product(op.box) * op.tensor.as_tensor.dtype.bits / 8
+    moved = 4 * math.prod(op.box) * op.tensor.as_tensor.dtype.bits / 8
     _, end = sm.stores.take(agent.now, moved * speeds.store)
     agent.until(max(end, sm.memory.take(agent.now, moved * speeds.memory)[1]), "stores")
-
-
-def _product(box: tuple[int, ...]) -> int:
-    found = 1
-    for n in box:
-        found *= n
-    return found
 
 
 # Products -----------------------------------------------------------------------------------------
@@ -270,19 +264,15 @@ def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
 
 
 def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
-    sm = agent.sm
-    own, over = sm.meeting.come(agent.now, len(sm.agents))
-    if over:
-        sm.run.wake(sm.meeting)
-    return agent.awaits(sm.meeting, lambda: sm.meeting.over(own), "the CTA")
+    meeting = agent.sm.meeting
+    own = agent.come(meeting, len(agent.sm.agents))
+    return agent.awaits(meeting, lambda: meeting.over(own), "the CTA")
 
 
 def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
     meeting = agent.sm.cluster[0].cluster_meeting
     expected = sum(len(sm.agents) for sm in agent.sm.cluster)
-    own, over = meeting.come(agent.now, expected)
-    if over:
-        agent.sm.run.wake(meeting)
+    own = agent.come(meeting, expected)
     # It is a part of what a start takes.
     return agent.awaits(meeting, lambda: meeting.over(own), "the cluster")
 
@@ -290,10 +280,7 @@ def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
 def _come(agent: Agent, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> tuple[Any, int]:
     number = op.barrier + (0 if op.item is None else int(agent.get(op.item)))
     meeting = agent.sm.named[number]
-    own, over = meeting.come(agent.now, op.num_warpgroups)
-    if over:
-        agent.sm.run.wake(meeting)
-    return meeting, own
+    return meeting, agent.come(meeting, op.num_warpgroups)
 
 
 def named_barrier_sync(agent: Agent, op: b.NamedBarrierSync) -> Steps:
