@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
-from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Steps, Warpgroup, ended
+from wsdsl.simulator.context import END_TOGETHER, Arms, SharedItems, State, Warpgroup, ended
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.shared_memory import span
 from wsdsl.simulator.shared_ops import read_by_warps, read_shared
@@ -84,7 +81,7 @@ def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
     wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
 
 
-CLAIMS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+CLAIMS: Arms = {
     b.ClaimCluster: claim_cluster,
     b.ClaimedCluster: claimed_cluster,
 }

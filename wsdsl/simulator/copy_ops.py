@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
@@ -14,6 +13,7 @@ from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
 from wsdsl.simulator.context import (
+    Arms,
     Blocked,
     SharedItems,
     State,
@@ -229,7 +229,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
 
 UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
 """The launch has made the tensor, and nobody sees what comes to a cache."""
-COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+COPY: Arms = {
     m.AllocateShared: allocate_shared,
     m.MakeTensorMap: make_tensor_map,
     **dict.fromkeys(UNSEEN, lambda _, __: None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -12,7 +11,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
 from wsdsl.simulator.claim_ops import CLAIMS
-from wsdsl.simulator.context import Steps, Warpgroup, op_word
+from wsdsl.simulator.context import Arms, Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
 from wsdsl.simulator.scalar_ops import assign
@@ -21,7 +20,7 @@ from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
 from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
 from wsdsl.simulator.thread_barrier_ops import MEETING
 
-SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+SEEN: Arms = {
     **SYNC,
     **CLAIMS,
     **MEETING,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import (
+    Arms,
     SharedItems,
     State,
-    Steps,
     Warpgroup,
 )
 from wsdsl.simulator.cta import Cta
@@ -220,7 +219,7 @@ def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)
 
 
-BY_THREADS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+BY_THREADS: Arms = {
     m.LoadPanels: load_panels,
     m.StoreShared: store_shared,
     m.LoadShared: load_shared,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
+from wsdsl.simulator.context import UNDEFINED, Arms, Blocked, SharedItems, State, Steps, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
@@ -228,7 +228,7 @@ def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
             )
 
 
-TENSOR_CORE: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+TENSOR_CORE: Arms = {
     f.MatrixOperand: matrix_operand,
     f.EmptyAccumulator: empty_accumulator,
     f.AsAccumulator: as_accumulator,
