@@ -250,6 +250,10 @@ class Warpgroup:
         if told:
             self.fail(op, told, hint=hint)
 
+    def slot(self, op: Any) -> tuple[SharedItems, State]:
+        """The items in SMEM of an op, and the state that says which of them."""
+        return self.values[op.shared.name], self.values[op.state.name]
+
     def item(self, op: Op, shared: SharedItems, index: int, offset: int, size: int) -> int:
         """The address of `size` bytes in an item."""
         if not 0 <= index < shared.num:

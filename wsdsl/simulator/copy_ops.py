@@ -16,7 +16,6 @@ from wsdsl.simulator.context import (
     Arms,
     Blocked,
     SharedItems,
-    State,
     Steps,
     StoreGroup,
     Warpgroup,
@@ -72,8 +71,7 @@ class LoadInFlight(Transfer):
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     held: TensorMapValue = wg.values[op.map.name]
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     shift = 0 if op.shift is None else int(wg.get(op.shift, op))
     start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
     aligned(wg, op, start, held.swizzle)
@@ -210,8 +208,7 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
 
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     size = tensor.dtype.size(op.rows * op.columns)
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)

@@ -126,8 +126,7 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     kind = op.result.as_fragment
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     first = 0 if op.start is None else int(wg.get(op.start, op))
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if first < 0 or first + reached > op.rows:
@@ -149,8 +148,7 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
 
 
 def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, op.offset, op.bytes)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
@@ -165,8 +163,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
 
 
 def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     width = DTYPES[op.dtype].bytes
     size = op.rows * op.columns * width
     start = wg.item(op, shared, state.stage, op.offset, size)

@@ -21,7 +21,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import UNDEFINED, Arms, Blocked, SharedItems, State, Steps, Warpgroup
+from wsdsl.simulator.context import UNDEFINED, Arms, Blocked, Steps, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
@@ -71,8 +71,7 @@ class Operand:
 
 
 def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     dtype = DTYPES[op.dtype]
     row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
