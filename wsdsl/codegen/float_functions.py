@@ -126,15 +126,22 @@ LOG1P = (
 )  # fmt: skip
 
 
-def _logarithm(f: F, x: str, of_two: bool) -> str:
-    """x = 2^e m with m in [2/3, 4/3); log m by a polynomial in m - 1. Error below 1.5 ulp."""
+def _mantissa_and_exponent(f: F, x: str, least: int) -> tuple[str, str]:
+    """m and e with x = 2^e m, of a positive x; m is from the float with the bits `least` to its
+    double.
+    """
     w = f.w
     small = f.test("olt", x, 2.0**-126)
     scaled = f.select(small, f.mul(x, 2.0**23), x)
     bits = f.bits(scaled)
-    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, 0x3F2AAAAB), 0xFF800000)
+    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, least), 0xFF800000)
     mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
-    power = f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+    return mantissa, f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+
+
+def _logarithm(f: F, x: str, of_two: bool) -> str:
+    """x = 2^e m with m in [2/3, 4/3); log m by a polynomial in m - 1. Error below 1.5 ulp."""
+    mantissa, power = _mantissa_and_exponent(f, x, 0x3F2AAAAB)
     t = f.sub(mantissa, 1.0)
     square = f.mul(t, t)
     # Two chains for the highest powers are shorter than one.
@@ -305,13 +312,7 @@ def power(f: F, x: str, y: str) -> str:
 
 def _extended_log(f: F, x: str) -> tuple[str, str]:
     """log x as a sum of two floats, relative error 2^-30; x is positive and finite."""
-    w = f.w
-    small = f.test("olt", x, 2.0**-126)
-    scaled = f.select(small, f.mul(x, 2.0**23), x)
-    bits = f.bits(scaled)
-    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, 0x3F3504F3), 0xFF800000)
-    mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
-    i = f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+    mantissa, i = _mantissa_and_exponent(f, x, 0x3F3504F3)
     # q = (m - 1) / (m + 1) in two parts; log m = 2 atanh q.
     p, m = f.add(mantissa, 1.0), f.sub(mantissa, 1.0)
     r = f.div(1.0, p)
