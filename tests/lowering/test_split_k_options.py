@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, ScheduleError, parse
-from wsdsl.ir.tile_scheduler import (
-    DataParallel,
-    SplitK,
-    StreamK,
-    TileScheduler,
-    pieces_of,
-)
+from wsdsl.ir.tile_scheduler import DataParallel, SplitK, StreamK, TileScheduler, pieces_of
 from wsdsl.lowering.busiest import busiest, unevenness
 from wsdsl.lowering.model.speeds import loading_cycles
 from wsdsl.lowering.model.workload import Work

@@ -14,12 +14,7 @@ from wsdsl.codegen.block_reductions import in_32_bits, join_of, reduce_blocks, w
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
-from wsdsl.codegen.fragments import (
-    column_offset,
-    first_row,
-    from_floats,
-    row_offset,
-)
+from wsdsl.codegen.fragments import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.remote_ptx import store_remote

@@ -13,12 +13,7 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN, line_place, lines_reached
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import (
-    Arms,
-    SharedItems,
-    State,
-    Warpgroup,
-)
+from wsdsl.simulator.context import Arms, SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import Region, alignment, tile

@@ -75,11 +75,7 @@ from __future__ import annotations
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.early_start import constant_tensors, only_reads
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StorePartials,
-)
+from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTensorMap
