@@ -30,7 +30,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 
 RESULTS = Path(__file__).parent / "results" / "bandwidth_h100.json"
 KINDS = dict(g="bf16", x="bf16", y="bf16", w="bf16")
-WEIGHT = dict(weight=" W: bf16[N],", factor=" * W[n]")
+WEIGHT = dict(params=" W: bf16[N],", factor=" * W[n]")
 
 
 @dataclass(frozen=True)

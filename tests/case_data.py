@@ -1,7 +1,5 @@
 """Data for the kernels of the tests: random inputs, what is expected of them, and how close."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a kernel of the tests is, and the table that they are entered in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache

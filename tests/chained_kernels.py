@@ -1,7 +1,5 @@
 """Products whose operands are computed, of other products too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels whose clusters claim their tiles, and every small way to break that."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Conversions on the values where it could go wrong; whatever runs kernels gives these bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

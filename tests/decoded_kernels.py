@@ -1,7 +1,5 @@
 """Kernels with operands that `Schedule(decode="shared")` makes in SMEM, and such schedules."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

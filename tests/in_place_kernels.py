@@ -1,7 +1,5 @@
 """Kernels that read what they write, by what is special about them. T is the dtype of X."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Kernels of the shape that is lowered, with what they mean in plain NumPy (float64)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calls of `wsdsl.kernels.matmul`: every option with every other, and what they mean in float64."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping

@@ -2,8 +2,6 @@
 rows of two lengths, sums of integers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.patterns import Pattern, bf16, f32, ints

@@ -1,7 +1,5 @@
 """The patterns of `patterns.py`, by name."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Kernels without products as people write them, with what they give in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

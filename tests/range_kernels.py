@@ -1,7 +1,5 @@
 """Loops over a part of a dimension."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

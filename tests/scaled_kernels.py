@@ -1,7 +1,5 @@
 """Products whose operands have scales for each of their blocks."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -2,8 +2,6 @@
 And operands with either of their axes contiguous.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

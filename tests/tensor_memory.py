@@ -1,7 +1,5 @@
 """Kernels whose sums lie in tensor memory, and every small way to break them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cache

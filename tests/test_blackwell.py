@@ -2,8 +2,6 @@
 of each kind are assembled, with no spill.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

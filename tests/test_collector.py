@@ -1,7 +1,5 @@
 """The collector is held back by whoever compiles, and comes back."""
 
-from __future__ import annotations
-
 import gc
 from threading import Barrier, Thread
 

@@ -1,7 +1,5 @@
 """The corpus covers what it says, and the tool that compares two checkouts sees what differs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

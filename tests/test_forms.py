@@ -1,7 +1,5 @@
 """Forms of a kernel that take its arrays as tensors of other types: words, and one axis."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -7,24 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import (
-    candidates,
-    contest,
-    gemm,
-    measure,
-    ours,
-    race,
-)
-from benchmarks.contest import (
-    QUICK,
-    SMOKE,
-    SWEPT,
-    Bout,
-    Contestant,
-    Entrant,
-    UnfitError,
-    Variant,
-)
+from benchmarks import candidates, contest, gemm, measure, ours, race
+from benchmarks.contest import QUICK, SMOKE, SWEPT, Bout, Contestant, Entrant, UnfitError, Variant
 from benchmarks.field import names
 from benchmarks.suites import GROUPS, KINDS, SUITES, contests, shape_from
 from benchmarks.watchdog import Outcome, watched_all

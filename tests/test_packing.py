@@ -1,7 +1,5 @@
 """Tensors in the order in which threads hold what they compute an operand from: `Kernel.pack`."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

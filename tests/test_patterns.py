@@ -1,7 +1,5 @@
 """Patterns without products: the simulator and the reference beside NumPy's float64, and proved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

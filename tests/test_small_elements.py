@@ -1,7 +1,5 @@
 """Tensors of 4 and 6 bits and of exponents that threads load, compute with and store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

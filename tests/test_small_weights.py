@@ -1,7 +1,5 @@
 """Weights of 4 and 6 bits, and scales that are exponents, as parts of computed operands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

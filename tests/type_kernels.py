@@ -1,7 +1,5 @@
 """Kernels whose operands are of other types than bf16, and ones that are scaled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

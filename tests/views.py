@@ -1,7 +1,5 @@
 """Arrays that are no contiguous ones: what each operand of a batched product may be a view of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 G, M, N, K = 3, 130, 40, 72

@@ -141,7 +141,7 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        made = kernel._assembled(schedule, sizes, *kernel._alignment_of(schedule, sizes))
+        made = kernel._variants.made(kernel._asked_for(schedule, sizes, exact=True))
         return made if kernel is self else OfForm.of(made, self)
 
     def schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
@@ -155,7 +155,7 @@ class Kernel(Serving):
         """That which calls of these sizes run, likewise: of a kernel for their class."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         asked = kernel._asked_for(schedule, sizes, exact=self.exact)
-        return kernel._variants.lowered_as(asked).schedule
+        return kernel._variants.lowered(asked).schedule
 
     def plan(self, /, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
@@ -214,7 +214,7 @@ class Kernel(Serving):
         return kernel, schedule, dict(call.dims)
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
-        return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))
+        return self._variants.lowered(self._asked_for(schedule, sizes, exact=True))
 
     # Tuning ---------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class Kernel(Serving):
             return kernel._tuned(call, schedule, **how)
         alignment = self._alignment(call, schedule, exact=self.exact)
         asked = self._variants.asked if self.exact else self._variants.serving
-        today = self._variants.made_as(asked(schedule, call.dims, *alignment))
+        today = self._variants.made(asked(schedule, call.dims, *alignment))
         question = Question(
             self.name, self._variants, str(self.tile), call, schedule, *alignment, today
         )

@@ -41,7 +41,7 @@ from wsdsl.annotations import (
     u8,
     u16,
     u32,
-)  # fmt: skip
+)
 from wsdsl.annotations import bool as bool  # hides Python's, and so is no part of `*`
 from wsdsl.diagnostics import WsdslError
 
@@ -102,7 +102,7 @@ __all__ = [
     "u32",
     "where",
     "zeros",
-]  # fmt: skip
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")

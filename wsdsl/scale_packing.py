@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BLOCKS, ROWS, SHAPE, in_atoms
 from wsdsl.ir.tile_ops import Constant, Index, Load, Map
-from wsdsl.ir.types import I32, Axis, Tensor, Tile
+from wsdsl.ir.types import I32, Axis, Tile
 from wsdsl.ir.walk import Namer, rewrite
 from wsdsl.schedule import Schedule
 
@@ -46,8 +46,7 @@ def with_atoms(kernel: Kernel, names: Iterable[str]) -> Kernel:
 
 
 def _in_atoms(param: Value) -> Value:
-    kind = param.type
-    assert isinstance(kind, Tensor)
+    kind = param.as_tensor
     *outer, _, _ = kind.dims
     atoms = f"{param.name}_rows", f"{param.name}_blocks"
     return Value(param.name, dataclasses.replace(kind, dims=(*outer, *atoms, *SHAPE)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
@@ -284,3 +284,11 @@ def as_schedule(given: Any) -> Schedule | None:
         return given
     message = f"{given!r} is no schedule"
     raise ScheduleError(Finding(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")'))
+
+
+def with_constants(schedule: Schedule | None, names: Collection[str]) -> Schedule | None:
+    """Tensors of these names are constant, too."""
+    if not names:
+        return schedule
+    given = schedule or Schedule()
+    return replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *names)),))

@@ -123,7 +123,7 @@ class Serving(Callee):
             if asked.shared
             else None
         )
-        own = self._variants.lowered_as(asked)
+        own = self._variants.lowered(asked)
         yield f"calls are of the class {self.size_class(**sizes)}"
         if own.schedule != compiled.schedule:
             yield f"  and run {own.schedule!r}"
@@ -156,17 +156,7 @@ class Serving(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        return self._variants.lowered(schedule, sizes, unaligned, padded)
-
-    def _assembled(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-        num_sms: int | None = None,
-    ) -> Compiled:
-        return self._variants.made(schedule, sizes, unaligned, padded, num_sms)
+        return self._variants.lowered(self._variants.asked(schedule, sizes, unaligned, padded))
 
     def warm(
         self,
@@ -247,8 +237,8 @@ class Serving(Callee):
             see_device(device)
         alignment = self._alignment(call, schedule, exact=exact)
         if simulated:
-            made = self._assembled if assembled else self._compile
-            return made(schedule, call.dims, *alignment)
+            made = self._variants.made if assembled else self._variants.lowered
+            return made(self._variants.asked(schedule, call.dims, *alignment))
         asked = schedule, device, exact, tuple(call.dims.items()), *alignment
         found = self._called.get(asked)
         if found is None:
@@ -271,10 +261,11 @@ class Serving(Callee):
         from wsdsl.runtime.device import num_sms_of
 
         asked = self._variants.asked if exact else self._variants.serving
-        compiled = self._variants.made_as(asked(schedule, call.dims, *alignment))
+        compiled = self._variants.made(asked(schedule, call.dims, *alignment))
         if not compiled.signature.together or compiled.fits(call):
             return compiled
-        return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
+        num_sms = num_sms_of(call.device)
+        return self._variants.made(self._variants.asked(schedule, call.dims, *alignment, num_sms))
 
     def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
         def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:

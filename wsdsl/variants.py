@@ -188,18 +188,8 @@ class Variants:
         key = self._chosen_at("padded", repr(schedule), known, blocked, able, singly)
         return kept(key, Names, make).names
 
-    def lowered(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-        num_sms: int | None = None,
-    ) -> Compiled:
+    def lowered(self, asked: Asked) -> Compiled:
         """With a whole schedule; nothing is assembled or proved yet."""
-        return self.lowered_as(self.asked(schedule, sizes, unaligned, padded, num_sms))
-
-    def lowered_as(self, asked: Asked) -> Compiled:
         if (found := self.choices.get(asked)) is not None:
             return found
         try:
@@ -207,7 +197,7 @@ class Variants:
         except WsdslError:
             if asked.whole is None:
                 raise
-            return self._choose(asked, self.lowered_as(asked.by_itself))
+            return self._choose(asked, self.lowered(asked.by_itself))
 
     def _lower(self, asked: Asked) -> Compiled:
         with self._lock:
@@ -221,20 +211,10 @@ class Variants:
                 self._compiled[code] = Compiled(kernel, key=self._code_key(*code), chosen=chosen)
             return self._choose(asked, self._compiled[code])
 
-    def made(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-        num_sms: int | None = None,
-    ) -> Compiled:
+    def made(self, asked: Asked) -> Compiled:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
-        return self.made_as(self.asked(schedule, sizes, unaligned, padded, num_sms))
-
-    def made_as(self, asked: Asked) -> Compiled:
         if (found := self.choices.get(asked)) is not None and found.is_made:
             return found
 
@@ -334,7 +314,7 @@ class Variants:
         return None if found == target_of(arch) else found
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
-        compiled = self.lowered_as(asked)
+        compiled = self.lowered(asked)
         try:
             _ = compiled.artifact
         except CompileError as error:
@@ -350,7 +330,7 @@ class Variants:
             raise error
         shared = dataclasses.replace(given, decode="shared")
         try:
-            compiled = self.lowered_as(asked._replace(schedule=shared))
+            compiled = self.lowered(asked._replace(schedule=shared))
             _ = compiled.artifact
         except (ScheduleError, CompileError):
             raise error from None
@@ -379,7 +359,7 @@ class Variants:
             if other is None:
                 raise error
             try:
-                compiled = self.lowered_as(asked._replace(schedule=other))
+                compiled = self.lowered(asked._replace(schedule=other))
                 _ = compiled.artifact
             except (ScheduleError, SpillError) as again:
                 failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0

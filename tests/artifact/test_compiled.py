@@ -98,7 +98,7 @@ def test_what_is_chosen_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     """As where wider tiles spill."""
 
     def fit(self: Variants, asked: Any) -> Compiled:
-        made = self.lowered(SMALL, dict(asked.sizes), ())
+        made = self.lowered(self.asked(SMALL, dict(asked.sizes)))
         made.notes = ("wider ones spill",)
         return made
 

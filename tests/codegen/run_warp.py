@@ -1,7 +1,5 @@
 """Runs what the first warps of a SCHEDULED kernel's PTX do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import Any

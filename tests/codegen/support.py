@@ -1,7 +1,5 @@
 """SCHEDULED kernels around a few lines, and what codegen and ptxas make of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

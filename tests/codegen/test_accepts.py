@@ -3,8 +3,6 @@
 Kernels with all functions of a dtype in a row hold so much that they may spill; others may not.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

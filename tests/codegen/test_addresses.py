@@ -1,7 +1,5 @@
 """Accesses that differ by constants share their address; bounds hold for any index."""
 
-from __future__ import annotations
-
 import re
 
 from tests.codegen.support import kernel_of, ptx_of

@@ -1,7 +1,5 @@
 """Tensors of fragments: every thread moves 16 bytes at once, beside its neighbour's."""
 
-from __future__ import annotations
-
 import re
 
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of

@@ -1,7 +1,5 @@
 """Results of the PTX of reductions and scans over columns, by rows and blocks, for any lanes."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

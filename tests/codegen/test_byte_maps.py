@@ -1,7 +1,5 @@
 """`byte_of` and `join`: tables of bytes by an index of 4 bits, and two bytes as a float."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

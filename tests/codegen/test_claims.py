@@ -1,7 +1,5 @@
 """PTX of clusters that claim others, which the assembler takes and the check compares."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,8 +1,6 @@
 """The functions of f32 values, run on this machine: their LLVM text says what the GPU computes, but
 for the `approx` instructions, which exact functions stand in for."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 

@@ -1,7 +1,5 @@
 """What ptxas says against a kernel becomes an error at the line at fault."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.codegen.support import assembled, gemm, gemm_128x256, kernel_of, needs_ptxas, ptx_of

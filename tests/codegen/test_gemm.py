@@ -1,7 +1,5 @@
 """The gemm: its resources, and that the same kernel gives the same text."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What the PTX of functions of integers gives, run here: the reference's numbers, wrapped alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

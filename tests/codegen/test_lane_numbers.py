@@ -1,7 +1,5 @@
 """Quotients and remainders of indices by their lanes, and bytes that lie in vectors by them."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

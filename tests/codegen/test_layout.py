@@ -1,7 +1,5 @@
 """Where elements lie: in registers, by hopper.md 3.4; in SMEM, by the descriptors of 3.1 to 3.3."""
 
-from __future__ import annotations
-
 import pytest
 
 from wsdsl.codegen.convert_type import num_elements

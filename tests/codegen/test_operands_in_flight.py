@@ -1,7 +1,5 @@
 """Machine code that writes registers which a product still reads is seen, and refused."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import struct

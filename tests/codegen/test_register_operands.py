@@ -1,7 +1,5 @@
 """wgmma whose left operand is in registers: which ones, written when, and kept until when."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from typing import Any

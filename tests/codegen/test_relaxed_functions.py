@@ -1,7 +1,5 @@
 """Functions whose results are rounded to fewer bits, on this machine."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

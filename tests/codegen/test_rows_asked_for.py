@@ -1,7 +1,5 @@
 """Rows that are seldom taken from elsewhere: what is loaded of them, and what is then held."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rules of the spec on clusters, named barriers, flags, alignment and register operands."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

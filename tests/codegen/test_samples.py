@@ -1,7 +1,5 @@
 """The kernels of `tests/samples`: the PTX synchronises as they do, and ptxas has no remark."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.codegen.support import SAMPLES, assembled, needs_ptxas

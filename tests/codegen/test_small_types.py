@@ -2,8 +2,6 @@
 register. sm_90a has no instructions for them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Every kernel is legal, its PTX has the instruction, ptxas takes it without a rem
 finds the same events in it as in the kernel.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """PTX of products on tensor memory, and what ptxas makes of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

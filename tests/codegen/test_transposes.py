@@ -1,7 +1,5 @@
 """Fragments whose rows become columns: register by register, and without conflicts of banks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import zip_longest
 

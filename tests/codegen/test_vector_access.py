@@ -1,7 +1,5 @@
 """Vectors of neighbours, register by register."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

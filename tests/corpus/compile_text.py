@@ -4,8 +4,6 @@ A worker takes this file from the checkout that it asks, so it changes together 
 What is called, with which arguments, and what comes back, stay as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

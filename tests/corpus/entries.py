@@ -1,7 +1,5 @@
 """What an entry is, and all of them by name."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 large ones, by TMA and by threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Programs that nobody wrote, each by a schedule of its own and by none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from random import Random

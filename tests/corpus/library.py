@@ -1,7 +1,5 @@
 """The kernels that wsdsl.kernels generates: quantized and lossless weights, rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product

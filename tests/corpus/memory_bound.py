@@ -1,7 +1,5 @@
 """Kernels without an MMA: rows, columns, top-k, scatter and gather, transposes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks import column_cases

@@ -1,7 +1,5 @@
 """Entries that show each pass at work: `make test` lowers them, and every sample has them."""
 
-from __future__ import annotations
-
 _ENTRIES = {
     "orders/10/epilogue": (
         "relax_functions fuse_accumulators choose_schedule assign_tile_sizes fit_last_tiles "

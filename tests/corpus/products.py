@@ -1,7 +1,5 @@
 """Products: every two options of `matmul` together, and what is raced, at its real sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.candidates import kernel_of

@@ -1,7 +1,5 @@
 """Kernels that no other table of the tests has, and edits of kernels; texts.txt has the texts."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

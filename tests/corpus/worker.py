@@ -4,8 +4,6 @@ One entry a line comes in, as JSON; an outcome a line goes out. Only `wsdsl` and
 imported, so that checkouts without a corpus can be asked, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Texts that are no kernels; tests/golden/test_mistakes/test_messages.txt has what each is told."""
 
-from __future__ import annotations
-
 from tests.frontend.mistakes import SMALL, block, body, calling
 
 SYNTAX_MISTAKES = {

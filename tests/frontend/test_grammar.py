@@ -1,7 +1,5 @@
 """The parser's tables: up to date, quickly loaded, and only when something is parsed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a hint says is text that works."""
 
-from __future__ import annotations
-
 import math
 import re
 

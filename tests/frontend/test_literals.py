@@ -1,7 +1,5 @@
 """Literals beside values of each float type."""
 
-from __future__ import annotations
-
 import re
 from random import Random
 

@@ -1,11 +1,9 @@
 """What a person is told who makes a mistake: where, what, and what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 import wsdsl
-from tests.frontend.mistakes import HEAD, body
+from tests.frontend.mistakes import body
 from tests.frontend.syntax_mistakes import SYNTAX_MISTAKES
 from tests.frontend.type_mistakes import TYPE_MISTAKES
 from tests.frontend.word_mistakes import WORD_MISTAKES
@@ -24,11 +22,8 @@ def shortened(text: str) -> str:
 
 
 def test_messages(golden) -> None:
-    """Program and message of each, so that a change of either can be judged by reading."""
-    told = [
-        f"──── {name}\n{shortened(text.removeprefix(HEAD))}\n{shortened(str(refused(text)))}\n"
-        for name, text in MISTAKES.items()
-    ]
+    """The message of each, which quotes the line, so that a change can be judged by reading."""
+    told = [f"──── {name}\n{shortened(str(refused(text)))}\n" for name, text in MISTAKES.items()]
     golden("\n".join(told))
 
 

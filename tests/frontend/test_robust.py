@@ -1,7 +1,5 @@
 """Whatever the text, the answer is a kernel that the spec accepts, or an error that helps."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

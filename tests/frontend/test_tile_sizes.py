@@ -1,7 +1,5 @@
 """The size of a tile never shows in a result."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

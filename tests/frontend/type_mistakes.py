@@ -1,7 +1,5 @@
 """Kernels whose names, axes and types do not fit."""
 
-from __future__ import annotations
-
 from tests.frontend.mistakes import SMALL, block, body, calling
 
 TYPE_MISTAKES = {

@@ -1,7 +1,5 @@
 """Kernels that use words for rows and for bits where these do not fit."""
 
-from __future__ import annotations
-
 from tests.frontend.mistakes import body
 
 WORD_MISTAKES = {

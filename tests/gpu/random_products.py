@@ -5,8 +5,6 @@ that fill no tile among them. Most have their default schedule, some three consu
 has a watchdog; a kernel that hangs is told with its sizes and schedule.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

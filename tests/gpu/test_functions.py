@@ -1,8 +1,6 @@
 """Functions whose results are rounded to 16 bits: the card's own instructions, on all that bf16 and
 f16 can tell apart."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that are held in registers, of lengths that lanes, warps, consumers and clusters share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

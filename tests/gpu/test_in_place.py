@@ -1,7 +1,5 @@
 """Kernels that read what they write: the same in every run, and what their text says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

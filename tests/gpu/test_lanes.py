@@ -1,7 +1,5 @@
 """Tiles held as vectors: every element is where it belongs, and no other is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

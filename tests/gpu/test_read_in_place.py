@@ -1,7 +1,5 @@
 """Operands that threads read in their slots: rows normalised beside the product, on the card."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Elements of 4 and 6 bits and exponents on the GPU: as the reference has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Elements that a tile stores more than once: the last store is what stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Several products in one sum, and dimensions that are taken whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -2,8 +2,6 @@
 written.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

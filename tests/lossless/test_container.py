@@ -1,7 +1,5 @@
 """Files of weights: what is written is read again, and what is damaged is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`lossless.matmul` in the simulator, against float64 and the weights themselves."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

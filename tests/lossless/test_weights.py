@@ -1,7 +1,5 @@
 """bf16 weights packed, and unpacked bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

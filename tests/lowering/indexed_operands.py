@@ -4,8 +4,6 @@
 schedules. Every one must agree with `reference`, or be refused at its line with a hint.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Kernels that reduce rows and go over them again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

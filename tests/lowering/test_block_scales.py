@@ -1,7 +1,5 @@
 """Products with scales of blocks, which threads write to tensor memory."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

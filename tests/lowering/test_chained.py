@@ -1,7 +1,5 @@
 """Products of computed operands: links of a chain, and who refuses what."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The dynamic scheduler (CLC): when it is chosen, and schedules that are rejected."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

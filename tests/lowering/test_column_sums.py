@@ -1,7 +1,5 @@
 """Rows that are reduced to a value for each column: by threads, warps, consumers, and pieces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is added at computed places is counted in SMEM, whatever the schedule says of counters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

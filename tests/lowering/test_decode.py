@@ -1,7 +1,5 @@
 """Operands that a partition of threads makes in SMEM, `Schedule(decode="shared")`."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operands decoded in registers while the tensor cores have the products of the last half step."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

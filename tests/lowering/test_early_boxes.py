@@ -1,7 +1,5 @@
 """What a load partition asks of L2 before the kernel in front is over."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

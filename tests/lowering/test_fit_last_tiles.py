@@ -1,7 +1,5 @@
 """Last tiles that overlap the ones before: where they may, and that nobody can tell."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -48,7 +46,7 @@ FITTED = {
     "batched": ("batched", SMALL, dict(M=70, N=56)),
     "a loop inside": ("row_softmax", Schedule(tile=dict(m=64, n=48), consumers=1), dict(N=88)),
     "without products": ("scale", Schedule(tile=dict(m=64, n=16), consumers=1), dict(N=40)),
-}  # fmt: skip
+}
 
 
 def without_overlap(text: str) -> str:

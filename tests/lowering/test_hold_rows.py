@@ -1,7 +1,5 @@
 """Rows that are held in registers: by lanes, warps, warpgroups, and the CTAs of a cluster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

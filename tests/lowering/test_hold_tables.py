@@ -1,7 +1,5 @@
 """Run lookups by an index of 4 bits, whose table hold_tables keeps in registers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

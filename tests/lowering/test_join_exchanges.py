@@ -1,7 +1,5 @@
 """Reductions of rows that the CTAs of a cluster find out together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

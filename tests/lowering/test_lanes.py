@@ -1,7 +1,5 @@
 """Kernels without products hold tiles as vectors, as memory wants them."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Rows that replace weights (outliers): results, and checks of their loads and strides."""
 
-from __future__ import annotations
-
 import re
 import struct
 from typing import Any

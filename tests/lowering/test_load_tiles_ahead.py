@@ -2,8 +2,6 @@
 clusters likewise, the next row.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

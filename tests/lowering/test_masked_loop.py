@@ -2,8 +2,6 @@
 which tile of an axis their loads are of.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

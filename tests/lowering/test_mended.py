@@ -1,7 +1,5 @@
 """Programs that lowering refuses, and the same as the hint has it: that is lowered."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns moved by a number, or taken modulo one, are read as vectors as far as these let them."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

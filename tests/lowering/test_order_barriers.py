@@ -1,7 +1,5 @@
 """Cooperating consumers of a chain of products that follow one another once an iteration."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

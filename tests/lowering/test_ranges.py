@@ -1,7 +1,5 @@
 """Loops over a part of a dimension: what is masked, cleared and left out, and who is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

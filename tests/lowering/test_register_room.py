@@ -1,7 +1,5 @@
 """What an epilogue reads and computes is taken into account: ptxas finds the registers it needs."""
 
-from __future__ import annotations
-
 import pytest
 
 import wsdsl

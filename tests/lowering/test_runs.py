@@ -1,7 +1,5 @@
 """What the model takes for the same along a row, and what it makes of that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl import parse

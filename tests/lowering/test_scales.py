@@ -1,7 +1,5 @@
 """Accumulator promotion of fp8, and factors of operands that move to the accumulator."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

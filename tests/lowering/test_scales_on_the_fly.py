@@ -1,7 +1,5 @@
 """Operands that are quantized in the kernel, with the scale factors of their blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stores at places that a tile holds: each piece has its own, and none beyond the tensors."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

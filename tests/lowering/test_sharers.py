@@ -1,7 +1,5 @@
 """Clusters whose CTAs have little in common with each other, and much with those of others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kernels import CASES

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, ScheduleError, parse
-from wsdsl.ir.tile_scheduler import (
-    DataParallel,
-    SplitK,
-    StreamK,
-    TileScheduler,
-    pieces_of,
-)
+from wsdsl.ir.tile_scheduler import DataParallel, SplitK, StreamK, TileScheduler, pieces_of
 from wsdsl.lowering.busiest import busiest, unevenness
 from wsdsl.lowering.model.speeds import loading_cycles
 from wsdsl.lowering.model.workload import Work
@@ -191,11 +185,11 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     monkeypatch.setattr("wsdsl.serving.runs_simulated", lambda: False)
     asked: list[int | None] = []
 
-    def made_as(call):
+    def made(call):
         asked.append(call.num_sms)
-        return kernel._variants.lowered_as(call)
+        return kernel._variants.lowered(call)
 
-    monkeypatch.setattr(kernel._variants, "made_as", made_as)
+    monkeypatch.setattr(kernel._variants, "made", made)
     room = [132]
     monkeypatch.setattr("wsdsl.runtime.device.num_sms_of", lambda device: room[0])
     views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]

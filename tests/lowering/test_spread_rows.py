@@ -1,7 +1,5 @@
 """Rows of products that the CTAs of a cluster reduce together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -102,7 +102,7 @@ def test_what_fits_no_more_is_chosen_anew() -> None:
     """A kernel that serves several classes, as one of its own would be, if that is refused."""
     asked = serving(GEMM, M=77, **WIDE)
     refused = asked._replace(shared=Schedule(tile=dict(m=100)))
-    made = GEMM._variants.lowered_as(refused)
+    made = GEMM._variants.lowered(refused)
     assert made.schedule == GEMM.schedule(**dict(asked.sizes))
 
 
@@ -122,7 +122,7 @@ def test_a_stand_in_is_right(name: str) -> None:
     rng = np.random.default_rng(0)
     for m in (41, 150):
         sizes = {"M": m, **{dim: 64 for dim in kernel.dims if dim != "M"}}
-        compiled = kernel._variants.lowered_as(kernel._variants.serving(None, sizes))
+        compiled = kernel._variants.lowered(kernel._variants.serving(None, sizes))
         span = dict(kernel.size_class(**sizes).spans)["M"]
         for rows in (span.low, span.high):
             made = [

@@ -2,8 +2,6 @@
 and what comes back to be multiplied.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

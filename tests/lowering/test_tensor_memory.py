@@ -1,7 +1,5 @@
 """Products whose sums lie in tensor memory: the same text for sm_100a and sm_103a."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What waves of tiles cover."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Tiles that tensors have the other way round go through SMEM, and are accessed by vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Indices of `each` that a CTA takes one after the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

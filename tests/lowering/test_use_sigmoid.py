@@ -1,7 +1,5 @@
 """Run divisions by 1 + exp(y), which use_sigmoid rewrites, at large and infinite values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -9,8 +9,6 @@ The comment may end in `sizes: M=64 K=128`, the sizes that `choose_schedule` rec
 of `make_plan` is the page of the Plan; the output of a rejected kernel is the error.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Weights and activations of torch and JAX on the CPU: the same numbers, of their own arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 
 from wsdsl.kernels import lossless, quantized
-from wsdsl.kernels.quantized.arrays import on_host, placed_like
+from wsdsl.kernels.arrays import on_host, placed_like
 
 BF16 = ml_dtypes.bfloat16
 

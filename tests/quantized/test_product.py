@@ -1,7 +1,5 @@
 """`quantized.matmul` in the simulator, against float64 of the weights that codes stand for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`quantize` rounds to the nearest code; `weights` takes what others have quantised."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What kernels over rows give, in float64, and how far they may be off."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

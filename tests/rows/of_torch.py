@@ -1,7 +1,5 @@
 """Functions over rows and their gradients beside torch's in f64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`cross_entropy` and its gradient in the simulator, against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`layernorm` and its gradients in the simulator, against float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

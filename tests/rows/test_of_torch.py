@@ -1,7 +1,5 @@
 """torch's gradients of functions over rows, on the CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`quantize` of rows in the simulator, to the bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

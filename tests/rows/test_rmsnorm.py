@@ -1,7 +1,5 @@
 """`rmsnorm` and its gradients in the simulator, against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

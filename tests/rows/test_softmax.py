@@ -1,7 +1,5 @@
 """`softmax`, `log_softmax` and their gradients in the simulator, against float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

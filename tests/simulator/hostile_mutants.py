@@ -1,8 +1,6 @@
 """Mutants beside those of `mutants.py`, which break one op in small ways: of the order of ops, of
 who is meant, of places, of the depth of rings, and of how often loops run."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator

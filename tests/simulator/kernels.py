@@ -1,7 +1,5 @@
 """The sample gemm, changed by text, and inputs for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

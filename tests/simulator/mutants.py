@@ -1,7 +1,5 @@
 """Every small way to break the synchronisation of a SCHEDULED kernel."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 

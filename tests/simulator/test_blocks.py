@@ -1,7 +1,5 @@
 """Reductions of blocks of an axis, broadcast back over them and stored once for each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Clusters that claim others in the simulator, which gives any that is left, or none."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.case_data import check, expected, inputs

@@ -1,7 +1,5 @@
 """Sums up to each element of an axis: NumPy's, whatever the tile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

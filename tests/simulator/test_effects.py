@@ -3,8 +3,6 @@
 Kernels of all forms are run, so that each op of SCHEDULED is executed by one of them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator

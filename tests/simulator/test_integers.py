@@ -1,7 +1,5 @@
 """Functions of integers, and that integers wrap: exact, and the same under every schedule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernels of many words, read by the frontend and evaluated by the reference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Where the largest and the smallest are: NumPy's answer, whatever the tile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

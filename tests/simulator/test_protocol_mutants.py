@@ -7,12 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.simulator import (
-    test_clusters,
-    test_flags,
-    test_named_barriers,
-    test_register_operands,
-)
+from tests.simulator import test_clusters, test_flags, test_named_barriers, test_register_operands
 from tests.simulator.mutants import mutants
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel

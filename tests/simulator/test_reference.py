@@ -1,7 +1,5 @@
 """TILE kernels evaluated by the reference, against NumPy written independently of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Tensor memory in the simulator: who may touch which columns when, whatever the order of a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.case_data import check, expected, inputs

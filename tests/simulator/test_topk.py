@@ -1,7 +1,5 @@
 """The largest of rows, in order, and where they are, whatever the tile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

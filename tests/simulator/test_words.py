@@ -1,7 +1,5 @@
 """Words for kernels without products in the simulator: what the reference says, bit by bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How results of two kernels differ."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -83,7 +83,7 @@ def _made(job: Job) -> Made:
         asked = variants.asked(*given, shared=job.shared)
     else:
         asked = variants.serving(*given)
-    made = variants.made_as(asked)
+    made = variants.made(asked)
     choice = Choice(made.source.schedule or Schedule(), made.notes)
     held: tuple[Choice, Artifact] = choice, made.artifact
     return Made(asked.sizes, to_bytes(Entry(job.text, "", held)), asked.shared)

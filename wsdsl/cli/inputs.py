@@ -13,7 +13,7 @@ from wsdsl.cli.target import outputs
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.lowering.axes import loop_variable
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def additions(kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int
             if isinstance(op, ForEach):
                 inner = (*loops, (op.index, sizes[op.dim], sizes[op.dim]))
             elif isinstance(op, ForTiles):
-                axis = op.index.type
-                assert isinstance(axis, Axis)
+                axis = op.index.as_axis
                 num = sizes[axis.dim]
                 by = axis.size or tile.get(loop_variable(axis.name), SMALLEST_TILE)
                 inner = (*loops, (op.index, num, 1 if op.whole else -(-num // by)))

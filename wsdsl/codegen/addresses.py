@@ -15,7 +15,7 @@ from wsdsl.codegen.fragments import elements, resized, source_element
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, I32, Tensor
+from wsdsl.ir.types import DTYPES, I32
 
 Key = tuple[int, str, int]
 ASKED = -1
@@ -93,8 +93,7 @@ class Addresses:
     once: dict[object, str] = field(default_factory=dict[object, str])
 
     def __post_init__(self) -> None:
-        assert isinstance(self.tensor.type, Tensor)
-        self.kind = self.tensor.type
+        self.kind = self.tensor.as_tensor
         self.in_pairs = self.kind.dtype.bits == 4
         entries = [_entry(d, wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)

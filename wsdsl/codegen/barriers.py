@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import Addresses
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.held import Scalar, Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At, comment
 from wsdsl.codegen.remote_ptx import expect_remote
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.barrier_ops import ClaimCluster, ClaimedCluster
 from wsdsl.ir.claims import NOTHING_LEFT
 from wsdsl.ir.op import Value
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
@@ -30,8 +29,9 @@ def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> 
     return op.offset
 
 
-def barrier_at(c: Context, barriers: Value, state: Value) -> At:
-    held = c.shared(barriers)
+def item_at(c: Context, shared: Value, state: Value) -> At:
+    """The barrier, or the item of a tile, that `state` is at."""
+    held = c.shared(shared)
     return At(c.item(held, c.state(state).stage), held.offset)
 
 
@@ -55,40 +55,10 @@ def convert_wait_predecessor(c: Context, op: b.WaitPredecessor) -> None:
         nvvm.wait_predecessor(c.w)
 
 
-def convert_launch_dependents(c: Context, op: b.LaunchDependents) -> None:
-    nvvm.launch_dependents(c.w)
-
-
-def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
-    nvvm.sync_cta(c.w)
-
-
-def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
-    nvvm.sync_cluster(c.w, op.relaxed)
-
-
-def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:
-    nvvm.named_barrier(c.w, _number(c, op), 128 * op.num_warpgroups, wait=True)
-
-
-def convert_named_barrier_arrive(c: Context, op: b.NamedBarrierArrive) -> None:
-    nvvm.named_barrier(c.w, _number(c, op), 128 * op.num_warpgroups, wait=False)
-
-
-def _number(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> str:
-    return str(op.barrier) if op.item is None else c.w.add(c.scalar(op.item).text, op.barrier)
-
-
-def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
-    nvvm.sync_warp(c.w)
-
-
-def convert_fence_async_proxy(c: Context, op: b.FenceAsyncProxy) -> None:
-    nvvm.fence_async_proxy(c.w, op.everywhere)
-
-
-def convert_initial_state(c: Context, op: b.InitialState) -> None:
-    c.held[op.result] = StateAt("0", str(op.parity))
+def convert_named_barrier(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> None:
+    number = str(op.barrier) if op.item is None else c.w.add(c.scalar(op.item).text, op.barrier)
+    threads, waits = 128 * op.num_warpgroups, isinstance(op, b.NamedBarrierSync)
+    nvvm.named_barrier(c.w, number, threads, waits)
 
 
 def convert_advance(c: Context, op: b.Advance) -> None:
@@ -104,7 +74,7 @@ def convert_advance(c: Context, op: b.Advance) -> None:
 
 
 def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
-    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label)
 
 
@@ -114,7 +84,7 @@ def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
         pred = _and(c, c.threads.first_lane, pred)
     elif not op.each_thread:
         pred = _one_thread(c, pred)
-    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     if op.cta is None:
         inline_ptx.barrier_arrive(c.w, at, pred, label)
     else:
@@ -135,21 +105,19 @@ def _and(c: Context, one: str, pred: str | None) -> str:
 
 
 def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
     kind, amount = "add.s32", str(op.amount) if op.by is None else c.scalar(op.by).text
     if op.wrap is not None:
         kind, amount = "inc.u32", c.scalar(op.wrap).text
     order = "release" if op.release else "relaxed"
-    inline_ptx.flag_arrive(c.w, at, f"{order}.gpu.global.{kind}", amount, _one_thread(c))
+    inline_ptx.flag_arrive(c.w, _flag(c, op), f"{order}.gpu.global.{kind}", amount, _one_thread(c))
 
 
-def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
-    inline_ptx.flag_wait(c.w, at, c.scalar(op.count).text)
+def _flag(c: Context, op: b.ArriveFlag | b.WaitFlag) -> inline_ptx.Global:
+    return Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
 
 
 def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
-    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     if op.cta is None:
         expected = str(op.tx_bytes)
         if op.narrower is not None:
@@ -165,21 +133,16 @@ ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::
 QUERY = "clusterlaunchcontrol.query_cancel"
 
 
-def _answer(c: Context, shared: Value, state: Value) -> At:
-    held = c.shared(shared)
-    return At(c.item(held, c.state(state).stage), held.offset)
-
-
-def convert_claim_cluster(c: Context, op: ClaimCluster) -> None:
-    to, on = _answer(c, op.shared, op.state), barrier_at(c, op.barriers, op.state)
+def convert_claim_cluster(c: Context, op: b.ClaimCluster) -> None:
+    to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
     many = ".multicast::cluster::all" if op.ctas > 1 else ""
     ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; // {comment(c.shared(op.shared).label)}"
     c.w.asm(ptx, "void", "r,r", [("i32", to.base), ("i32", on.base)])
 
 
-def convert_claimed_cluster(c: Context, op: ClaimedCluster) -> None:
+def convert_claimed_cluster(c: Context, op: b.ClaimedCluster) -> None:
     """The answer has the index of the cluster's first CTA."""
-    at, w, shift = _answer(c, op.shared, op.state), c.w, op.ctas.bit_length() - 1
+    at, w, shift = item_at(c, op.shared, op.state), c.w, op.ctas.bit_length() - 1
     ptx = (
         "{\n.reg .b128 answer;\n.reg .pred there;\n"
         f"ld.shared.b128 answer, {at.ptx(1)};\n"
@@ -193,4 +156,24 @@ def convert_claimed_cluster(c: Context, op: ClaimedCluster) -> None:
     c.held[op.result] = Scalar(found, I32, nonnegative=True)
 
 
-ARMS = {ClaimCluster: convert_claim_cluster, ClaimedCluster: convert_claimed_cluster}
+ARMS: Arms = {
+    b.AllocateBarriers: convert_allocate_barriers,
+    b.InitializeBarriers: convert_initialize_barriers,
+    b.FenceBarrierInit: convert_fence_barrier_init,
+    b.SyncCta: lambda c, _: nvvm.sync_cta(c.w),
+    b.SyncCluster: lambda c, op: nvvm.sync_cluster(c.w, op.relaxed),
+    b.SyncWarp: lambda c, _: nvvm.sync_warp(c.w),
+    b.WaitPredecessor: convert_wait_predecessor,
+    b.LaunchDependents: lambda c, _: nvvm.launch_dependents(c.w),
+    b.NamedBarrierSync: convert_named_barrier,
+    b.NamedBarrierArrive: convert_named_barrier,
+    b.ArriveFlag: convert_arrive_flag,
+    b.WaitFlag: lambda c, op: inline_ptx.flag_wait(c.w, _flag(c, op), c.scalar(op.count).text),
+    b.Advance: convert_advance,
+    b.WaitBarrier: convert_wait_barrier,
+    b.ArriveBarrier: convert_arrive_barrier,
+    b.ArriveExpectTx: convert_arrive_expect_tx,
+    b.FenceAsyncProxy: lambda c, op: nvvm.fence_async_proxy(c.w, op.everywhere),
+    b.ClaimCluster: convert_claim_cluster,
+    b.ClaimedCluster: convert_claimed_cluster,
+}

@@ -12,16 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wsdsl.codegen import fragments
 from wsdsl.codegen.bits import AND_OR, gathered, lop3, twice
 from wsdsl.codegen.byte_casts import halves_of
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
-from wsdsl.codegen.fragments import (
-    elements,
-    from_elements,
-    resized,
-    source_element,
-)
 from wsdsl.codegen.held import Held, Nibbles, Registers, Scalar, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Map
@@ -89,7 +84,7 @@ def _either(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None
     words = [x.words for x in (first, second) if x.shape == shape]
     if dtype.bits != 8 or len(words) < 2 or not all(words) or cond.columns > 1:
         return None
-    rows = (cond.texts[source_element(2 * i, shape, cond.shape)] for i in (0, 1))
+    rows = (cond.texts[fragments.source_element(2 * i, shape, cond.shape)] for i in (0, 1))
     low, high = rows
     made: list[str] = []
     for a, b in zip(*words, strict=True):
@@ -197,13 +192,13 @@ def _words(w: Writer, index: Registers) -> tuple[str, ...]:
 
 def _one_by_one(w: Writer, index: Registers, table: list[str]) -> Registers:
     made: list[str] = []
-    for text in elements(w, index):
-        at = resized(w, text, index.dtype, U32)
+    for text in fragments.elements(w, index):
+        at = fragments.resized(w, text, index.dtype, U32)
         low, choice = w.binary("and", "i32", at, 7), ""
         if len(table) > 2:
             choice = w.binary("lshr", "i32", w.binary("and", "i32", at, 8), 1)
         made.append(w.value(f"trunc i32 {_four(w, table, low, choice)} to i8"))
-    return from_elements(w, U8, index.shape, made)
+    return fragments.from_elements(w, U8, index.shape, made)
 
 
 def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape) -> Registers:
@@ -215,17 +210,17 @@ def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape
             apart = zip(halves_of(w, low), halves_of(w, high), strict=True)
             texts = (_permuted(w, *pair, EVEN) for pair in apart)
         return Registers(dtype, *shape, tuple(texts))
-    parts = [(held, elements(w, held)) for held in (high, low)]
+    parts = [(held, fragments.elements(w, held)) for held in (high, low)]
     made: list[str] = []
     for e in range(num_elements(*shape)):
         upper, lower = (
-            resized(w, texts[source_element(e, shape, held.shape)], U8, U16)
+            fragments.resized(w, texts[fragments.source_element(e, shape, held.shape)], U8, U16)
             for held, texts in parts
         )
         made.append(w.binary("or", "i16", w.binary("shl", "i16", upper, 8), lower))
     kind = "bfloat" if dtype.name == "bf16" else "half"
     texts = [w.value(f"bitcast i16 {text} to {kind}") for text in made]
-    return from_elements(w, dtype, shape, texts)
+    return fragments.from_elements(w, dtype, shape, texts)
 
 
 def _permuted(w: Writer, a: str, b: str, order: str | int) -> str:

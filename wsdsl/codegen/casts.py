@@ -10,13 +10,7 @@ from wsdsl.codegen.byte_maps import bytes_of_nibbles
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.elementwise import define, dtype_and_shape, int_to_float
-from wsdsl.codegen.fragments import (
-    as_floats,
-    elements,
-    from_elements,
-    from_floats,
-    resized,
-)
+from wsdsl.codegen.fragments import as_floats, elements, from_elements, from_floats, resized
 from wsdsl.codegen.held import Anew, Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding

@@ -7,6 +7,7 @@ from functools import partial
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.ir.memory_ops import ClearPanels
@@ -23,23 +24,14 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
     base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
     own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
-    body, turn, over = w.name("clear"), w.name("clear_turn"), w.name("clear_end")
-    before = w.block
-    w.jump(body)
-    w.begin(body)
-    phi = w.phis(["i32"])[0]
-    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
-    place = w.add(own, phi[1])
-    inside = w.name("clear_inside")
-    w.branch(w.compare("slt", place, bytes), inside, turn)
-    w.begin(inside)
-    _clear(c, op, At(w.add(base, place)), place)
-    w.jump(turn)
-    w.begin(turn)
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {THREADS * PIECE}")
-    w.fill(phi, "i32", [("0", before), (following, w.block)])
-    w.branch(w.compare("slt", following, bytes), body, over)
-    w.begin(over)
+    with counted_loop(w, "clear", "0", bytes, THREADS * PIECE) as start:
+        place = w.add(own, start)
+        inside, cleared = w.name("clear_inside"), w.name("cleared")
+        w.branch(w.compare("slt", place, bytes), inside, cleared)
+        w.begin(inside)
+        _clear(c, op, At(w.add(base, place)), place)
+        w.jump(cleared)
+        w.begin(cleared)
 
 
 def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:

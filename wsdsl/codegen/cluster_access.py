@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.codegen import inline_ptx
-from wsdsl.codegen.barriers import barrier_at
+from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.bits import from_bits, to_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
@@ -19,7 +19,7 @@ from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 def convert_send_fragment(c: Context, op: SendFragment) -> None:
     w, value = c.w, c.registers(op.value)
     texts = [to_bits(w, x, value.dtype) for x in elements(w, value)]
-    barrier, cta = barrier_at(c, op.barriers, op.state), c.scalar(op.cta).text
+    barrier, cta = item_at(c, op.barriers, op.state), c.scalar(op.cta).text
     label = c.shared(op.barriers).label
     for i, at in enumerate(_blocks(c, op, value.columns)):
         own = texts[HELD * i : HELD * i + HELD]

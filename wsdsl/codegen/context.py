@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from wsdsl.codegen.held import (
     Descriptor,
@@ -152,3 +153,7 @@ class Context:
         if shared.num == 1:
             return self.smem
         return self.w.add(self.smem, self.w.multiply(index, shared.bytes))
+
+
+Arms = dict[type[Op], Callable[[Context, Any], object]]
+"""The function that converts an op, by its class."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Generator, Sequence, Set
+from contextlib import contextmanager
 from itertools import accumulate
 
 from wsdsl.codegen import nvvm
@@ -12,6 +13,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import in_words, llvm_types, rebuild, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
+from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import Elect, ForRange
 from wsdsl.ir.op import Op, Value
@@ -124,6 +126,27 @@ def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -
             for i, text in enumerate(own)
         ]
     return found
+
+
+@contextmanager
+def counted_loop(w: Writer, name: str, start: str, stop: str | int, step: int) -> Generator[str]:
+    """A loop that ptxas does not unroll, which would keep the loads of several turns under way with
+    as many times the registers; gives the index. A number as `stop` is more than `start`.
+    """
+    body, over = w.name(f"{name}_turn"), w.name(f"{name}_end")
+    before = w.block
+    if isinstance(stop, int):
+        w.jump(body)
+    else:
+        w.branch(w.compare("slt", start, stop), body, over)
+    w.begin(body)
+    phi = w.phis(["i32"])[0]
+    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
+    yield phi[1]
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
+    w.fill(phi, "i32", [(start, before), (following, w.block)])
+    w.branch(w.compare("slt", following, stop), body, over)
+    w.begin(over)
 
 
 def convert_if(c: Context, op: If) -> None:

@@ -7,64 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from wsdsl.codegen import barriers, counters, inline_ptx, nvvm, tensor_memory, transposes
-from wsdsl.codegen.barriers import (
-    convert_advance,
-    convert_allocate_barriers,
-    convert_arrive_barrier,
-    convert_arrive_expect_tx,
-    convert_arrive_flag,
-    convert_fence_async_proxy,
-    convert_fence_barrier_init,
-    convert_initial_state,
-    convert_initialize_barriers,
-    convert_launch_dependents,
-    convert_named_barrier_arrive,
-    convert_named_barrier_sync,
-    convert_sync_cluster,
-    convert_sync_cta,
-    convert_sync_warp,
-    convert_wait_barrier,
-    convert_wait_flag,
-    convert_wait_predecessor,
-    placed,
+from wsdsl.codegen import (
+    barriers,
+    control,
+    counters,
+    inline_ptx,
+    nvvm,
+    products,
+    reductions,
+    tensor_memory,
+    transposes,
 )
+from wsdsl.codegen.barriers import placed
 from wsdsl.codegen.block_reductions import convert_scan_columns
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
 from wsdsl.codegen.clear_panels import convert_clear_panels
 from wsdsl.codegen.cluster_access import convert_receive_fragment, convert_send_fragment
-from wsdsl.codegen.context import Context
-from wsdsl.codegen.control import (
-    convert_elect,
-    convert_for_range,
-    convert_if,
-    convert_partitions,
-    group_partitions,
-)
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import shape_of
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
-from wsdsl.codegen.held import Registers, Scalar, SharedAt
+from wsdsl.codegen.held import Held, Registers, Scalar, SharedAt, StateAt
 from wsdsl.codegen.line_stores import copy_lines
 from wsdsl.codegen.panel_loads import convert_load_panels, convert_load_shared
-from wsdsl.codegen.products import (
-    convert_as_accumulator,
-    convert_empty_accumulator,
-    convert_matrix_operand,
-    convert_wgmma,
-    convert_wgmma_commit,
-    convert_wgmma_fence,
-    convert_wgmma_wait,
-    convert_zero_unless,
-)
-from wsdsl.codegen.reductions import (
-    convert_reduce_columns,
-    convert_reduce_partials,
-    convert_store_partials,
-)
 from wsdsl.codegen.register_operands import convert_layout
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -78,14 +47,14 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import I32, Fragment, Shared
+from wsdsl.ir.types import I32, Shared
 from wsdsl.ir.walk import yielded
 
 
 def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
-    for op in group_partitions(region):
+    for op in control.group_partitions(region):
         if isinstance(op, list):
-            convert_partitions(c, op)
+            control.convert_partitions(c, op)
         elif type(op) not in HANDLED_BY_REGION:
             convert_op(c, op)
     return yielded(region)
@@ -100,30 +69,6 @@ def convert_op(c: Context, op: Op) -> None:
 
 
 # The CTA -----------------------------------------------------------------------------------------
-
-
-def convert_dim_size(c: Context, op: t.DimSize) -> None:
-    c.held[op.result] = c.sizes[op.dim]
-
-
-def convert_cta_index(c: Context, op: b.CtaIndex) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, "ctaid.x"), I32, nonnegative=True)
-
-
-def convert_num_ctas(c: Context, op: b.NumCtas) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, "nctaid.x"), I32, nonnegative=True)
-
-
-def convert_cluster_index(c: Context, op: b.ClusterIndex) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, "clusterid.x"), I32, nonnegative=True)
-
-
-def convert_num_clusters(c: Context, op: b.NumClusters) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, "nclusterid.x"), I32, nonnegative=True)
-
-
-def convert_cta_rank(c: Context, op: b.CtaRank) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, "cluster.ctarank"), I32, nonnegative=True)
 
 
 def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
@@ -145,22 +90,6 @@ def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
 
 
-def convert_allocate_global(c: Context, op: m.AllocateGlobal) -> None:
-    """An argument like any other tensor."""
-
-
-def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
-    c.held[op.result] = next(c.maps)
-
-
-def convert_launch_narrowing(c: Context, op: b.LaunchNarrowing) -> None:
-    c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
-
-
-def convert_prefetch_tensor_map(c: Context, op: p.PrefetchTensorMap) -> None:
-    inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)
-
-
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
@@ -173,21 +102,7 @@ def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
 
 
-def convert_tma_store_commit(c: Context, op: m.TmaStoreCommit) -> None:
-    inline_ptx.tma_store_commit(c.w, c.threads.first_lane)
-
-
-def convert_tma_store_wait(c: Context, op: m.TmaStoreWait) -> None:
-    inline_ptx.tma_store_wait(c.w, op.pending, op.read, c.threads.first_lane)
-
-
 # Fragments ---------------------------------------------------------------------------------------
-
-
-def convert_slice(c: Context, op: f.Slice) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
-    c.held[op.result] = cut_columns(c.registers(op.x), op.start, kind.columns)
 
 
 def convert_join(c: Context, op: f.Join) -> None:
@@ -197,53 +112,45 @@ def convert_join(c: Context, op: f.Join) -> None:
     c.held[op.result] = Registers(parts[0].dtype, *whole, texts)
 
 
-def convert_iota(c: Context, op: f.Iota) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
-    c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind), op.apart)
+def special_register(name: str, c: Context, op: Op) -> Held:
+    del op
+    return Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
 
 
-Arm = Callable[[Context, Any], None]
-ARMS: dict[type[Op], Arm] = {
+def define(value_of: Callable[[Context, Any], Held], c: Context, op: Any) -> None:
+    c.held[op.result] = value_of(c, op)
+
+
+VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
+    t.DimSize: lambda c, op: c.sizes[op.dim],
+    b.CtaIndex: partial(special_register, "ctaid.x"),
+    b.NumCtas: partial(special_register, "nctaid.x"),
+    b.ClusterIndex: partial(special_register, "clusterid.x"),
+    b.NumClusters: partial(special_register, "nclusterid.x"),
+    b.CtaRank: partial(special_register, "cluster.ctarank"),
+    b.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
+    b.InitialState: lambda _, op: StateAt("0", str(op.parity)),
+    m.MakeTensorMap: lambda c, _: next(c.maps),
+    f.AsAccumulator: lambda c, op: c.registers(op.x),
+    f.Slice: lambda c, op: cut_columns(c.registers(op.x), op.start, op.result.type.columns),
+    f.Iota: lambda c, op: iota(c, c.scalar(op.start), shape_of(op.result.type), op.apart),
+}
+"""The results of ops of one line."""
+ARMS: Arms = {
+    **{kind: partial(define, value_of) for kind, value_of in VALUES.items()},
     t.Constant: convert_constant,
-    t.DimSize: convert_dim_size,
     t.Map: convert_map,
     t.Cast: convert_cast,
     t.Bitcast: convert_bitcast,
     t.Full: convert_full,
-    t.If: convert_if,
-    b.ForRange: convert_for_range,
-    b.Elect: convert_elect,
-    b.CtaIndex: convert_cta_index,
-    b.NumCtas: convert_num_ctas,
-    b.ClusterIndex: convert_cluster_index,
-    b.NumClusters: convert_num_clusters,
-    b.CtaRank: convert_cta_rank,
+    t.If: control.convert_if,
+    b.ForRange: control.convert_for_range,
+    b.Elect: control.convert_elect,
     b.WarpgroupIndex: convert_warpgroup_index,
     b.SetMaxRegisters: convert_set_max_registers,
-    b.AllocateBarriers: convert_allocate_barriers,
-    b.InitializeBarriers: convert_initialize_barriers,
-    b.FenceBarrierInit: convert_fence_barrier_init,
-    b.SyncCta: convert_sync_cta,
-    b.SyncCluster: convert_sync_cluster,
-    b.WaitPredecessor: convert_wait_predecessor,
-    b.LaunchDependents: convert_launch_dependents,
-    b.NamedBarrierSync: convert_named_barrier_sync,
-    b.NamedBarrierArrive: convert_named_barrier_arrive,
-    b.ArriveFlag: convert_arrive_flag,
-    b.WaitFlag: convert_wait_flag,
-    b.SyncWarp: convert_sync_warp,
-    b.InitialState: convert_initial_state,
-    b.Advance: convert_advance,
-    b.WaitBarrier: convert_wait_barrier,
-    b.ArriveBarrier: convert_arrive_barrier,
-    b.LaunchNarrowing: convert_launch_narrowing,
-    b.ArriveExpectTx: convert_arrive_expect_tx,
-    b.FenceAsyncProxy: convert_fence_async_proxy,
     m.AllocateShared: convert_allocate_shared,
-    m.AllocateGlobal: convert_allocate_global,
-    m.MakeTensorMap: convert_make_tensor_map,
-    p.PrefetchTensorMap: convert_prefetch_tensor_map,
+    m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor
+    p.PrefetchTensorMap: lambda c, op: inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text),
     p.PrefetchBox: convert_prefetch_box,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
@@ -255,27 +162,19 @@ ARMS: dict[type[Op], Arm] = {
     m.ReceiveFragment: convert_receive_fragment,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
-    m.TmaStoreCommit: convert_tma_store_commit,
-    m.TmaStoreWait: convert_tma_store_wait,
+    m.TmaStoreCommit: lambda c, _: inline_ptx.tma_store_commit(c.w, c.threads.first_lane),
+    m.TmaStoreWait: lambda c, op: inline_ptx.tma_store_wait(
+        c.w, op.pending, op.read, c.threads.first_lane
+    ),
     m.LoadShared: convert_load_shared,
     m.LoadGlobal: convert_load_global,
     m.StoreGlobal: convert_store_global,
-    f.MatrixOperand: convert_matrix_operand,
-    f.EmptyAccumulator: convert_empty_accumulator,
-    f.AsAccumulator: convert_as_accumulator,
-    f.WgmmaFence: convert_wgmma_fence,
-    f.Wgmma: convert_wgmma,
-    f.WgmmaCommit: convert_wgmma_commit,
-    f.WgmmaWait: convert_wgmma_wait,
-    f.ZeroUnless: convert_zero_unless,
-    f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
-    **(tensor_memory.ARMS | transposes.ARMS | counters.ARMS | barriers.ARMS),
-    f.ReduceColumns: convert_reduce_columns,
+    **(barriers.ARMS | counters.ARMS | products.ARMS | tensor_memory.ARMS | transposes.ARMS),
+    f.ReduceColumns: reductions.convert_reduce_columns,
     f.ScanColumns: convert_scan_columns,
-    m.StorePartials: convert_store_partials,
-    m.ReducePartials: convert_reduce_partials,
-    f.Iota: convert_iota,
+    m.StorePartials: reductions.convert_store_partials,
+    m.ReducePartials: reductions.convert_reduce_partials,
 }
 HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

@@ -8,16 +8,15 @@ bank.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import wide
 from wsdsl.codegen.bits import REDUCTIONS, to_bits
 from wsdsl.codegen.casts import cast
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
 from wsdsl.codegen.global_access import GlobalStore, checked_value
@@ -29,7 +28,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.memory_ops import StoreGlobal
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Value
 from wsdsl.ir.types import F32, THREADS, DType
 
 WARPS = 4
@@ -41,7 +40,7 @@ def convert_clear_counters(c: Context, op: ClearCounters) -> None:
     thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
     own = w.add(begin, w.multiply(thread, VECTOR))
     words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
-    with _strided(w, own, end, THREADS * VECTOR) as place:
+    with counted_loop(w, "counters", own, end, THREADS * VECTOR) as place:
         at = At(w.add(c.item(shared, "0"), place), shared.offset)
         inline_ptx.store_shared(w, at, 32, words)
 
@@ -55,7 +54,8 @@ def convert_add_counters(c: Context, op: AddCounters) -> None:
     shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
     store = GlobalStore(c, direct, value, kind, shape)
     word = _word(kind.dtype)
-    added = [to_bits(w, x, word) for x in elements(w, _counted(w, value, word))]
+    counted = value if value.dtype == word else cast(w, value, word)
+    added = [to_bits(w, x, word) for x in elements(w, counted)]
     copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
     base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
     places = [_Places(c, v, shape) for v in op.index]
@@ -84,7 +84,7 @@ def convert_store_counters(c: Context, op: StoreCounters) -> None:
     begin, end = _share(c, count, op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
     cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
-    with _strided(w, c.threads.warp, groups, WARPS) as turn:
+    with counted_loop(w, "counters", c.threads.warp, groups, WARPS) as turn:
         # CTAs that end together begin with other lines, which L2 then adds to at the same time.
         turned = w.binary("urem", "i32", w.add(turn, cta), groups)
         own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)
@@ -156,10 +156,6 @@ def _word(dtype: DType) -> DType:
     return F32 if dtype.is_float else dtype
 
 
-def _counted(w: Writer, value: Registers, word: DType) -> Registers:
-    return value if value.dtype == word else cast(w, value, word)
-
-
 def _size(c: Context, dim: str | int) -> str:
     return str(dim) if isinstance(dim, int) else c.sizes[dim].text
 
@@ -215,23 +211,7 @@ class _Places:
         return self.texts[source_element(element, self.shape, self.held.shape)]
 
 
-@contextmanager
-def _strided(w: Writer, start: str, stop: str, step: int) -> Generator[str]:
-    """A loop, which gives its index."""
-    body, over = w.name("counters"), w.name("counters_end")
-    before = w.block
-    w.branch(w.compare("slt", start, stop), body, over)
-    w.begin(body)
-    phi = w.phis(["i32"])[0]
-    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
-    yield phi[1]
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
-    w.fill(phi, "i32", [(start, before), (following, w.block)])
-    w.branch(w.compare("slt", following, stop), body, over)
-    w.begin(over)
-
-
-ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+ARMS: Arms = {
     ClearCounters: convert_clear_counters,
     AddCounters: convert_add_counters,
     StoreCounters: convert_store_counters,

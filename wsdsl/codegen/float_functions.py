@@ -126,15 +126,22 @@ LOG1P = (
 )  # fmt: skip
 
 
-def _logarithm(f: F, x: str, of_two: bool) -> str:
-    """x = 2^e m with m in [2/3, 4/3); log m by a polynomial in m - 1. Error below 1.5 ulp."""
+def _mantissa_and_exponent(f: F, x: str, least: int) -> tuple[str, str]:
+    """m and e with x = 2^e m, of a positive x; m is from the float with the bits `least` to its
+    double.
+    """
     w = f.w
     small = f.test("olt", x, 2.0**-126)
     scaled = f.select(small, f.mul(x, 2.0**23), x)
     bits = f.bits(scaled)
-    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, 0x3F2AAAAB), 0xFF800000)
+    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, least), 0xFF800000)
     mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
-    power = f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+    return mantissa, f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+
+
+def _logarithm(f: F, x: str, of_two: bool) -> str:
+    """x = 2^e m with m in [2/3, 4/3); log m by a polynomial in m - 1. Error below 1.5 ulp."""
+    mantissa, power = _mantissa_and_exponent(f, x, 0x3F2AAAAB)
     t = f.sub(mantissa, 1.0)
     square = f.mul(t, t)
     # Two chains for the highest powers are shorter than one.
@@ -155,22 +162,6 @@ def _logarithm(f: F, x: str, of_two: bool) -> str:
     made = f.select(f.test("ueq", x, math.inf), x, made)
     made = f.select(f.test("olt", x, 0.0), math.nan, made)
     return f.select(f.test("oeq", x, 0.0), -math.inf, made)
-
-
-def log(f: F, x: str) -> str:
-    return _logarithm(f, x, of_two=False)
-
-
-def log2(f: F, x: str) -> str:
-    return _logarithm(f, x, of_two=True)
-
-
-def sqrt(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.nvvm.sqrt.approx.f", x)
-
-
-def rsqrt(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.nvvm.rsqrt.approx.f", x)
 
 
 PI_2_HIGH = math.pi / 2
@@ -205,14 +196,6 @@ def _sine(f: F, x: str, quarter_turns: int) -> str:
     return f.select(f.test("ueq", f.abs(x), math.inf), f.sub(x, x), made)
 
 
-def sin(f: F, x: str) -> str:
-    return _sine(f, x, 0)
-
-
-def cos(f: F, x: str) -> str:
-    return _sine(f, x, 1)
-
-
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
@@ -226,14 +209,6 @@ def tanh(f: F, x: str) -> str:
 
 def sigmoid(f: F, x: str) -> str:
     return f.mul(_logistic(f, f.neg(x)), 2.0**-24)
-
-
-def silu(f: F, x: str) -> str:
-    return f.mul(x, sigmoid(f, x))
-
-
-def relu(f: F, x: str) -> str:
-    return f.max(x, 0.0)
 
 
 ERF_SMALL = (
@@ -280,28 +255,26 @@ def gelu_by(f: F, x: str, coefficients: Sequence[float]) -> str:
     return f.fma(f.neg(t), exp2(f, f.polynomial(t, coefficients)), f.max(x, 0.0))
 
 
-def neg(f: F, x: str) -> str:
-    return f.neg(x)
-
-
-def absolute(f: F, x: str) -> str:
-    return f.abs(x)
-
-
-def floor(f: F, x: str) -> str:
-    return f.floor(x)
-
-
-def round_to_even(f: F, x: str) -> str:
-    return nvvm.float_unary(f.w, "llvm.roundeven.f32", x)
-
-
 UNARY: dict[str, Callable[[F, str], str]] = {
-    "neg": neg, "exp": exp, "exp2": exp2, "log": log, "log2": log2, "sqrt": sqrt, "rsqrt": rsqrt,
-    "sin": sin, "cos": cos, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "gelu": gelu,
-    "silu": silu, "abs": absolute, "floor": floor,
-    "round": round_to_even, "erf": erf,
-}  # fmt: skip
+    "neg": F.neg,
+    "abs": F.abs,
+    "floor": F.floor,
+    "round": lambda f, x: nvvm.float_unary(f.w, "llvm.roundeven.f32", x),
+    "sqrt": lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.sqrt.approx.f", x),
+    "rsqrt": lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.rsqrt.approx.f", x),
+    "exp": exp,
+    "exp2": exp2,
+    "log": lambda f, x: _logarithm(f, x, of_two=False),
+    "log2": lambda f, x: _logarithm(f, x, of_two=True),
+    "sin": lambda f, x: _sine(f, x, 0),
+    "cos": lambda f, x: _sine(f, x, 1),
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "relu": lambda f, x: f.max(x, 0.0),
+    "gelu": gelu,
+    "silu": lambda f, x: f.mul(x, sigmoid(f, x)),
+    "erf": erf,
+}
 
 
 def power(f: F, x: str, y: str) -> str:
@@ -339,13 +312,7 @@ def power(f: F, x: str, y: str) -> str:
 
 def _extended_log(f: F, x: str) -> tuple[str, str]:
     """log x as a sum of two floats, relative error 2^-30; x is positive and finite."""
-    w = f.w
-    small = f.test("olt", x, 2.0**-126)
-    scaled = f.select(small, f.mul(x, 2.0**23), x)
-    bits = f.bits(scaled)
-    exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, 0x3F3504F3), 0xFF800000)
-    mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
-    i = f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+    mantissa, i = _mantissa_and_exponent(f, x, 0x3F3504F3)
     # q = (m - 1) / (m + 1) in two parts; log m = 2 atanh q.
     p, m = f.add(mantissa, 1.0), f.sub(mantissa, 1.0)
     r = f.div(1.0, p)

@@ -15,12 +15,7 @@ from dataclasses import replace
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.byte_casts import bytes_to_half
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import (
-    is_packed,
-    num_elements,
-    num_registers,
-    scalar_type,
-)
+from wsdsl.codegen.convert_type import is_packed, num_elements, num_registers, scalar_type
 from wsdsl.codegen.held import Affine, Registers, Scalar, Shape
 from wsdsl.codegen.lane_numbers import columns_of_lanes, rows_of_lanes
 from wsdsl.codegen.literals import f32_literal

@@ -14,13 +14,7 @@ def special_register(w: Writer, name: str) -> str:
 
 def shuffle_first(w: Writer, x: str) -> str:
     """The value of lane 0, in every lane."""
-    return shuffle_from(w, x, "0")
-
-
-def shuffle_from(w: Writer, x: str, lane: str) -> str:
-    """The value of the lane that each lane names."""
-    args = [("i32", ALL_LANES), ("i32", x), ("i32", lane), ("i32", "31")]
-    return w.call("llvm.nvvm.shfl.sync.idx.i32", "i32", args)
+    return shuffle_any(w, "i32", x, "0")
 
 
 def pick_bytes(w: Writer, low: str, high: str, selector: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.codegen import nvvm, wgmma_ptx
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Descriptor, Registers
@@ -54,10 +54,6 @@ def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
     c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
-
-
-def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
-    c.held[op.result] = c.registers(op.x)
 
 
 def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
@@ -139,6 +135,17 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, *x.shape, texts)
+
+
+ARMS: Arms = {
+    f.MatrixOperand: convert_matrix_operand,
+    f.EmptyAccumulator: convert_empty_accumulator,
+    f.WgmmaFence: convert_wgmma_fence,
+    f.Wgmma: convert_wgmma,
+    f.WgmmaCommit: convert_wgmma_commit,
+    f.WgmmaWait: convert_wgmma_wait,
+    f.ZeroUnless: convert_zero_unless,
+}
 
 
 # SMEM descriptors of wgmma operands.

@@ -9,17 +9,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from wsdsl.codegen import inline_ptx, nvvm
-from wsdsl.codegen.barriers import barrier_at
+from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.block_reductions import in_32_bits, join_of, reduce_blocks, wide_integer
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
-from wsdsl.codegen.fragments import (
-    column_offset,
-    first_row,
-    from_floats,
-    row_offset,
-)
+from wsdsl.codegen.fragments import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.remote_ptx import store_remote
@@ -70,7 +65,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
                 inline_ptx.store_shared(w, at, 32, [word])
         return
     # All lanes that share a row have what it gives, and each sends it to one CTA.
-    barrier = barrier_at(c, op.barriers, op.state)
+    barrier = item_at(c, op.barriers, op.state)
     for first in range(0, op.ctas, across):
         left, cta = op.ctas - first, w.add(within, first)
         with nullcontext() if left >= across else w.where(w.compare("ult", within, left)):

@@ -68,6 +68,6 @@ def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
         for left, right in (pairs[at : at + 4 : 2], pairs[at + 1 : at + 4 : 2]):
             wide = [w.value(f"zext i16 {x} to i32") for x in (left, right)]
             own = w.binary("or", "i32", wide[0], w.binary("shl", "i32", wide[1], 16))
-            low, high = (nvvm.shuffle_from(w, own, source) for source in (first, second))
+            low, high = (nvvm.shuffle_any(w, "i32", own, source) for source in (first, second))
             made.append(nvvm.pick_bytes(w, low, high, selector))
     return tuple(made)

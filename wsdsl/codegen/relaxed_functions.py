@@ -35,35 +35,17 @@ def _sigmoid(f: F, x: str) -> str:
     return f.mul(_logistic(f, x), 2.0**-24)
 
 
-def _silu(f: F, x: str) -> str:
-    return f.mul(x, _sigmoid(f, x))
-
-
-def _tanh(f: F, x: str) -> str:
-    return nvvm.tanh_approx(f.w, x)
-
-
 GELU_8 = (2.55143154e-3, -3.65516761e-2, -4.81104292e-1, -1.14051169, -1.00086766)
-GELU_11 = (
-    -3.364087e-4, 5.98312862e-3, -4.87595534e-2, -4.63429594e-1, -1.14947668, -1.00010629
-)  # fmt: skip
+GELU_11 = (-3.364087e-4, 5.98312862e-3, -4.87595534e-2, -4.63429594e-1, -1.14947668, -1.00010629)
 """Relative errors of 2^-10.7 and 2^-13.7, or 2^-23 where that is more: fitted to the logarithm with
 the weight that an error has in the result."""
 
 
-def _gelu_8(f: F, x: str) -> str:
-    return gelu_by(f, x, GELU_8)
-
-
-def _gelu_11(f: F, x: str) -> str:
-    return gelu_by(f, x, GELU_11)
-
-
 RELAXED: dict[str, tuple[tuple[int, Function], ...]] = {
     "exp": ((15, _exp),),
-    "gelu": ((8, _gelu_8), (11, _gelu_11)),
+    "gelu": ((8, lambda f, x: gelu_by(f, x, GELU_8)), (11, lambda f, x: gelu_by(f, x, GELU_11))),
     "sigmoid": ((11, _sigmoid),),
-    "silu": ((11, _silu),),
-    "tanh": ((8, _tanh),),
+    "silu": ((11, lambda f, x: f.mul(x, _sigmoid(f, x))),),
+    "tanh": ((8, lambda f, x: nvvm.tanh_approx(f.w, x)),),
 }
 """The most bits that each is good for, the quickest first."""

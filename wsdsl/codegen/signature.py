@@ -99,8 +99,7 @@ def access_of(kernel: Kernel) -> Access:
     alignment: dict[str, int] = {}
     for op, touch in found:
         if isinstance(op, m.LoadGlobal | m.StoreGlobal):
-            assert isinstance(op.tensor.type, Tensor)
-            needed = op.tensor.type.dtype.size(op.vector)
+            needed = op.tensor.as_tensor.dtype.size(op.vector)
             if isinstance(op, m.LoadGlobal) and may_be_words(op):
                 needed = 1 if touch.tensor in kernel.unaligned else MOST
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))

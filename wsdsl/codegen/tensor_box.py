@@ -23,8 +23,7 @@ class TensorBox:
 
     @property
     def type(self) -> Tensor:
-        assert isinstance(self.tensor.type, Tensor)
-        return self.tensor.type
+        return self.tensor.as_tensor
 
     @property
     def dtype(self) -> DType:

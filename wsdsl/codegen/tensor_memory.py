@@ -6,14 +6,13 @@ each active thread of the warp issue them in turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import islice, product
-from typing import Any
 
 from wsdsl.codegen import inline_ptx
-from wsdsl.codegen.barriers import barrier_at, placed
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.barriers import item_at, placed
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import register_type
 from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At
@@ -28,7 +27,7 @@ from wsdsl.ir.block_scales import (
     stored_at_once,
     word_columns,
 )
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Value
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
@@ -142,7 +141,7 @@ def _high(held: Descriptor) -> int:
 
 
 def convert_commit(c: Context, op: t.TensorCommit) -> None:
-    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
         c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
@@ -292,16 +291,12 @@ def _kept(c: Context, valid: str, word: int) -> str:
     return w.asm(ptx, "i32", "=r,r", [("i32", w.multiply(left, 8))])
 
 
-def convert_store_wait(c: Context, op: t.TensorStoreWait) -> None:
-    c.w.asm("tcgen05.wait::st.sync.aligned;", "void", "", [])
-
-
 def convert_fence(c: Context, op: t.TensorFence) -> None:
     order = "after" if op.after else "before"
     c.w.asm(f"tcgen05.fence::{order}_thread_sync;", "void", "", [])
 
 
-ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+ARMS: Arms = {
     t.AllocateTensorMemory: convert_allocate,
     t.FreeTensorMemory: convert_free,
     t.TensorColumns: convert_columns,
@@ -311,7 +306,7 @@ ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
     t.TensorStore: convert_store,
     t.StoreScales: convert_store_scales,
     t.TensorCopy: convert_copy,
-    t.TensorStoreWait: convert_store_wait,
+    t.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;", "void", "", []),
     t.TensorWait: convert_wait,
     t.TensorFence: convert_fence,
 }

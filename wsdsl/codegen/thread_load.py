@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType
 from wsdsl.lazy import cached_property
 
 PIECE = 16
@@ -36,8 +37,7 @@ as many."""
 
 
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
-    assert isinstance(op.tensor.type, Tensor)
-    size = op.tensor.type.dtype.bytes
+    size = op.tensor.as_tensor.dtype.bytes
     coordinates = tuple(c.scalar(v).text for v in op.coordinates)
     copy = _Copy(c, op, TensorBox(c, op.tensor, coordinates, op.row_dim))
     widths = (bytes for bytes in (2 * COPY_WORD, COPY_WORD) if bytes > size)
@@ -100,20 +100,11 @@ class _Copy:
         own = w.binary("and", "i32", self.c.threads.tid, THREADS - 1)
         first = w.add(w.binary("udiv", "i32", own, per_line), begin)
         along = w.binary("urem", "i32", own, per_line)
-        body, over = w.name("copy_turn"), w.name("copy_end")
-        before = w.block
-        w.jump(body)
-        w.begin(body)
-        phi = w.phis(["i32"])[0]
-        # ptxas would have several turns' loads under way, with twice the registers.
-        w.asm(".pragma \\22nounroll\\22;", "void", "", [])
-        panel, turn = w.binary("udiv", "i32", phi[1], turns), w.binary("urem", "i32", phi[1], turns)
-        line = w.add(first, w.multiply(turn, self.lines * below))
-        self.turn(bytes, (below, beside), _Place(line, w.multiply(panel, beside), along), end)
-        following = w.value(f"add nuw nsw i32 {phi[1]}, 1")
-        w.fill(phi, "i32", [("0", before), (following, w.block)])
-        w.branch(w.compare("slt", following, self.panels // beside * turns), body, over)
-        w.begin(over)
+        with counted_loop(w, "copy", "0", self.panels // beside * turns, 1) as i:
+            panel, turn = w.binary("udiv", "i32", i, turns), w.binary("urem", "i32", i, turns)
+            line = w.add(first, w.multiply(turn, self.lines * below))
+            place = _Place(line, w.multiply(panel, beside), along)
+            self.turn(bytes, (below, beside), place, end)
 
     def turn(self, bytes: int, count: tuple[int, int], place: _Place, end: int) -> None:
         """So many pieces below each other, in so many panels, from `place` on. Each is as many

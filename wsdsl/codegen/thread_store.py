@@ -15,6 +15,7 @@ from functools import reduce
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.bits import REDUCTIONS
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.tensor_box import TensorBox
@@ -69,17 +70,8 @@ class _Store:
         if turns == 1:
             self.turn(bytes, abreast, each, "0")
             return
-        body, over = w.name("store_turn"), w.name("store_end")
-        before = w.block
-        w.jump(body)
-        w.begin(body)
-        phi = w.phis(["i32"])[0]
-        w.asm(".pragma \\22nounroll\\22;", "void", "", [])
-        self.turn(bytes, abreast, each, w.multiply(phi[1], each))
-        following = w.value(f"add nuw nsw i32 {phi[1]}, 1")
-        w.fill(phi, "i32", [("0", before), (following, w.block)])
-        w.branch(w.compare("slt", following, turns), body, over)
-        w.begin(over)
+        with counted_loop(w, "store", "0", turns, 1) as i:
+            self.turn(bytes, abreast, each, w.multiply(i, each))
 
     def turn(self, bytes: int, abreast: int, lines: int, begin: str) -> None:
         """So many lines from `begin` on, `abreast` of them at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
-from wsdsl.codegen.barriers import barrier_at
+from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.tensor_box import TensorBox
@@ -21,7 +21,7 @@ def convert_tma_load(c: Context, op: TmaLoad) -> None:
         item = c.w.add(item, c.scalar(op.shift).text)
     to = At(item, shared.offset + op.offset)
     map, coordinates = _box(c, op)
-    barrier = barrier_at(c, op.barriers, op.state)
+    barrier = item_at(c, op.barriers, op.state)
     mask = None if op.multicast is None else c.scalar(op.multicast).text
     if mask is not None:
         mask = c.w.value(f"trunc i32 {mask} to i16")

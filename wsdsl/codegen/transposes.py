@@ -13,28 +13,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
-from wsdsl.codegen import inline_ptx
+from wsdsl.codegen import fragments, inline_ptx
 from wsdsl.codegen.bits import from_bits, to_bits
-from wsdsl.codegen.context import Context
+from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
-from wsdsl.codegen.fragments import (
-    column_offset,
-    elements,
-    first_column,
-    first_row,
-    from_elements,
-    row_offset,
-)
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.nvvm import pick_bytes
 from wsdsl.codegen.shared_stores import item_place, packed_pairs
 from wsdsl.codegen.vector_access import from_words, pairs_in_word
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 
@@ -97,8 +87,8 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
     lines = _Lines(
         w,
         item_place(c, c.shared(op.shared), c.scalar(op.item)),
-        first_column(c, lanes),
-        w.multiply(first_row(c, lanes, parts[0].rows), size),
+        fragments.first_column(c, lanes),
+        w.multiply(fragments.first_row(c, lanes, parts[0].rows), size),
         1 if lanes.striped else lanes.vector,
         sum(part.rows for part in parts) * size,
         op.step,
@@ -107,8 +97,8 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
     for part in parts:
         joined = math.gcd(WORD // size, lanes.tall)
         for element, text in _down_columns(w, part, joined):
-            byte = (before + row_offset(element, part.shape)) * size
-            at = lines.at(op.line + column_offset(element, part.shape), byte)
+            byte = (before + fragments.row_offset(element, part.shape)) * size
+            at = lines.at(op.line + fragments.column_offset(element, part.shape), byte)
             inline_ptx.store_shared(w, at, 8 * size * joined, [text])
         before += part.rows
 
@@ -131,7 +121,7 @@ def _down_columns(w: Writer, part: Registers, joined: int) -> list[tuple[int, st
             rows = [words[(e + i * vector) // WORD] for i in range(WORD)]
             made += [(e + i, text) for i, text in enumerate(_turned(w, rows))]
         return made
-    texts = [to_bits(w, x, part.dtype) for x in elements(w, part)]
+    texts = [to_bits(w, x, part.dtype) for x in fragments.elements(w, part)]
     each = [e for first in firsts for e in range(first, first + vector)]
     return [(e, _joined(w, [texts[e + i * vector] for i in range(joined)], size)) for e in each]
 
@@ -161,22 +151,24 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     lines = _Lines(
         w,
         item_place(c, c.shared(op.shared), c.scalar(op.item)),
-        first_row(c, lanes, shape.rows),
-        w.multiply(first_column(c, lanes), size),
+        fragments.first_row(c, lanes, shape.rows),
+        w.multiply(fragments.first_column(c, lanes), size),
         1,
         op.length * size,
         op.step,
     )
 
     def at(element: int) -> At:
-        byte = (op.first + column_offset(element, shape)) * size
-        return lines.at(op.line + row_offset(element, shape), byte)
+        byte = (op.first + fragments.column_offset(element, shape)) * size
+        return lines.at(op.line + fragments.row_offset(element, shape), byte)
 
     count, vector = num_elements(*shape), lanes.vector * size
     if lanes.striped or not op.step or vector % WORD:
         texts = [inline_ptx.load_shared(w, at(e), 8 * size) for e in range(count)]
         define(
-            c, op.result, from_elements(w, dtype, shape, [from_bits(w, x, dtype) for x in texts])
+            c,
+            op.result,
+            fragments.from_elements(w, dtype, shape, [from_bits(w, x, dtype) for x in texts]),
         )
         return
     words = list[str]()
@@ -185,7 +177,7 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     define(c, op.result, from_words(w, dtype, shape, words))
 
 
-ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+ARMS: Arms = {
     StoreTransposed: convert_store_transposed,
     LoadTransposed: convert_load_transposed,
 }

@@ -80,9 +80,13 @@ class Carried:
     made: Value
     args: tuple[Value, ...] = ()
 
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        """The value exists from here on: what the lowered loop has for it."""
+        raise NotImplementedError
+
     def enter(self, lowering: Lowering) -> None:
         """At the start of the body: bind the argument."""
-        raise NotImplementedError
+        self.args = self.bind(lowering, self.arg)
 
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         """At the end of the body: the next iteration's values."""
@@ -90,7 +94,7 @@ class Carried:
 
     def leave(self, lowering: Lowering) -> tuple[Value, ...]:
         """The loop's results."""
-        raise NotImplementedError
+        return self.bind(lowering, self.made)
 
     def after(self, lowering: Lowering) -> None:
         """Behind the loop."""
@@ -110,14 +114,11 @@ def carrying(
 
 
 class CarriedScalar(Carried):
-    def enter(self, lowering: Lowering) -> None:
-        self.args = (self.arg,)
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        return (value,)
 
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         return (lowering.scalar(self.last),)
-
-    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
-        return (self.made,)
 
 
 class CarriedExchange(Carried):
@@ -128,24 +129,17 @@ class CarriedExchange(Carried):
         state = lowering.context.shared_rows.next_state(loc)
         return cls((state,), state, state, state)
 
-    def _new(self, lowering: Lowering) -> tuple[Value, ...]:
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         made = lowering.builder.value("s", State())
         lowering.context.shared_rows.state = made
         return (made,)
 
-    def enter(self, lowering: Lowering) -> None:
-        self.args = self._new(lowering)
-
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         return (lowering.context.shared_rows.next_state(None),)
 
-    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
-        return self._new(lowering)
-
 
 class CarriedTile(Carried):
-    def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
-        """Names for the value's pieces, which exist from here on."""
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         named = tuple(lowering.builder.value(value.name, v.type) for v in self.init)
         lowering.env[value] = held(lowering.context.shapes.of(value.as_tile.axes), named)
         return named
@@ -154,21 +148,15 @@ class CarriedTile(Carried):
     def of(cls, lowering: Lowering, first: Value, arg: Value, last: Value, made: Value) -> Carried:
         return cls(lowering.pieces(first).all(), arg, last, made)
 
-    def enter(self, lowering: Lowering) -> None:
-        self.args = self._new(lowering, self.arg)
-
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         return lowering.pieces(self.last).all()
-
-    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
-        return self._new(lowering, self.made)
 
 
 class CarriedLoad(CarriedTile):
     """What one load and then another has brought: as much of each piece as differs."""
 
-    def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
-        named = super()._new(lowering, value)
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        named = super().bind(lowering, value)
         least = lowering.env[value]
         lowering.env[value] = narrow(least.shape, value.as_tile.dtype, lowering.builder, least.get)
         return named
@@ -193,19 +181,13 @@ class CarriedOperand(Carried):
         none = (_zeros(lowering.builder, kind) for kind in _last_operands(lowering, loop))
         return cls(tuple(none), *names)
 
-    def _new(self, lowering: Lowering) -> tuple[Value, ...]:
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         return tuple(lowering.builder.value("operand", v.type) for v in self.init)
-
-    def enter(self, lowering: Lowering) -> None:
-        self.args = self._new(lowering)
 
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         made = tuple(v for group in lowering.products.in_flight for v in group.fragments)
         assert [v.type for v in made] == [v.type for v in self.init]
         return made
-
-    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
-        return self._new(lowering)
 
 
 def _last_operands(lowering: Lowering, loop: ForRange) -> Iterator[Fragment]:
@@ -259,7 +241,7 @@ class CarriedSum(Carried):
             init = (*init, _flag(lowering, tile.started))
         return cls(init, *names, tile=tile, loop=loop, known=known, flagged=flagged)
 
-    def _named(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+    def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         """Names for the accumulators, and for the flag if there is one."""
         b = lowering.builder
         named = tuple(b.value("started" if v.type == FLAG else "acc", v.type) for v in self.init)
@@ -269,7 +251,7 @@ class CarriedSum(Carried):
         return named
 
     def enter(self, lowering: Lowering) -> None:
-        self.args = self._named(lowering, self.arg)
+        super().enter(lowering)
         if self.known:
             first = (self.loop.index, self.loop.start)
             lowering.sums[self.arg].started = lowering.builder.map("gt", *first, wish="started")
@@ -278,9 +260,6 @@ class CarriedSum(Carried):
         tile = lowering.sums[self.last]
         handed = lowering.products.resume(tile, self.loop.loc)
         return (*handed, _flag(lowering, tile.started)) if self.flagged else handed
-
-    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
-        return self._named(lowering, self.made)
 
     def after(self, lowering: Lowering) -> None:
         if self.known:

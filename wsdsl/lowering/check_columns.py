@@ -13,20 +13,12 @@ from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import THREADS, Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
+from wsdsl.lowering import lanes
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import MOST_HELD, are_held, height_in, held_axes, read_and_stored
-from wsdsl.lowering.lanes import (
-    MOST_REDUCED,
-    WARP,
-    flat_axis,
-    holds_vectors,
-    reduces_rows,
-    thread_vector,
-    turned,
-)
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_panels import stored_as_panels
@@ -53,7 +45,7 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
     among = f" x {consumers} consumers" if consumers > 1 else ""
     for name, size in axis_sizes(kernel, chosen).items():
-        if holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
+        if lanes.holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
             continue
         what, own = f"tile {loop_variable(name)}={size}", size // consumers
         if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:
@@ -119,12 +111,12 @@ def cluster_faults(chosen: Schedule, shared: Iterable[str]) -> Iterator[Finding]
 
 def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Tiles whose rows and columns the threads of a warpgroup can not share in whole vectors."""
-    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+    if not lanes.holds_vectors(kernel) or lanes.flat_axis(kernel) is not None:
         return
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
     height, most = height_in(kernel, sizes), MAX_COLUMNS
-    if reduces_rows(kernel):
-        most = MOST_REDUCED
+    if lanes.reduces_rows(kernel):
+        most = lanes.MOST_REDUCED
         if shares["columns"] > 1:
             told = (
                 f'Schedule.share is "{chosen.share}", and rows are reduced, which consumers divide'
@@ -140,7 +132,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield Finding(f"{told}{counted(shares['columns'], 'consumer')} (columns)")
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
-    if height * WARP < THREADS:
+    if height * lanes.WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
     yield from cluster_faults(chosen, held_axes(kernel))
     if max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1) > 1:
@@ -149,7 +141,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             hint = "leave it out, or store to another tensor than is read"
             yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint=hint)
     # Of what is turned threads hold whole tiles.
-    tall = max(rows) // shares["rows"] if turned(kernel) else height
+    tall = max(rows) // shares["rows"] if lanes.turned(kernel) else height
     for name, axis in axes_of(kernel).items():
         size = sizes[name] // shares[axis.role]
         what = f"tile {loop_variable(name)}={sizes[name]}"
@@ -192,10 +184,12 @@ def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[
     """What goes along rows of which several warps have parts, and is of one warp."""
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)["columns"]
     told = f"warps share the rows of tiles of {height} rows, and one has"
-    hint = f"make it {THREADS // WARP} rows or more"
+    hint = f"make it {THREADS // lanes.WARP} rows or more"
     for op in kernel.of(Scan):
         yield Finding(f"{told} no sums of what is in front of it", op.loc, hint)
     for op in kernel.of(ReduceBlocks):
-        vector = math.gcd(thread_vector(kernel), sizes[op.axis] * height // (shares * THREADS))
-        if op.size > WARP * vector:
+        vector = math.gcd(
+            lanes.thread_vector(kernel), sizes[op.axis] * height // (shares * THREADS)
+        )
+        if op.size > lanes.WARP * vector:
             yield Finding(f"{told} no whole block of {op.size}", op.loc, hint)

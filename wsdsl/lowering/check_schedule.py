@@ -10,20 +10,12 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
+from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
 from wsdsl.lowering.check_tensor_memory import claim_faults, tensor_memory_faults
 from wsdsl.lowering.check_widths import width_faults
-from wsdsl.lowering.cooperation import (
-    cluster_along,
-    cluster_size,
-    is_shared,
-    num_cooperating,
-    num_pingpong_consumers,
-    num_shares,
-    shared_role,
-)
 from wsdsl.lowering.counters import counter_faults
 from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
 from wsdsl.lowering.early_loads import num_load_warpgroups
@@ -113,7 +105,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             + ("whose indices are not tiles" if scalar else "which no parallel loop walks"),
             hint=f"the parallel loops over tiles are {walked}",
         )
-    if cluster_size(chosen) > (most := kernel.target.max_cluster):
+    if cooperation.cluster_size(chosen) > (most := kernel.target.max_cluster):
         yield Finding(f"Schedule.cluster has more than {most} CTAs in all")
     if chosen.multicast and all((chosen.cluster or {}).get(name, 1) == 1 for name in known):
         yield Finding(
@@ -142,7 +134,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             "has its SM alone",
             hint="leave it out",
         )
-    if chosen.order_barriers and num_cooperating(chosen) < 2:
+    if chosen.order_barriers and cooperation.num_cooperating(chosen) < 2:
         alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
         yield Finding(
             f"Schedule.order_barriers is True, and with {alone} nobody shares a tile",
@@ -158,7 +150,7 @@ def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if not isinstance(axis, Axis):
             continue
         name = loop_variable(axis.name)
-        num = cluster_along(chosen, axis.name)
+        num = cooperation.cluster_along(chosen, axis.name)
         if num == 1 or (axis.dim in static and -(-static[axis.dim] // sizes[axis.name]) % num == 0):
             continue
         for op in walk(loop.body):
@@ -184,7 +176,7 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         lines = leaves_lines(kernel, chosen.reduction)
         unfit = list(why_not(body, lines=lines))
         yield from unfit
-        if num_cooperating(chosen) > 1 and not unfit and not lines:
+        if cooperation.num_cooperating(chosen) > 1 and not unfit and not lines:
             yield from why_not_shared(kernel, body)
         if chosen.reduction == "parallel" and not unfit:
             yield from why_not_parallel(kernel, body)
@@ -214,9 +206,9 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" cuts it, too'
         yield Finding(mixed, hint='use scheduler="persistent" or "grid"')
-    if num_pingpong_consumers(chosen) > 1:
+    if cooperation.num_pingpong_consumers(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong"', hint='use mode="cooperative"')
-    if shared_role(kernel, chosen) == "columns":
+    if cooperation.shared_role(kernel, chosen) == "columns":
         by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
         yield Finding(by_columns, hint="leave share out")
     unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
@@ -237,14 +229,17 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.share is None:
         return
     told = f'Schedule.share is "{chosen.share}"'
-    shared = [axis for name, axis in axes_of(kernel).items() if is_shared(name, chosen)]
+    shared = [axis for name, axis in axes_of(kernel).items() if cooperation.is_shared(name, chosen)]
     if not any(axis.role for axis in shared):
         free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
         known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
         yield Finding(f"{told}, which is no free axis of the output", hint=known)
-    if num_pingpong_consumers(chosen) > 1:
+    if cooperation.num_pingpong_consumers(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong": nobody shares a tile')
-    if num_cooperating(chosen) == 1 or shared_role(kernel, chosen) == "rows":
+    if (
+        cooperation.num_cooperating(chosen) == 1
+        or cooperation.shared_role(kernel, chosen) == "rows"
+    ):
         return
     columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
     if chosen.cuts_tiles:
@@ -275,7 +270,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
+    shares, depths = cooperation.num_shares(kernel, chosen), depth_steps(kernel)
     products = bool(kernel.of(Contract))
     for name, size in axis_sizes(kernel, chosen).items():
         if name not in axes_of(kernel):
@@ -315,7 +310,7 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    consumers = num_cooperating(chosen) * num_pingpong_consumers(chosen)
+    consumers = cooperation.num_cooperating(chosen) * cooperation.num_pingpong_consumers(chosen)
     registers = accumulator_registers(kernel, chosen)
     beside = promoted_registers(kernel, chosen)
     loads, decoders = num_load_warpgroups(kernel, chosen), num_decoders(kernel)
@@ -329,7 +324,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     widest = max(
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
-    widest //= num_shares(kernel, chosen)["columns"]
+    widest //= cooperation.num_shares(kernel, chosen)["columns"]
     entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
     if not in_tensors and widest // 2 + WGMMA_REGISTERS > entry:
         beside = _beside(" beside", loads, decoders)
@@ -357,7 +352,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> str:
     """The hint for tiles that do not fit; where small ones do not either, a dimension is long."""
-    axes, shares = axes_of(kernel), num_shares(kernel, chosen)
+    axes, shares = axes_of(kernel), cooperation.num_shares(kernel, chosen)
     least = changed(chosen, tile={name: 64 * shares[axis.role] for name, axis in axes.items()})
     needed = accumulator_registers(kernel, least) + OTHER_REGISTERS
     whole = [axes[name].dim for name in whole_axes(kernel) if axes[name].role == "columns"]

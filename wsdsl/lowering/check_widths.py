@@ -16,13 +16,8 @@ from wsdsl.ir.narrowing import WIDTH_STEP, narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Axis
 from wsdsl.ir.wgmma import columns_fault
+from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import loop_variable, output_nest
-from wsdsl.lowering.cooperation import (
-    cluster_along,
-    cluster_size,
-    cluster_splits,
-    shared_role,
-)
 from wsdsl.lowering.epilogue_operands import all_lines, epilogue_slots, subtile_widths
 from wsdsl.lowering.footprint import axis_sizes, is_heavy
 from wsdsl.lowering.precision import fp8_axes, promotes
@@ -119,14 +114,14 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
     if chosen.cuts_tiles:
         cut = f'scheduler="{chosen.scheduler}" hands on the sums of tiles'
         yield Finding(f"{told}, and {cut}", hint='use scheduler="persistent" or "grid"')
-    if cluster_along(chosen, axis.name) > 1:
-        along = f"a cluster has {cluster_along(chosen, axis.name)} of them"
+    if cooperation.cluster_along(chosen, axis.name) > 1:
+        along = f"a cluster has {cooperation.cluster_along(chosen, axis.name)} of them"
         yield Finding(f"{told}, and {along}", hint=f"leave {variable} out of the cluster")
-    elif cluster_splits(kernel, chosen) > 1:
+    elif cooperation.cluster_splits(kernel, chosen) > 1:
         yield Finding(f"{told}, and a cluster shares their sums", hint="leave cluster out")
-    elif cluster_size(chosen) > 1 and chosen.multicast is not False:
+    elif cooperation.cluster_size(chosen) > 1 and chosen.multicast is not False:
         yield Finding(f"{told}, and CTAs load parts of them for others", hint="use multicast=False")
-    if shared_role(kernel, chosen) == "columns":
+    if cooperation.shared_role(kernel, chosen) == "columns":
         yield Finding(f'{told}, and share="{chosen.share}" divides them', hint="leave share out")
     if promotes(chosen) and fp8_axes(kernel):
         # By value, ptxas finds no registers for such a group of products.

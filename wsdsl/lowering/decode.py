@@ -128,15 +128,14 @@ def _tile(
     operand: Value, summed: str, slice: list[Value], made: Mapping[Value, Op], as_loaded: bool
 ) -> Tile:
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
-    assert isinstance(operand.type, Tile)
     last = summed
     in_blocks = any(isinstance(made.get(v), t.ReduceBlocks) for v in slice)
-    if as_loaded and not in_blocks and may_be_mn_major(operand.type.dtype):
+    if as_loaded and not in_blocks and may_be_mn_major(operand.as_tile.dtype):
         loads = (op for op in map(made.get, slice) if isinstance(op, t.Load))
         whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
-    first = next(x for x in operand.type.axes if x != last)
-    return Tile(operand.type.dtype, (first, last))
+    first = next(x for x in operand.as_tile.axes if x != last)
+    return Tile(operand.as_tile.dtype, (first, last))
 
 
 def _roles(tiles: Iterable[Tile]) -> tuple[dict[str, Role], bool]:

@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import loop_variable, tile_axes
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
@@ -86,13 +86,12 @@ def _fitting(kernel: Kernel) -> set[Load]:
 
 
 def _lies_like(load: Load, operand: Value, summed: tuple[str, ...], parts: set[str]) -> bool:
-    assert isinstance(operand.type, Tile)
     last = load.index[-2:]
     names = tuple(v.type.name for v in last if isinstance(v.type, Axis))
     return (
         len(load.axes) == 2
         and names == tile_axes(load.result)
-        and {*names} == {*operand.type.axes}
+        and {*names} == {*operand.as_tile.axes}
         and names[1:] == summed
         and not parts & {*names}
     )

@@ -94,18 +94,15 @@ def in_turns(region: Region, blocks: Mapping[Contract, int]) -> Region:
     start = next((i for i, op in enumerate(region) if isinstance(op, Contract)), None)
     if start is None:
         return region
-    ends = (i for i in range(start, len(region)) if _ends(region[i]))
+    # Products before and behind these are not waited for together.
+    apart = CommitProducts, ConsumerRelease
+    ends = (i for i in range(start, len(region)) if isinstance(region[i], apart))
     end = next(ends, len(region))
     span, rest = region[start:end], region[end:]
     made = None
     if not (rest and isinstance(rest[0], CommitProducts)):
         made = _together(span, rest, blocks)
     return (*region[:start], *(made or (*span, *in_turns(rest, blocks))))
-
-
-def _ends(op: Op) -> bool:
-    """Whether products before and behind it are not waited for together."""
-    return isinstance(op, (CommitProducts, ConsumerRelease))
 
 
 def _together(span: Region, rest: Region, blocks: Mapping[Contract, int]) -> Region | None:

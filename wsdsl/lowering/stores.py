@@ -13,13 +13,7 @@ from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Load, Store
-from wsdsl.ir.types import (
-    Axis,
-    DType,
-    Fragment,
-    Shared,
-    Tile,
-)
+from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly

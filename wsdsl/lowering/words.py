@@ -133,14 +133,13 @@ class _Words:
     def load(self, op: Load, loaded: dict[Place, Value]) -> None:
         b, (place, which) = self.builder, _place(self.kernel, op)
         kind, named = op.result.as_tile, self.named[op.tensor]
-        assert isinstance(named.type, Tensor)
         if place not in loaded:
-            made = b.value("word", Tile(named.type.dtype, kind.axes))
+            made = b.value("word", Tile(named.as_tensor.dtype, kind.axes))
             new = with_fields(op, result=made, tensor=named, index=op.index[:-1])
             loaded[place] = b.add(new).result
         word, part = loaded[place], PARTS[kind.dtype.bits]
         if which:
-            by = b.constant(which * part.bits, Tile(named.type.dtype))
+            by = b.constant(which * part.bits, Tile(named.as_tensor.dtype))
             word = b.map("shr", word, by, type=word.type, wish="word")
         low = b.value("part", Tile(part, kind.axes))
         b.add(Cast(result=low, x=word, loc=op.loc))
@@ -151,21 +150,20 @@ class _Words:
         b, (place, which) = self.builder, _place(self.kernel, op)
         held, named = self.parts.setdefault(place, {}), self.named[op.tensor]
         held[which] = op.value
-        assert isinstance(named.type, Tensor)
-        if len(held) * op.dtype.bits < named.type.dtype.bits:
+        if len(held) * op.dtype.bits < named.as_tensor.dtype.bits:
             return
         del self.parts[place]
         word: Value | None = None
         for number, value in sorted(held.items()):
-            wide = self.widened(value, op.dtype, named.type.dtype)
+            wide = self.widened(value, op.dtype, named.as_tensor.dtype)
             if number:
-                by = b.constant(number * op.dtype.bits, Tile(named.type.dtype))
+                by = b.constant(number * op.dtype.bits, Tile(named.as_tensor.dtype))
                 wide = b.map("shl", wide, by, wish="part")
             if word is None:
                 word = wide
                 continue
             axes = dict.fromkeys((*word.as_tile.axes, *wide.as_tile.axes))
-            kind = Tile(named.type.dtype, tuple(axes))
+            kind = Tile(named.as_tensor.dtype, tuple(axes))
             made = Map(result=b.value("word", kind), fn="or", args=(word, wide), loc=op.loc)
             word = b.add(made).result
         assert word is not None

@@ -13,19 +13,12 @@ from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.types import Tensor
+from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import whole_axes
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_cooperating
-from wsdsl.lowering.footprint import (
-    STAGING_BUFFERS,
-    accumulator_registers,
-    axis_sizes,
-    fits_smem,
-    promoted_registers,
-    smem_bytes,
-)
 from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.speeds import at_launch, issuing, l2_bytes, pace_of, power
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Step, Work
@@ -52,12 +45,14 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     work = Work(chosen, sizes)
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
     told += "" if work.sized else f" ({UNKNOWN_SIZE} is assumed)"
-    own = predict(work, schedule, axis_sizes(chosen, schedule))
+    own = predict(work, schedule, footprint.axis_sizes(chosen, schedule))
     lines = [f"chosen for {told}: {schedule!r}"]
     if own.plain:
         lines += plain_reasons(own.plain, schedule)
     else:
-        registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
+        registers = footprint.accumulator_registers(
+            chosen, schedule
+        ) + footprint.promoted_registers(chosen, schedule)
         compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
         lines += _reasons(own, schedule)
         lines.append(f"  sums take {registers} of {compute} registers a thread")
@@ -92,7 +87,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
 
 def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
     """Which width launches of these sizes have, where they differ."""
-    widest = axis_sizes(chosen, schedule)
+    widest = footprint.axis_sizes(chosen, schedule)
     for name, size in at_launch(work, schedule, widest).items() if schedule.widths else ():
         if (work.roles[name], name in whole_axes(chosen)) == ("columns", False):
             least = widest[name] - narrowings(schedule.widths or 1)[-1]
@@ -119,8 +114,8 @@ def _unpacked(kernel: Kernel) -> Iterator[str]:
 def _smem(chosen: Kernel, schedule: Schedule) -> int:
     """With as many buffers for stores as there is room for."""
     stages = schedule.stages or 1
-    buffers = STAGING_BUFFERS if fits_smem(chosen, schedule, stages) else 1
-    return smem_bytes(chosen, schedule, stages, buffers)
+    buffers = footprint.STAGING_BUFFERS if footprint.fits_smem(chosen, schedule, stages) else 1
+    return footprint.smem_bytes(chosen, schedule, stages, buffers)
 
 
 def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:

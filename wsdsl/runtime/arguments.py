@@ -160,8 +160,7 @@ def resolve(
     zeroed = frozenset(p.name for p in missing if not access.writes_whole(p.name, dims))
     for param in missing:
         arrays[param.name] = _allocate(param, views, dims, where, zeros=param.name in zeroed)
-        assert isinstance(param.type, Tensor)
-        views[param.name] = adapt(describe(arrays[param.name]), param.type.dtype)
+        views[param.name] = adapt(describe(arrays[param.name]), param.as_tensor.dtype)
     order = [p.name for p in params if p.name in views]
     views = {n: views[n] for n in order}
     if missing:

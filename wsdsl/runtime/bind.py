@@ -10,24 +10,13 @@ from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor
+from wsdsl.runtime import views
 from wsdsl.runtime.padding import padded
-from wsdsl.runtime.views import (
-    FRAMEWORK_NAMES,
-    OF_ML_DTYPES,
-    OF_SIX_BITS,
-    ArrayView,
-    contiguous_strides,
-    normalise,
-    overlap,
-    overlaps_itself,
-    row_strides,
-    tma_faults,
-)
 
 
 def bind(
     params: Sequence[Value],
-    arguments: Mapping[str, ArrayView],
+    arguments: Mapping[str, views.ArrayView],
     sizes: Mapping[str, int] | None = None,
     *,
     access: Access | None = None,
@@ -79,25 +68,25 @@ def _at(place: str, finding: Finding) -> Finding:
     return Finding(f"{place}: {finding.message}", hint=finding.hint)
 
 
-def _conversion(view: ArrayView, dtype: DType) -> str:
-    name = FRAMEWORK_NAMES[dtype.name]
+def _conversion(view: views.ArrayView, dtype: DType) -> str:
+    name = views.FRAMEWORK_NAMES[dtype.name]
     if dtype.bits == 4:
         return "give a uint8 array of half the width, two elements to a byte, low nibble first"
-    if dtype.name in OF_SIX_BITS and view.framework != "numpy":
+    if dtype.name in views.OF_SIX_BITS and view.framework != "numpy":
         return "give its bits as an array of uint8, one element to a byte"
-    if view.framework == "cupy" and dtype.name in OF_ML_DTYPES:
+    if view.framework == "cupy" and dtype.name in views.OF_ML_DTYPES:
         return f"give its bits as an array of uint{dtype.bits}: .view('uint{dtype.bits}')"
     kind, convert = f'"{name}"', "astype"
     if view.framework == "torch":
         kind, convert = f"torch.{name}", "to"
-    elif view.framework == "numpy" and dtype.name in OF_ML_DTYPES:
+    elif view.framework == "numpy" and dtype.name in views.OF_ML_DTYPES:
         kind = f"ml_dtypes.{name}"
     if view.dtype.kind == "uint" and dtype.is_float and view.dtype.bits == dtype.bits:
         return f"take its bits: .view({kind}); or convert its values: .{convert}({kind})"
     return f"convert it: .{convert}({kind})"
 
 
-def _layout(tensor: Tensor, view: ArrayView, written: bool) -> list[Finding]:
+def _layout(tensor: Tensor, view: views.ArrayView, written: bool) -> list[Finding]:
     found: list[Finding] = []
     if view.packed != tensor.packed:
         hint = "pack it: kernel.pack(array)" if tensor.packed else "give the array: .unpack()"
@@ -125,17 +114,16 @@ def _layout(tensor: Tensor, view: ArrayView, written: bool) -> list[Finding]:
 
 
 def _dims(
-    param: Value, view: ArrayView, where: Mapping[str, str], dims: dict[str, tuple[int, str]]
+    param: Value, view: views.ArrayView, where: Mapping[str, str], dims: dict[str, tuple[int, str]]
 ) -> list[Finding]:
-    assert isinstance(param.type, Tensor)
     found: list[Finding] = []
-    if len(view.shape) != len(param.type.dims):
+    if len(view.shape) != len(param.as_tensor.dims):
         return found
-    for axis, (dim, size) in enumerate(zip(param.type.dims, view.shape)):
+    for axis, (dim, size) in enumerate(zip(param.as_tensor.dims, view.shape)):
         if _is_packed(param) and axis == len(view.shape) - 1:
             known, source = (dim, "") if isinstance(dim, int) else dims.get(dim, (size, ""))
             if known == size - 1:
-                what = f"axis {axis} has two elements of {param.type.dtype} to a byte, "
+                what = f"axis {axis} has two elements of {param.as_tensor.dtype} to a byte, "
                 told = f"but {source} {dim} = {known}" if source else f"but {dim} are declared"
                 hint = f"the last dimension of a 4-bit tensor is even: pad all arrays to {size}"
                 found.append(Finding(what + told, hint=hint))
@@ -145,32 +133,32 @@ def _dims(
             found.append(Finding(message, hint="split the call"))
         if isinstance(dim, int):
             if size != dim:
-                message = f"axis {axis} has size {size}, expected {dim}: {param.type}"
+                message = f"axis {axis} has size {size}, expected {dim}: {param.as_tensor}"
                 found.append(Finding(message, hint="the kernel fixes this size"))
             continue
         known, source = dims.setdefault(dim, (size, f"axis {axis} of {where[param.name]} has"))
         if known != size:
             message = f"axis {axis} ({dim}) has size {size}, but {source} {dim} = {known}"
-            hint = f"sizes of {dim} must agree: {param.type}"
+            hint = f"sizes of {dim} must agree: {param.as_tensor}"
             found.append(Finding(message, hint=hint))
     return found
 
 
-def _writable(view: ArrayView) -> list[Finding]:
+def _writable(view: views.ArrayView) -> list[Finding]:
     if view.readonly and view.framework == "jax":
         hint = "leave the output out; it is allocated and returned"
         return [Finding("the kernel writes it, but JAX arrays are immutable", hint=hint)]
     if view.readonly:
         hint = "give a writable array, or leave the output out"
         return [Finding("the kernel writes it, but the array is read-only", hint=hint)]
-    if overlaps_itself(view):
+    if views.overlaps_itself(view):
         geometry = f"shape {view.shape}, strides {view.strides}"
         message = f"the kernel writes it, but its elements share memory ({geometry})"
         return [Finding(message, hint="give an array of its own, not a broadcast or a window")]
     return []
 
 
-def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
+def _aligned(view: views.ArrayView, alignment: int) -> list[Finding]:
     needed = max(alignment, view.dtype.bytes)
     found: list[Finding] = []
     if view.is_empty:
@@ -179,15 +167,15 @@ def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
         message = f"the address is {view.pointer:#x}, expected a multiple of {needed} bytes"
         within = needed <= view.dtype.bytes
         found.append(Finding(message, hint="copy it" if within else _realign(view)))
-    for axis, stride in row_strides(view):
+    for axis, stride in views.row_strides(view):
         if stride % needed:
             message = f"the stride of axis {axis} is {stride} bytes, expected a multiple of "
             found.append(Finding(f"{message}{needed}", hint=_realign(view)))
     return found
 
 
-def _realign(view: ArrayView) -> str:
-    whole = normalise(view).strides == contiguous_strides(view.shape)
+def _realign(view: views.ArrayView) -> str:
+    whole = views.normalise(view).strides == views.contiguous_strides(view.shape)
     sized = "compile it for these sizes, or " if whole and not view.pointer % TMA_ALIGN else ""
     return (
         f"{sized}call the kernel itself, which is compiled for what it is given; or copy it to one "
@@ -195,13 +183,13 @@ def _realign(view: ArrayView) -> str:
     )
 
 
-def _map_faults(view: ArrayView, *, written: bool) -> list[str]:
+def _map_faults(view: views.ArrayView, *, written: bool) -> list[str]:
     """Why neither the array nor a copy of it does."""
-    faults = tma_faults(view, written=written)
+    faults = views.tma_faults(view, written=written)
     return faults if written or not faults or padded(view) is None else []
 
 
-def _devices(arguments: Mapping[str, ArrayView], where: Mapping[str, str]) -> list[Finding]:
+def _devices(arguments: Mapping[str, views.ArrayView], where: Mapping[str, str]) -> list[Finding]:
     found: list[Finding] = []
     first: tuple[str, str] | None = None
     for name, view in arguments.items():
@@ -217,7 +205,7 @@ def _devices(arguments: Mapping[str, ArrayView], where: Mapping[str, str]) -> li
 
 
 def _overlaps(
-    arguments: Mapping[str, ArrayView], access: Access, where: Mapping[str, str]
+    arguments: Mapping[str, views.ArrayView], access: Access, where: Mapping[str, str]
 ) -> list[Finding]:
     found: list[Finding] = []
     names = list(arguments)
@@ -227,7 +215,7 @@ def _overlaps(
         for other in names:
             # Of two outputs, only the later one complains.
             second = other in access.writes and names.index(other) > names.index(name)
-            if other == name or second or not overlap(arguments[name], arguments[other]):
+            if other == name or second or not views.overlap(arguments[name], arguments[other]):
                 continue
             message = (
                 f"{where[name]}: the kernel writes it, and it shares memory with {where[other]} "

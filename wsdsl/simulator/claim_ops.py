@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
-from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Steps, Warpgroup, ended
+from wsdsl.simulator.context import END_TOGETHER, Arms, Warpgroup, ended
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.shared_memory import span
 from wsdsl.simulator.shared_ops import read_by_warps, read_shared
@@ -54,8 +51,7 @@ def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
     cluster = wg.cta.cluster
     if cluster.refused:
         wg.fail(op, "no cluster is left: an answer has said so, and nobody may ask again")
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
     if start % ANSWER_BYTES:
         wg.fail(op, f"SMEM address {start} is no multiple of {ANSWER_BYTES}")
@@ -70,8 +66,7 @@ def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
 
 
 def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
     what = f"it reads item {state.stage} of `{shared.label}`"
     region = span(start, ANSWER_BYTES)
@@ -84,7 +79,7 @@ def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
     wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
 
 
-CLAIMS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+CLAIMS: Arms = {
     b.ClaimCluster: claim_cluster,
     b.ClaimedCluster: claimed_cluster,
 }

@@ -9,10 +9,9 @@ import numpy as np
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.clocks import Clocks
-from wsdsl.simulator.context import SharedItems, State, Warpgroup
+from wsdsl.simulator.context import Warpgroup
 from wsdsl.simulator.races import CopyIn
 from wsdsl.simulator.shared_memory import span
 from wsdsl.simulator.shared_ops import read_shared
@@ -42,8 +41,7 @@ class SendInFlight(Transfer):
 def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     value: Array = wg.get(op.value, op)
     held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), held.size)
     _aligned(wg, op, start)
     cta = wg.of_rank(op, op.cta)
@@ -54,11 +52,9 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
 
 
 def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     size = kind.rows * kind.columns * kind.dtype.bytes
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), size)
     _aligned(wg, op, start)
     what = f"it reads item {state.stage} of `{shared.label}`"

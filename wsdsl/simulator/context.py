@@ -250,6 +250,10 @@ class Warpgroup:
         if told:
             self.fail(op, told, hint=hint)
 
+    def slot(self, op: Any) -> tuple[SharedItems, State]:
+        """The items in SMEM of an op, and the state that says which of them."""
+        return self.values[op.shared.name], self.values[op.state.name]
+
     def item(self, op: Op, shared: SharedItems, index: int, offset: int, size: int) -> int:
         """The address of `size` bytes in an item."""
         if not 0 <= index < shared.num:
@@ -333,3 +337,7 @@ def shape_of(value: Value) -> tuple[int, int] | None:
         return value.type.rows, value.type.columns
     assert isinstance(value.type, Tile)
     return None
+
+
+Arms = dict[type[Op], Callable[[Warpgroup, Any], Steps | None]]
+"""The function that runs an op, by its class."""

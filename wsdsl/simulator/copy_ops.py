@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
@@ -14,9 +13,9 @@ from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
 from wsdsl.simulator.context import (
+    Arms,
     Blocked,
     SharedItems,
-    State,
     Steps,
     StoreGroup,
     Warpgroup,
@@ -41,18 +40,10 @@ def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
 
-def allocate_global(wg: Warpgroup, op: m.AllocateGlobal) -> None:
-    """The launch has made it."""
-
-
 def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
     made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
     wg.check(op, made.fault())
     wg.values[op.result.name] = made
-
-
-def prefetch(wg: Warpgroup, op: p.PrefetchTensorMap | p.PrefetchBox | p.PrefetchTile) -> None:
-    """Nobody sees what it does."""
 
 
 def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
@@ -80,8 +71,7 @@ class LoadInFlight(Transfer):
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     held: TensorMapValue = wg.values[op.map.name]
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     shift = 0 if op.shift is None else int(wg.get(op.shift, op))
     start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
     aligned(wg, op, start, held.swizzle)
@@ -218,8 +208,7 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
 
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     size = tensor.dtype.size(op.rows * op.columns)
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
@@ -235,13 +224,12 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
 
 
-COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+"""The launch has made the tensor, and nobody sees what comes to a cache."""
+COPY: Arms = {
     m.AllocateShared: allocate_shared,
-    m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
-    p.PrefetchTensorMap: prefetch,
-    p.PrefetchBox: prefetch,
-    p.PrefetchTile: prefetch,
+    **dict.fromkeys(UNSEEN, lambda _, __: None),
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
     m.ThreadStore: thread_store,

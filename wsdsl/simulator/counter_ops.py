@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.context import SharedItems, Warpgroup
+from wsdsl.simulator.context import Arms, SharedItems, Warpgroup
 from wsdsl.simulator.global_ops import add_elements, places
 from wsdsl.simulator.scalar_ops import as_array
 from wsdsl.simulator.shared_memory import span
@@ -88,7 +85,7 @@ def _overwrite(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, wor
     return held
 
 
-COUNTERS: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
+COUNTERS: Arms = {
     ClearCounters: clear_counters,
     AddCounters: add_counters,
     StoreCounters: store_counters,

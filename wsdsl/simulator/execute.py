@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -12,16 +11,16 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
 from wsdsl.simulator.claim_ops import CLAIMS
-from wsdsl.simulator.context import Steps, Warpgroup, op_word
+from wsdsl.simulator.context import Arms, Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
-from wsdsl.simulator.scalar_ops import SIMPLE
+from wsdsl.simulator.scalar_ops import assign
 from wsdsl.simulator.sync_ops import SYNC
 from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
 from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
 from wsdsl.simulator.thread_barrier_ops import MEETING
 
-SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+SEEN: Arms = {
     **SYNC,
     **CLAIMS,
     **MEETING,
@@ -50,9 +49,7 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             wg.effect(op, "run", "threads", wg.actors)
         if wg.elected or THREADS[kind] == "one":
             wg.check_threads(op)
-        simple = SIMPLE.get(kind)
-        if simple is not None:
-            simple(wg, op)
+        if assign(wg, op):
             if has_operands:
                 wg.operands.note(op, wg.wgmma.fences)
             continue
@@ -75,7 +72,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                 chosen = op.then if wg.get(op.cond, op) else op.orelse
                 _define(wg, op.result, (yield from _run(wg, chosen)))
             case b.Elect():
-                if wg.rank == 0 and _elects(wg):
+                # Outside of the partitions the CTA's thread 0 is meant.
+                if wg.rank == 0 and (wg.in_partition or wg.index == 0):
                     wg.elected = True
                     yield from _run(wg, op.body)
                     wg.elected = False
@@ -85,14 +83,15 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                     yield from _run(wg, op.body)
                     _check_registers(wg, op)
                     wg.in_partition = False
+            case b.WaitPredecessor():
+                wg.effect(op, "wait", "grid", wg.actors)
+            case b.LaunchDependents():
+                wg.effect(op, "arrive", "grid", wg.actors)
+            case b.LaunchGrid():
+                pass
             case _:
                 wg.fail(op, f"the simulator does not know {op_word(op)}")
     return ()
-
-
-def _elects(wg: Warpgroup) -> bool:
-    """Outside of the partitions the CTA's thread 0 is meant."""
-    return wg.in_partition or wg.index == 0
 
 
 def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:

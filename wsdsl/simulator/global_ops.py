@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
-from wsdsl.simulator.context import Warpgroup, shape_of
+from wsdsl.simulator.context import Arms, Warpgroup, shape_of
 from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_races import Actor, At
 from wsdsl.simulator.races import Access
@@ -49,16 +48,13 @@ def _along(index: Array) -> Array:
     return np.arange(index.size).reshape(index.shape)
 
 
-def _actor(wg: Warpgroup, threads: slice) -> Actor:
-    return Actor(wg.cta.index, wg.cta.clocks, threads)
-
-
 def access_global(
     wg: Warpgroup, op: Op, kind: Kind, tensor: GlobalTensor, at: At, access: Access, threads: slice
 ) -> None:
     """Record an access to elements of a tensor and check it for races."""
     wg.effect(op, kind, "global", threads, at, tensor.name, -1)
-    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, _actor(wg, threads))
+    actor = Actor(wg.cta.index, wg.cta.clocks, threads)
+    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, actor)
     if conflict is not None:
         wg.settle(op, f"it {_VERBS[kind]} {conflict.element}", conflict)
 
@@ -195,7 +191,7 @@ def _store_flags(
             wg.fail(op, f"race: it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
 
 
-GLOBAL: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
+GLOBAL: Arms = {
     m.LoadGlobal: load_global,
     m.StoreGlobal: store_global,
 }

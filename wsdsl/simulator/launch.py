@@ -7,13 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.barrier_ops import (
-    AllocateBarriers,
-    ArriveFlag,
-    LaunchGrid,
-    SetMaxRegisters,
-    WaitFlag,
-)
+from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.narrowing import narrowed, narrowing_of, quickest
 from wsdsl.ir.op import Kernel
@@ -67,7 +61,7 @@ class Launch:
 
 def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
     """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
     if grid is None:
         return 1, 1, 1
     size = grid.cluster
@@ -88,14 +82,14 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
 def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
     """What a kernel is at the width that a launch of these sizes has, if launches differ."""
     found = narrowing_of(kernel)
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
     return narrowed(kernel, quickest(grid.tiles, grid.narrowed, found.widths, sizes, room))
 
 
-def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
+def work_of(grid: b.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
     """Who shares out how many tiles (for clusters), and tiles of the contraction in each."""
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
@@ -103,7 +97,7 @@ def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int,
 
 def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Of the tensors that are lent to the launch, the first dimension."""
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
             assert isinstance(op.result.type, Tensor) and grid is not None
@@ -119,10 +113,9 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     size_workspace(kernel, arguments, launch)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
-            assert isinstance(op.result.type, Tensor)
-            first, *rest = op.result.type.dims
+            first, *rest = op.result.as_tensor.dims
             shape = (arguments.size(first), *(int(n) for n in rest))
-            dtype = op.result.type.dtype
+            dtype = op.result.as_tensor.dtype
             anything = float("nan") if dtype.is_float else 77
             array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
             name = op.result.name
@@ -153,13 +146,13 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
                 assert isinstance(op.result.type, Shared)
                 end = op.offset + op.result.type.bytes * op.result.type.num
                 smem_bytes = max(smem_bytes, end)
-            case AllocateBarriers():
+            case b.AllocateBarriers():
                 assert isinstance(op.result.type, Barriers)
                 num_barriers += op.result.type.num
                 placed.append((op.offset, op.offset + 8 * op.result.type.num, op.label))
-            case SetMaxRegisters():
+            case b.SetMaxRegisters():
                 largest = max(largest, op.count)
-            case ArriveFlag() | WaitFlag():
+            case b.ArriveFlag() | b.WaitFlag():
                 have_flags = True
             case _:
                 pass

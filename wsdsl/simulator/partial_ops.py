@@ -70,8 +70,7 @@ def _write(
 
 def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array) -> None:
     assert op.barriers is not None and op.state is not None
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     barrier = wg.barrier(op, op.barriers, state, cta)
     actors, clocks = wg.warp(warp), wg.cta.clocks
     known = np.maximum(clocks.phases_seen(actors), clocks.seen[actors].min(axis=0))

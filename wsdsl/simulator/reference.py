@@ -78,7 +78,7 @@ class _Evaluator:
                 case t.Store():
                     self.store(op)
                 case t.Whole():
-                    axis = _axis(op.result)
+                    axis = op.result.as_axis
                     self.ranges[axis.name] = range(self.arguments.size(axis.dim))
                 case _:
                     self.values[_result(op).name] = self.compute(op)
@@ -95,7 +95,7 @@ class _Evaluator:
         return self.run(body)
 
     def for_tiles(self, op: t.ForTiles) -> None:
-        axis = _axis(op.index)
+        axis = op.index.as_axis
         size = self.arguments.size(axis.dim)
         start = max(0, int(self.values[op.start.name])) if op.start else 0
         stop = min(size, int(self.values[op.stop.name])) if op.stop else size
@@ -115,40 +115,40 @@ class _Evaluator:
         get = self.values
         match op:
             case t.Constant():
-                dtype = _dtype(op.result)
+                dtype = dtype_of(op.result)
                 if dtype.is_float:
                     return arithmetic.round_float(np.asarray(op.value, np.float64), dtype)
                 return np.asarray(op.value).astype(numpy_dtype(dtype))
             case t.Full():
-                shape = tuple(len(self.range_of(a)) for a in _tile(op.result).axes)
+                shape = tuple(len(self.range_of(a)) for a in op.result.as_tile.axes)
                 return np.full(shape, get[op.value.name])
             case t.Map():
-                placed = [self.place(a, _tile(op.result).axes) for a in op.args]
-                return arithmetic.apply(op.fn, placed, _dtype(op.args[-1]), _dtype(op.result))
+                placed = [self.place(a, op.result.as_tile.axes) for a in op.args]
+                return arithmetic.apply(op.fn, placed, dtype_of(op.args[-1]), dtype_of(op.result))
             case t.Cast():
                 x = get[op.x.name]
-                return arithmetic.convert(x, _dtype(op.x), _dtype(op.result), op.saturate)
+                return arithmetic.convert(x, dtype_of(op.x), dtype_of(op.result), op.saturate)
             case t.Bitcast():
-                return arithmetic.reinterpret(get[op.x.name], _dtype(op.x), _dtype(op.result))
+                return arithmetic.reinterpret(get[op.x.name], dtype_of(op.x), dtype_of(op.result))
             case t.Reduce():
-                axis = _tile(op.x).axes.index(op.axis)
-                return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+                axis = op.x.as_tile.axes.index(op.axis)
+                return arithmetic.reduce(op.fn, get[op.x.name], dtype_of(op.x), axis)
             case t.TopK():
                 return self.top_k(op)
             case t.Scan():
-                axis = _tile(op.x).axes.index(op.axis)
-                return arithmetic.scan(get[op.x.name], _dtype(op.x), axis)
+                axis = op.x.as_tile.axes.index(op.axis)
+                return arithmetic.scan(get[op.x.name], dtype_of(op.x), axis)
             case t.ReduceBlocks():
-                axis, start = _tile(op.x).axes.index(op.axis), self.range_of(op.axis).start
-                x, dtype = get[op.x.name], _dtype(op.x)
+                axis, start = op.x.as_tile.axes.index(op.axis), self.range_of(op.axis).start
+                x, dtype = get[op.x.name], dtype_of(op.x)
                 return arithmetic.reduce_blocks(op.fn, x, dtype, axis, op.size, start)
             case t.Index():
-                held = self.range_of(_axis(op.axis).name)
+                held = self.range_of(op.axis.as_axis.name)
                 return np.arange(held.start, held.stop, dtype=np.int32)
             case t.End():
-                return np.asarray(self.range_of(_axis(op.axis).name).stop, np.int32)
+                return np.asarray(self.range_of(op.axis.as_axis.name).stop, np.int32)
             case t.Block():
-                return np.asarray(self.range_of(_axis(op.axis).name).start // op.size, np.int32)
+                return np.asarray(self.range_of(op.axis.as_axis.name).start // op.size, np.int32)
             case t.DimSize():
                 return np.asarray(self.arguments.size(op.dim), np.int32)
             case t.Contract():
@@ -162,7 +162,7 @@ class _Evaluator:
                 raise NotImplementedError(f"the reference does not know {type(op).__name__}")
 
     def top_k(self, op: t.TopK) -> Array:
-        axes, into = _tile(op.result).axes, _axis(op.into).name
+        axes, into = op.result.as_tile.axes, op.into.as_axis.name
         own, count = self.range_of(op.axis), len(self.range_of(into))
         ordered = (*(a for a in axes if a != into), op.axis)
         x = self.place(op.x, ordered)
@@ -171,7 +171,7 @@ class _Evaluator:
             last = (*ordered[:-1], into)
             before = [self.place(v, last) for v in op.before]
             x, places = (np.concatenate(c, -1) for c in zip(before, (x, places), strict=True))
-        made = arithmetic.top_k(x, places, _dtype(op.x), count)[op.places]
+        made = arithmetic.top_k(x, places, dtype_of(op.x), count)[op.places]
         return np.moveaxis(made, -1, axes.index(into))
 
     def range_of(self, axis: str) -> range:
@@ -182,22 +182,22 @@ class _Evaluator:
 
     def place(self, value: Value, axes: tuple[str, ...]) -> Array:
         """A value with its axes where `axes` has them, ones elsewhere."""
-        own = _tile(value).axes
+        own = value.as_tile.axes
         order = sorted(range(len(own)), key=lambda i: axes.index(own[i]))
         held = self.values[value.name].transpose(order)
         keep = tuple(slice(None) if a in own else None for a in axes)
         return held[keep] if axes else held
 
     def contract(self, op: t.Contract) -> Array:
-        a, b = _tile(op.a).axes, _tile(op.b).axes
+        a, b = op.a.as_tile.axes, op.b.as_tile.axes
         shared = [x for x in a if x in b]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
-        dtype = _dtype(op.result)
+        dtype = dtype_of(op.result)
         wide = np.float64 if dtype.is_float else np.int64
         left, right = (x.astype(wide) for x in self.operands(op))
         total = arithmetic.contracted(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
-        axes = _tile(op.result).axes
+        axes = op.result.as_tile.axes
         total = total.transpose([free.index(x) for x in axes])
         if op.acc is not None:
             total = total + self.place(op.acc, axes).astype(wide)
@@ -208,8 +208,8 @@ class _Evaluator:
         found: list[Array] = []
         sides = factored(op, self.made) or ((op.a, []), (op.b, []))
         for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):
-            axes = _tile(value).axes
-            held = arithmetic.multiplicand(self.place(tile, axes), _dtype(tile))
+            axes = value.as_tile.axes
+            held = arithmetic.multiplicand(self.place(tile, axes), dtype_of(tile))
             scales = dict(zip((op.a, op.b), op.scales, strict=False))
             for factor in (*factors, *([scales[value]] if scales else [])):
                 wide = arithmetic.widen(self.place(factor, axes))
@@ -239,7 +239,7 @@ class _Evaluator:
                 if held.stop > size:
                     return None
                 found.append(slice(held.start, held.stop))
-            elif _tile(entry).axes:
+            elif entry.as_tile.axes:
                 return None
             else:
                 at = int(self.values[entry.name])
@@ -250,7 +250,7 @@ class _Evaluator:
         return tuple(found) if len(set(names)) == len(names) else None
 
     def load(self, op: t.Load) -> Array:
-        tensor, axes = self.arguments.tensors[op.tensor.name], _tile(op.result).axes
+        tensor, axes = self.arguments.tensors[op.tensor.name], op.result.as_tile.axes
         simple = self.slices(tensor, op.index) if op.block == 1 else None
         if simple is not None:
             return np.array(tensor.array[simple])
@@ -267,7 +267,7 @@ class _Evaluator:
         tensor = self.arguments.tensors[op.tensor.name]
         axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
         placed = self.place(op.value, axes)
-        value = arithmetic.convert(placed, _dtype(op.value), tensor.dtype, saturate=True)
+        value = arithmetic.convert(placed, dtype_of(op.value), tensor.dtype, saturate=True)
         simple = self.slices(tensor, op.index)
         if simple is not None and not op.accumulate:
             tensor.array[simple] = value
@@ -311,7 +311,7 @@ def inside_of(array: Array, index: list[Array], shape: tuple[int, ...]) -> Array
 
 
 def _axes_of(entry: Value) -> tuple[str, ...]:
-    return (entry.type.name,) if isinstance(entry.type, Axis) else _tile(entry).axes
+    return (entry.type.name,) if isinstance(entry.type, Axis) else entry.as_tile.axes
 
 
 def _result(op: Op) -> Value:
@@ -319,16 +319,6 @@ def _result(op: Op) -> Value:
     return held
 
 
-def _axis(value: Value) -> Axis:
-    assert isinstance(value.type, Axis)
-    return value.type
-
-
-def _tile(value: Value) -> Tile:
-    assert isinstance(value.type, Tile)
-    return value.type
-
-
-def _dtype(value: Value) -> DType:
+def dtype_of(value: Value) -> DType:
     assert isinstance(value.type, (Tile, Tensor))
     return value.type.dtype

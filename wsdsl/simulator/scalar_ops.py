@@ -54,139 +54,100 @@ def as_array(held: Any, value: Value) -> Any:
     return np.asarray(held, numpy_dtype(dtype))
 
 
-def map_values(wg: Warpgroup, op: t.Map) -> None:
+def map_values(wg: Warpgroup, op: t.Map) -> Any:
     held = [wg.get(a, op) for a in op.args]
     dtype = dtype_of(op.args[-1])
     if dtype.name == "i32" and op.fn in I32_FAST and all(type(h) is int for h in held):
         made = I32_FAST[op.fn](held[0], held[1])
         if type(made) is int and not -(1 << 31) <= made < 1 << 31:
             made = (made + (1 << 31)) % (1 << 32) - (1 << 31)
-        wg.values[op.result.name] = made
-        return
+        return made
     arrays = [as_array(h, v) for h, v in zip(held, op.args, strict=True)]
     made = arithmetic.apply(op.fn, arrays, dtype, dtype_of(op.result))
-    wg.values[op.result.name] = finish(made, op.result)
+    return finish(made, op.result)
 
 
-def cast(wg: Warpgroup, op: t.Cast) -> None:
+def cast(wg: Warpgroup, op: t.Cast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
     made = arithmetic.convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
-    wg.values[op.result.name] = finish(made, op.result)
+    return finish(made, op.result)
 
 
-def bitcast(wg: Warpgroup, op: t.Bitcast) -> None:
+def bitcast(wg: Warpgroup, op: t.Bitcast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
     made = arithmetic.reinterpret(held, dtype_of(op.x), dtype_of(op.result))
-    wg.values[op.result.name] = finish(made, op.result)
+    return finish(made, op.result)
 
 
-def constant(wg: Warpgroup, op: t.Constant) -> None:
+def constant(wg: Warpgroup, op: t.Constant) -> Any:
     held, dtype = as_array(op.value, op.result), dtype_of(op.result)
     made = arithmetic.round_float(held, dtype) if dtype.is_float else held
-    wg.values[op.result.name] = made.item()
+    return made.item()
 
 
-def full(wg: Warpgroup, op: t.Full) -> None:
+def full(wg: Warpgroup, op: t.Full) -> Any:
     held = as_array(wg.get(op.value, op), op.value)
-    wg.values[op.result.name] = finish(held, op.result)
+    return finish(held, op.result)
 
 
-def dim_size(wg: Warpgroup, op: t.DimSize) -> None:
-    wg.values[op.result.name] = wg.cta.arguments.size(op.dim)
-
-
-def zero_unless(wg: Warpgroup, op: f.ZeroUnless) -> None:
+def zero_unless(wg: Warpgroup, op: f.ZeroUnless) -> Any:
     shape = shape_of(op.result)
     zero = np.zeros(shape or (), numpy_dtype(dtype_of(op.result)))
-    wg.values[op.result.name] = wg.get(op.x, op) if wg.get(op.cond, op) else finish(zero, op.result)
+    return wg.get(op.x, op) if wg.get(op.cond, op) else finish(zero, op.result)
 
 
-def slice_columns(wg: Warpgroup, op: f.Slice) -> None:
+def slice_columns(wg: Warpgroup, op: f.Slice) -> Any:
     shape = shape_of(op.result)
     assert shape is not None
-    wg.values[op.result.name] = wg.get(op.x, op)[:, op.start : op.start + shape[1]]
+    return wg.get(op.x, op)[:, op.start : op.start + shape[1]]
 
 
-def join(wg: Warpgroup, op: f.Join) -> None:
+def join(wg: Warpgroup, op: f.Join) -> Any:
     parts = [wg.get(part, op) for part in op.parts]
-    wg.values[op.result.name] = np.concatenate(parts, axis=1)
+    return np.concatenate(parts, axis=1)
 
 
-def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> None:
+def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> Any:
     held = wg.get(op.x, op)
-    wg.values[op.result.name] = held if f.is_same_registers(op) else held.copy()
+    return held if f.is_same_registers(op) else held.copy()
 
 
-def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> None:
+def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> Any:
     held = wg.get(op.x, op)
     if op.size:
         made = arithmetic.reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
-        wg.values[op.result.name] = finish(made, op.result)
-        return
+        return finish(made, op.result)
     made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
-    wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
+    return finish(made.reshape(-1, 1), op.result)
 
 
-def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> None:
+def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> Any:
     made = arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1)
-    wg.values[op.result.name] = finish(made, op.result)
+    return finish(made, op.result)
 
 
-def iota(wg: Warpgroup, op: f.Iota) -> None:
+def iota(wg: Warpgroup, op: f.Iota) -> Any:
     shape = shape_of(op.result)
     assert shape is not None
     steps = np.arange(max(shape), dtype=np.int32).reshape(shape)
     if shape[1] == 1 < shape[0]:
         steps = steps + steps // 16 * np.int32(op.apart - 16)
-    wg.values[op.result.name] = steps + np.int32(wg.get(op.start, op))
+    return steps + np.int32(wg.get(op.start, op))
 
 
-def cta_index(wg: Warpgroup, op: b.CtaIndex) -> None:
-    wg.values[op.result.name] = wg.cta.index
-
-
-def num_ctas(wg: Warpgroup, op: b.NumCtas) -> None:
-    wg.values[op.result.name] = wg.cta.num_ctas
-
-
-def cluster_index(wg: Warpgroup, op: b.ClusterIndex) -> None:
-    wg.values[op.result.name] = wg.cta.cluster.index
-
-
-def num_clusters(wg: Warpgroup, op: b.NumClusters) -> None:
-    wg.values[op.result.name] = wg.cta.cluster.num_clusters
-
-
-def cta_rank(wg: Warpgroup, op: b.CtaRank) -> None:
-    wg.values[op.result.name] = wg.cta.rank
-
-
-def warpgroup_index(wg: Warpgroup, op: b.WarpgroupIndex) -> None:
-    wg.values[op.result.name] = wg.rank
-
-
-def initial_state(wg: Warpgroup, op: b.InitialState) -> None:
-    wg.values[op.result.name] = State(0, op.parity)
-
-
-def advance(wg: Warpgroup, op: b.Advance) -> None:
+def advance(wg: Warpgroup, op: b.Advance) -> Any:
     before: State = wg.values[op.state.name]
     wraps = before.stage + 1 == op.num
-    after = State(0, before.parity ^ 1) if wraps else State(before.stage + 1, before.parity)
-    wg.values[op.result.name] = after
+    return State(0, before.parity ^ 1) if wraps else State(before.stage + 1, before.parity)
 
 
-def nothing(wg: Warpgroup, op: Op) -> None:
-    del wg, op
-
-
-SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
+VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = {
     t.Map: map_values,
     t.Cast: cast,
     t.Bitcast: bitcast,
     t.Constant: constant,
     t.Full: full,
-    t.DimSize: dim_size,
+    t.DimSize: lambda wg, op: wg.cta.arguments.size(op.dim),
     f.ZeroUnless: zero_unless,
     f.Join: join,
     f.ConvertLayout: convert_layout,
@@ -194,16 +155,21 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     f.ReduceColumns: reduce_columns,
     f.ScanColumns: scan_columns,
     f.Iota: iota,
-    b.CtaIndex: cta_index,
-    b.NumCtas: num_ctas,
-    b.ClusterIndex: cluster_index,
-    b.NumClusters: num_clusters,
-    b.CtaRank: cta_rank,
-    b.WarpgroupIndex: warpgroup_index,
-    b.InitialState: initial_state,
+    b.CtaIndex: lambda wg, _: wg.cta.index,
+    b.NumCtas: lambda wg, _: wg.cta.num_ctas,
+    b.ClusterIndex: lambda wg, _: wg.cta.cluster.index,
+    b.NumClusters: lambda wg, _: wg.cta.cluster.num_clusters,
+    b.CtaRank: lambda wg, _: wg.cta.rank,
+    b.WarpgroupIndex: lambda wg, _: wg.rank,
+    b.InitialState: lambda _, op: State(0, op.parity),
     b.Advance: advance,
-    b.LaunchGrid: nothing,
-    b.WaitPredecessor: lambda wg, op: wg.effect(op, "wait", "grid", wg.actors),
-    b.LaunchDependents: lambda wg, op: wg.effect(op, "arrive", "grid", wg.actors),
 }
-"""Ops that neither wait nor touch memory."""
+"""The result of ops that neither wait nor touch memory."""
+
+
+def assign(wg: Warpgroup, op: Any) -> bool:
+    """Give the result of an op in `VALUES` its value; False for another op."""
+    value_of = VALUES.get(type(op))
+    if value_of is not None:
+        wg.values[op.result.name] = value_of(wg, op)
+    return value_of is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,10 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, line_place, lines_reached
-from wsdsl.ir.types import DTYPES, Fragment
+from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import (
-    SharedItems,
-    State,
-    Steps,
-    Warpgroup,
-)
+from wsdsl.simulator.context import Arms, SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import Region, alignment, tile
@@ -126,10 +120,8 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    kind = op.result.as_fragment
+    shared, state = wg.slot(op)
     first = 0 if op.start is None else int(wg.get(op.start, op))
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if first < 0 or first + reached > op.rows:
@@ -151,8 +143,7 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
 
 
 def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, op.offset, op.bytes)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
@@ -167,8 +158,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
 
 
 def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     width = DTYPES[op.dtype].bytes
     size = op.rows * op.columns * width
     start = wg.item(op, shared, state.stage, op.offset, size)
@@ -205,8 +195,7 @@ def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
 
 def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     """Each warp reads lines of its own."""
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
+    kind = op.result.as_fragment
     shared: SharedItems = wg.values[op.shared.name]
     line_bytes, item = op.length * kind.dtype.bytes, int(wg.get(op.item, op))
     first = op.line * line_bytes
@@ -222,7 +211,7 @@ def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)
 
 
-BY_THREADS: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+BY_THREADS: Arms = {
     m.LoadPanels: load_panels,
     m.StoreShared: store_shared,
     m.LoadShared: load_shared,

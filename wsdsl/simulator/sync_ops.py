@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import Barriers
 from wsdsl.simulator.barriers import Barrier, RemoteArrival
-from wsdsl.simulator.context import Blocked, State, Steps, Warpgroup
+from wsdsl.simulator.context import Arms, Blocked, State, Steps, Warpgroup
 
 
 def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
@@ -119,7 +116,7 @@ def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
     wg.registers = op.count
 
 
-SYNC: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+SYNC: Arms = {
     b.AllocateBarriers: allocate_barriers,
     b.InitializeBarriers: initialize_barriers,
     b.FenceBarrierInit: fence_barrier_init,

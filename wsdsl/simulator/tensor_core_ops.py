@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
+from wsdsl.simulator.context import UNDEFINED, Arms, Blocked, Steps, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
@@ -71,8 +71,7 @@ class Operand:
 
 
 def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
+    shared, state = wg.slot(op)
     dtype = DTYPES[op.dtype]
     row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
@@ -143,8 +142,7 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
 
 def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
     held: Array = wg.get(op.a, op)
-    kind = op.a.type
-    assert isinstance(kind, Fragment)
+    kind = op.a.as_fragment
     taken = Fragment(dtype, ROWS, op.k).as_operand
     if kind != taken or not op.a_k_major:
         wg.fail(op, f"{op.a} is {kind}; the wgmma takes {taken}, K-major")
@@ -229,7 +227,7 @@ def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
             )
 
 
-TENSOR_CORE: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+TENSOR_CORE: Arms = {
     f.MatrixOperand: matrix_operand,
     f.EmptyAccumulator: empty_accumulator,
     f.AsAccumulator: as_accumulator,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, word_cells, words_in_shared
-from wsdsl.simulator.context import UNDEFINED, State, Steps, Warpgroup, destinations
+from wsdsl.simulator.context import UNDEFINED, Arms, State, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.shared_memory import Region, span
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
@@ -307,7 +306,7 @@ def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
     clocks.tick(wg.actors)
 
 
-TENSOR_MEMORY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+TENSOR_MEMORY: Arms = {
     t.AllocateTensorMemory: allocate_tensor_memory,
     t.FreeTensorMemory: free_tensor_memory,
     t.TensorColumns: tensor_columns,

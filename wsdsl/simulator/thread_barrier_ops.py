@@ -4,16 +4,12 @@ and flags, on which CTAs meet that have nothing but global memory in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import Op
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import NUM_NAMED, Meeting
-from wsdsl.simulator.context import Blocked, Steps, Warpgroup
+from wsdsl.simulator.context import Arms, Blocked, Steps, Warpgroup
 
 
 def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
@@ -153,7 +149,7 @@ def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
     flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
 
 
-MEETING: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+MEETING: Arms = {
     b.SyncCta: sync_cta,
     b.SyncCluster: sync_cluster,
     b.NamedBarrierSync: named_barrier_sync,

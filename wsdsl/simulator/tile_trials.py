@@ -19,7 +19,7 @@ from wsdsl.ir.types import BOOL, DTYPES, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
-from wsdsl.simulator.reference import evaluate
+from wsdsl.simulator.reference import dtype_of, evaluate
 
 TRIALS = 3
 LARGEST = 8
@@ -194,7 +194,7 @@ def _rounded(kernel: Kernel) -> set[Value]:
     found -= {p for p in found if _is_packed(p.type)}
     for op in kernel.ops:
         match op:
-            case t.Store(accumulate=False) if _dtype(_before_cast(op.value, kernel)).is_float:
+            case t.Store(accumulate=False) if dtype_of(_before_cast(op.value, kernel)).is_float:
                 pass
             case _:
                 found -= {*operands(op)}
@@ -229,21 +229,16 @@ def _with_own_bits(region: Region, namer: Namer) -> Region:
             yield op
             return
         x, made = op.x, op.result
-        if _dtype(x).is_float:
+        if dtype_of(x).is_float:
             x = Value(namer.new("own"), x.type)
             yield t.Cast(result=x, x=op.x, loc=op.loc)
-        if _dtype(made).is_float:
+        if dtype_of(made).is_float:
             made = Value(namer.new("own"), made.type)
         yield dataclasses.replace(op, x=x, result=made)
         if made != op.result:
             yield t.Cast(result=op.result, x=made, loc=op.loc)
 
     return tuple(new for op in region for new in changed(op))
-
-
-def _dtype(value: Value) -> DType:
-    assert isinstance(value.type, (Tile, Tensor))
-    return value.type.dtype
 
 
 # Its arrays ---------------------------------------------------------------------------------------
@@ -258,7 +253,7 @@ def _bounds(kernel: Kernel) -> tuple[float, ...]:
     numbers = [
         abs(float(op.value))
         for op in ops
-        if isinstance(op, t.Constant) and op.result in compared and _dtype(op.result).is_float
+        if isinstance(op, t.Constant) and op.result in compared and dtype_of(op.result).is_float
     ]
     usual = dict.fromkeys(2.0 ** round(np.log2(n)) for n in numbers if 4 < n < 2.0**100)
     return tuple(n / part for n in [*usual][:TRIALS] for part in (1, 2, 4))
@@ -303,19 +298,18 @@ def _random_arrays(
         if isinstance(p.type, Tile):
             arrays[p.name] = _values(p.type.dtype, (), rng, draw).item()
             continue
-        assert isinstance(p.type, Tensor)
         shape: list[int] = []
-        for dim in p.type.dims:
+        for dim in p.as_tensor.dims:
             if isinstance(dim, int):
                 shape.append(min(dim, LARGEST_FIXED))
             else:
                 size = int(rng.integers(2, LARGEST))
                 shape.append(sizes.setdefault(dim, size & ~1 if dim in packed else size))
-        if _is_packed(p.type):
+        if _is_packed(p.as_tensor):
             shape[-1] = (shape[-1] + 1) // 2
             arrays[p.name] = rng.integers(0, 256, size=shape).astype(np.uint8)
         else:
-            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, draw)
+            arrays[p.name] = _values(p.as_tensor.dtype, tuple(shape), rng, draw)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
     body = rewrite(retype(kernel.body, small), _with_small_blocks)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
@@ -367,10 +361,9 @@ def _as_double(param: Value, exact: Value, held: Any) -> Any:
     """The type is that of the parameter as `in_double` has it."""
     if isinstance(param.type, Tile):
         return held
-    assert isinstance(param.type, Tensor)
-    array, dtype = np.asarray(held), param.type.dtype
+    array, dtype = np.asarray(held), param.as_tensor.dtype
     if not dtype.is_float:
-        return array.astype(numpy_dtype(_dtype(exact)))
+        return array.astype(numpy_dtype(dtype_of(exact)))
     if array.dtype == np.uint8:
         bits = unpack_nibbles(array, dtype, 2 * array.shape[-1]) if dtype.bits == 4 else array
         array = reinterpret(bits.view(np.uint8), DTYPES["u8"], dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
@@ -15,7 +14,7 @@ from wsdsl.kernels.gemm.plan import Plan
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.views import ArrayView
-from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
@@ -115,20 +114,13 @@ class Product:
         asked = as_schedule(schedule), self.constant, aligned, assembled, exact
         found = self.plan.compiled.get(asked)
         if found is None:
-            given = self._with_constants(schedule)
+            given = with_constants(schedule, self.constant)
             found = self.kernel.compiled_for(call, given, assembled=assembled, exact=exact)
             self.plan.compiled[asked] = found
         return found
 
-    def _with_constants(self, schedule: Schedule | None) -> Schedule | None:
-        if not self.constant:
-            return schedule
-        given = schedule or Schedule()
-        names = dict.fromkeys((*(given.constant or ()), *self.constant))
-        return replace(given, constant=tuple(names))
-
     def explain(self, schedule: Schedule | None = None) -> str:
-        copied = self.kernel.padded_for(self.call, self._with_constants(schedule))
+        copied = self.kernel.padded_for(self.call, with_constants(schedule, self.constant))
         said = f"in front of each launch: copies of {', '.join(copied)}, to rows that TMA can take"
         return "\n".join((self._compiled(schedule).explain(), *([said] if copied else [])))
 
@@ -139,7 +131,7 @@ class Product:
         """As kernels are tuned. Calls that ran before go on as they were: `matmul.tune` is for
         these, too.
         """
-        given = self._with_constants(as_schedule(schedule))
+        given = with_constants(as_schedule(schedule), self.constant)
         assert self.call  # tells what does not fit as the caller knows it
         return self.kernel.tune(*self.arguments, schedule=given, **how)
 
@@ -159,7 +151,7 @@ class Product:
         if on_miss is None or on_miss == "wait":
             self._compiled(schedule, exact=exact).run(self.call, stream, start)
             return self.out
-        given = self._with_constants(as_schedule(schedule))
+        given = with_constants(as_schedule(schedule), self.constant)
         found, settled = self.kernel.serving(self.call, given, exact=exact, on_miss=on_miss)
         found.run(self.call, stream, start if settled else None)
         return self.out

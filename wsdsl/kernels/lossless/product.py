@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
-from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe
-from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
@@ -102,10 +101,7 @@ def matmul(
     LaunchError for arrays that do not fit; nothing has been written then.
     """
     arguments, kernel, shape = arranged(x, weights, out, out_dtype)
-    given = as_schedule(schedule)
-    if constant:
-        given = given or Schedule()
-        given = replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *WEIGHTS)),))
+    given = with_constants(as_schedule(schedule), WEIGHTS if constant else ())
     made = kernel(*arguments, schedule=given, stream=stream, exact=exact, on_miss=on_miss)
     return made.reshape(shape) if out is None else out
 

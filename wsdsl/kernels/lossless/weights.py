@@ -15,14 +15,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
-from wsdsl.kernels.lossless.palette import (
-    ROW,
-    Kind,
-    Palette,
-    choose,
-    chunks,
-    upper_counts,
-)
+from wsdsl.kernels.lossless.palette import ROW, Kind, Palette, choose, chunks, upper_counts
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.lossless.arrays import matrix_shape
-from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
+from wsdsl.kernels.arrays import OF_HOST, contiguous, matrix_shape, on_host, placed_like, type_name
 from wsdsl.runtime.packed import Packed
 
 WEIGHTS = ("i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3", "f8e5m2")

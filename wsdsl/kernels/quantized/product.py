@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS
 from wsdsl.kernels.gemm.form import ACTIVATIONS
-from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
 from wsdsl.runtime.interop import describe
-from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
@@ -62,11 +61,8 @@ def matmul(
     LaunchError for arrays that do not fit; nothing has been written then.
     """
     arguments, kernel, shape = arranged(x, weights, bias, activation, residual, out_dtype, out)
-    given = as_schedule(schedule)
-    if constant:
-        given = given or Schedule()
-        own = (kept for name, kept in TENSORS.items() if getattr(weights, name) is not None)
-        given = replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *own)),))
+    own = [kept for name, kept in TENSORS.items() if getattr(weights, name) is not None]
+    given = with_constants(as_schedule(schedule), own if constant else ())
     made = kernel(*arguments, schedule=given, stream=stream, exact=exact, on_miss=on_miss)
     return made.reshape(shape) if out is None else out
 

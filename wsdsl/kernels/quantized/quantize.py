@@ -11,8 +11,7 @@ import numpy as np
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.lossless.arrays import matrix_shape
-from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
+from wsdsl.kernels.arrays import OF_HOST, matrix_shape, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, WEIGHTS, in_pairs, type_of
 from wsdsl.kernels.quantized.weights import (
     Group,

@@ -10,11 +10,10 @@ import numpy as np
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.arrays import OF_HOST, contiguous, on_host, placed_like, shape_of, type_name
 from wsdsl.kernels.checks import AS_BITS
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.form import Param
-from wsdsl.kernels.lossless.arrays import shape_of
-from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe

@@ -6,17 +6,8 @@ import sys
 from typing import Any, Literal, Unpack, get_args
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.kernels.lossless.arrays import framework
-from wsdsl.kernels.quantized.arrays import contiguous, type_name
-from wsdsl.kernels.rows.arrays import (
-    Options,
-    Rows,
-    Tensors,
-    is_recorded,
-    kernel_of,
-    recorded,
-    rows_of,
-)
+from wsdsl.kernels.arrays import contiguous, framework, type_name
+from wsdsl.kernels.rows import arrays
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
 
@@ -54,7 +45,7 @@ def cross_entropy(
     targets: Any,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORED,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """`log(sum(exp(logits))) - logits[target]` over the last axis, in f32.
 
@@ -71,17 +62,17 @@ def cross_entropy(
     if reduction not in get_args(Reduction):
         message = f"reduction is {reduction!r}, expected {', '.join(get_args(Reduction))}"
         raise LaunchError(Finding(message))
-    if is_recorded(logits):
+    if arrays.is_recorded(logits):
 
-        def forward(logits: Any) -> tuple[Any, Tensors]:
+        def forward(logits: Any) -> tuple[Any, arrays.Tensors]:
             losses, lse = cross_entropy_with_lse(logits, targets, ignore_index, **options)
             return losses, (logits, targets, lse)
 
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
+        def backward(grad: Any, kept: arrays.Tensors, wanted: tuple[bool, ...]) -> arrays.Tensors:
             logits, targets, lse = kept
             return (cross_entropy_backward(grad, logits, targets, lse, ignore_index),)
 
-        losses = recorded(forward, backward, logits)
+        losses = arrays.recorded(forward, backward, logits)
     else:
         losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
     if reduction == "none":
@@ -92,7 +83,7 @@ def cross_entropy(
 
 
 def cross_entropy_with_lse(
-    logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[Options]
+    logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[arrays.Options]
 ) -> tuple[Any, Any]:
     """What `cross_entropy` gives without a reduction, and `log(sum(exp(logits)))`, f32 [...], for
     the way back.
@@ -102,11 +93,11 @@ def cross_entropy_with_lse(
 
 
 def _forward(
-    logits: Any, targets: Any, ignored: int, options: Options, *, lse: bool
+    logits: Any, targets: Any, ignored: int, options: arrays.Options, *, lse: bool
 ) -> tuple[Any, ...]:
-    rows = rows_of("logits", logits)
+    rows = arrays.rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
-    kernel = kernel_of(
+    kernel = arrays.kernel_of(
         FORWARD,
         x=rows.dtype,
         t=declared,
@@ -126,7 +117,7 @@ def cross_entropy_backward(
     lse: Any,
     ignore_index: int = IGNORED,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """The gradient of the logits, of their type, from that of each loss.
 
@@ -137,11 +128,11 @@ def cross_entropy_backward(
         then, and whose memory is all that is needed. Else allocated.
     options: as for `cross_entropy`.
     """
-    rows = rows_of("logits", logits)
+    rows = arrays.rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
     target, _ = rows.output(out, rows.dtype)
     in_place = out is logits
-    kernel = kernel_of(
+    kernel = arrays.kernel_of(
         BACKWARD,
         x=rows.dtype,
         t=declared,
@@ -155,7 +146,7 @@ def cross_entropy_backward(
     return rows.shaped(made) if out is None else out
 
 
-def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:
+def _targets(targets: Any, rows: arrays.Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read."""
     shape, name = describe(targets).shape, type_name(targets)
     if shape != rows.shape[:-1]:

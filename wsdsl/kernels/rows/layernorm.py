@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows.arrays import (
-    Options,
-    Tensors,
-    is_recorded,
-    kernel_of,
-    recorded,
-    rows_and_gradient,
-    rows_of,
-)
+from wsdsl.kernels.rows import arrays, normalization
 
 FORWARD = """
 @kernel
@@ -30,9 +22,6 @@ def layernorm(X: {x}[M, N],{params} eps: f32, Y: {y}[M, N]{outputs}):
         for n in tiles(N):
             Y[m, n] = (X[m, n] - centre) * scale{affine}
 """
-STATISTICS = """
-        mean[m] = centre
-        rstd[m] = scale"""
 BACKWARD = """
 @kernel
 def layernorm_backward(
@@ -71,6 +60,7 @@ def column_sums(G: {g}[M, N], DB: {b}[N]):
             total += sum(cast(G[m, n], f32), over=m)
         DB[n] = total
 """
+STATISTICS = {"mean": "centre", "rstd": "scale"}
 
 
 def layernorm(
@@ -80,7 +70,7 @@ def layernorm(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """`(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps) * weight + bias` over the last axis; in
     f32, rounded once.
@@ -96,13 +86,13 @@ def layernorm(
     inf or NaN. torch records the gradient where x, weight or bias require one, and no `out` is
     given. LaunchError for arrays that do not fit; nothing has been written then.
     """
-    if out is None and is_recorded(x, weight, bias):
+    if out is None and arrays.is_recorded(x, weight, bias):
 
-        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, Tensors]:
+        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, arrays.Tensors]:
             y, mean, rstd = layernorm_with_statistics(x, weight, bias, eps, out_dtype, **options)
             return y, (x, weight, bias, mean, rstd)
 
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
+        def backward(grad: Any, kept: arrays.Tensors, wanted: tuple[bool, ...]) -> arrays.Tensors:
             x, weight, bias, *statistics = kept
             return (
                 layernorm_backward(grad, x, weight, *statistics) if wanted[0] else None,
@@ -110,8 +100,8 @@ def layernorm(
                 layernorm_bias_backward(grad, bias) if wanted[2] else None,
             )
 
-        return recorded(forward, backward, x, weight, bias)
-    return _forward(x, weight, bias, eps, out_dtype, out, options, statistics=False)[0]
+        return arrays.recorded(forward, backward, x, weight, bias)
+    return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options, {})[0]
 
 
 def layernorm_with_statistics(
@@ -121,43 +111,14 @@ def layernorm_with_statistics(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> tuple[Any, Any, Any]:
     """What `layernorm` gives, the means, and one over the deviations (with eps), f32 [...], for the
     way back.
     """
-    y, mean, rstd = _forward(x, weight, bias, eps, out_dtype, out, options, statistics=True)
+    given = (x, weight, bias, eps, out_dtype, out, options)
+    y, mean, rstd = normalization.forward(FORWARD, *given, STATISTICS)
     return y, mean, rstd
-
-
-def _forward(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    eps: float,
-    out_dtype: Any,
-    out: Any,
-    options: Options,
-    *,
-    statistics: bool,
-) -> tuple[Any, ...]:
-    rows = rows_of("x", x)
-    w, b = rows.typed("weight", weight), rows.typed("bias", bias)
-    target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
-        FORWARD,
-        x=rows.dtype,
-        y=y,
-        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
-        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
-        outputs=", mean: f32[M], rstd: f32[M]" if statistics else "",
-        stores=STATISTICS if statistics else "",
-    )
-    given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
-    made = kernel(*given, *((None, None) if statistics else ()), **options)
-    result, *rest = made if statistics else (made,)
-    first = rows.shaped(result) if out is None else out
-    return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
 def layernorm_backward(
@@ -167,7 +128,7 @@ def layernorm_backward(
     mean: Any,
     rstd: Any,
     out: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[arrays.Options],
 ) -> Any:
     """The gradient of x, of its type, from that of `layernorm_with_statistics`' result.
 
@@ -176,38 +137,26 @@ def layernorm_backward(
     mean, rstd: f32 [...], what came out then.
     out, options: as for `layernorm`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
-    w = rows.typed("weight", weight)
-    target, _ = rows.output(out, rows.dtype)
-    kernel = kernel_of(
-        BACKWARD,
-        g=grads.dtype,
-        x=rows.dtype,
-        params=f" W: {w}[N]," if w else "",
-        factor=" * W[n]" if w else "",
-    )
-    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    given = (grads.matrix, rows.matrix, *((weight,) if w else ()), *statistics, target)
-    made = kernel(*given, **options)
-    return rows.shaped(made) if out is None else out
+    statistics = dict(mean=mean, rstd=rstd)
+    return normalization.backward(BACKWARD, grad, x, weight, statistics, out, options)
 
 
 def layernorm_weight_backward(
-    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[Options]
+    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[arrays.Options]
 ) -> Any:
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `layernorm_backward`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
-    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
-    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    return kernel(grads.matrix, rows.matrix, *statistics, **options)
+    statistics = dict(mean=mean, rstd=rstd)
+    return normalization.weight_backward(WEIGHT, grad, x, weight, statistics, options)
 
 
-def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) -> Any:
+def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[arrays.Options]) -> Any:
     """The gradient of the bias, [N] of its type: sums over rows as for the weight.
 
     grad: [..., N] of f32, f16 or bf16.
     """
-    grads = rows_of("grad", grad)
-    return kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(grads.matrix, **options)
+    grads = arrays.rows_of("grad", grad)
+    return arrays.kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(
+        grads.matrix, **options
+    )

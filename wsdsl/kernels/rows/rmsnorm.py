@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows.arrays import (
-    Options,
-    Tensors,
-    is_recorded,
-    kernel_of,
-    recorded,
-    rows_and_gradient,
-    rows_of,
-)
+from wsdsl.kernels.rows import normalization
+from wsdsl.kernels.rows.arrays import Options, Tensors, is_recorded, recorded
 
 FORWARD = """
 @kernel
-def rmsnorm(X: {x}[M, N],{weight} eps: f32, Y: {y}[M, N]{rstd}):
+def rmsnorm(X: {x}[M, N],{params} eps: f32, Y: {y}[M, N]{outputs}):
     for m in tiles(M):
         squares = zeros(f32[m])
         for n in tiles(N):
             x = cast(X[m, n], f32)
             squares += sum(x * x, over=n)
-        scale = rsqrt(squares / cast(N, f32) + eps){store}
+        scale = rsqrt(squares / cast(N, f32) + eps){stores}
         for n in tiles(N):
-            Y[m, n] = X[m, n] * scale{factor}
+            Y[m, n] = X[m, n] * scale{affine}
 """
 BACKWARD = """
 @kernel
-def rmsnorm_backward(G: {g}[M, N], X: {x}[M, N],{weight} rstd: f32[M], DX: {x}[M, N]):
+def rmsnorm_backward(G: {g}[M, N], X: {x}[M, N],{params} rstd: f32[M], DX: {x}[M, N]):
     for m in tiles(M):
         scale = rstd[m]
         dot = zeros(f32[m])
@@ -86,7 +79,7 @@ def rmsnorm(
             )
 
         return recorded(forward, backward, x, weight)
-    return _forward(x, weight, eps, out_dtype, out, options, rstd=False)[0]
+    return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options, {})[0]
 
 
 def rmsnorm_with_rstd(
@@ -98,30 +91,9 @@ def rmsnorm_with_rstd(
     **options: Unpack[Options],
 ) -> tuple[Any, Any]:
     """What `rmsnorm` gives, and `1 / sqrt(mean(x ** 2) + eps)`, f32 [...], for the way back."""
-    y, rstd = _forward(x, weight, eps, out_dtype, out, options, rstd=True)
+    given = (x, weight, None, eps, out_dtype, out, options)
+    y, rstd = normalization.forward(FORWARD, *given, {"rstd": "scale"})
     return y, rstd
-
-
-def _forward(
-    x: Any, weight: Any, eps: float, out_dtype: Any, out: Any, options: Options, *, rstd: bool
-) -> tuple[Any, ...]:
-    rows = rows_of("x", x)
-    w = rows.typed("weight", weight)
-    target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
-        FORWARD,
-        x=rows.dtype,
-        y=y,
-        weight=f" W: {w}[N]," if w else "",
-        factor=" * W[n]" if w else "",
-        rstd=", rstd: f32[M]" if rstd else "",
-        store="\n        rstd[m] = scale" if rstd else "",
-    )
-    given = (rows.matrix, *((weight,) if w else ()), eps, target)
-    made = kernel(*given, *((None,) if rstd else ()), **options)
-    result, *rest = made if rstd else (made,)
-    first = rows.shaped(result) if out is None else out
-    return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
 def rmsnorm_backward(
@@ -134,19 +106,7 @@ def rmsnorm_backward(
     rstd: f32 [...], what came out then.
     out, options: as for `rmsnorm`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
-    w = rows.typed("weight", weight)
-    target, _ = rows.output(out, rows.dtype)
-    kernel = kernel_of(
-        BACKWARD,
-        g=grads.dtype,
-        x=rows.dtype,
-        weight=f" W: {w}[N]," if w else "",
-        factor=" * W[n]" if w else "",
-    )
-    given = (grads.matrix, rows.matrix, *((weight,) if w else ()), rows.per_row("rstd", rstd))
-    made = kernel(*given, target, **options)
-    return rows.shaped(made) if out is None else out
+    return normalization.backward(BACKWARD, grad, x, weight, {"rstd": rstd}, out, options)
 
 
 def rmsnorm_weight_backward(
@@ -155,6 +115,4 @@ def rmsnorm_weight_backward(
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `rmsnorm_backward`.
     """
-    rows, grads = rows_and_gradient("x", x, grad)
-    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
-    return kernel(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
+    return normalization.weight_backward(WEIGHT, grad, x, weight, {"rstd": rstd}, options)

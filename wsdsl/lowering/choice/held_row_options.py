@@ -13,24 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import THREADS
+from wsdsl.lowering import held_rows
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, is_shared
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import (
-    STREAMED_CTAS,
-    STREAMED_STAGES,
-    USUAL_HELD,
-    are_held,
-    covering_columns,
-    ctas_holding,
-    elements_held,
-    height_in,
-    held_axes,
-    read_and_stored,
-    reads_again,
-    streamed_columns,
-    usual_height,
-)
 from wsdsl.lowering.lanes import MOST_COLUMNS, ROWS
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule, changed
@@ -53,7 +39,7 @@ def held_row_option(
     """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
     None if rows are not to be held.
     """
-    held = held_axes(kernel)
+    held = held_rows.held_axes(kernel)
     if not held or given.mode == "pingpong" or given.cuts_tiles:
         return None
     if (streamed := _streamed(kernel, given, work, rows, columns)) is not None:
@@ -65,14 +51,14 @@ def held_row_option(
     sizes = axis_sizes(kernel, given)
     if any(0 < sizes[name] * ctas < size for name, size in held.items()):
         return None
-    height = height_in(kernel, sizes)
+    height = held_rows.height_in(kernel, sizes)
     own = {name: -(-size // (ctas * consumers)) for name, size in held.items()}
     if rows:
         height = _height(kernel, work, rows, max(own.values())) if consumers * ctas == 1 else 1
     tile = dict.fromkeys(rows, height)
     for name, size in own.items():
         if loop_variable(name) in columns:
-            tile[loop_variable(name)] = consumers * covering_columns(kernel, size, height)
+            tile[loop_variable(name)] = consumers * held_rows.covering_columns(kernel, size, height)
     tile |= _others(columns, tile, height)
     variable = loop_variable(next(iter(held)))
     return changed(
@@ -88,10 +74,10 @@ def held_row_option(
 def _streamed(
     kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
 ) -> Schedule | None:
-    held, width = held_axes(kernel), streamed_columns(kernel)
+    held, width = held_rows.held_axes(kernel), held_rows.streamed_columns(kernel)
     names = {loop_variable(name) for name in held}
     settled = given.cluster or (given.consumers or 1) > 1 or not names <= {*columns}
-    if settled or reads_again(kernel) or max(held.values()) <= width:
+    if settled or held_rows.reads_again(kernel) or max(held.values()) <= width:
         return None
     tile = {**dict.fromkeys(rows, 1), **dict.fromkeys(names, width), **(given.tile or {})}
     tile |= _others(columns, tile, 1)
@@ -102,8 +88,8 @@ def _streamed(
         mode="cooperative",
         consumers=1,
         scheduler=given.scheduler or "persistent",
-        stages=given.stages or STREAMED_STAGES,
-        ctas_per_sm=given.ctas_per_sm or STREAMED_CTAS,
+        stages=given.stages or held_rows.STREAMED_STAGES,
+        ctas_per_sm=given.ctas_per_sm or held_rows.STREAMED_CTAS,
         tile=tile,
     )
 
@@ -111,7 +97,7 @@ def _streamed(
 def _num_tiles(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> int:
     """Of whole rows, by tiles of these sizes, of one index along what has none."""
     sizes = {name: tile.get(loop_variable(name), 1) for name in axes_of(kernel)}
-    return work.num_tiles({**sizes, **held_axes(kernel)})
+    return work.num_tiles({**sizes, **held_rows.held_axes(kernel)})
 
 
 def _others(columns: Sequence[str], tile: Mapping[str, int], height: int) -> dict[str, int]:
@@ -126,7 +112,7 @@ def _enough(work: Work) -> int:
 
 def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | None:
     """Of those that are left open the first whose threads have room, usually or at all."""
-    held, tile = held_axes(kernel), axis_sizes(kernel, given)
+    held, tile = held_rows.held_axes(kernel), axis_sizes(kernel, given)
     ctas = max((cluster_along(given, name) for name in held), default=1)
     own = max((tile[name] for name in held if name not in whole_axes(kernel)), default=0)
     if given.consumers is None and given.cluster is None and not own:
@@ -135,26 +121,26 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
         settled = given.cluster is not None or own
         teams = [(given.consumers or 1, c) for c in CTAS if c == ctas or not settled]
     shares = given.share is None or any(is_shared(name, given) for name in held)
-    most = elements_held(kernel)
+    most = held_rows.elements_held(kernel)
     alone = [team for team in teams if team[0] == 1]
-    for room, tried in ((min(USUAL_HELD, most), alone), (most, alone), (most, teams)):
+    for room, tried in ((min(held_rows.USUAL_HELD, most), alone), (most, alone), (most, teams)):
         for n, c in tried:
             fits = own * c >= longest if own else True
-            needed = covering_columns(kernel, -(-longest // (n * c)), 1)
+            needed = held_rows.covering_columns(kernel, -(-longest // (n * c)), 1)
             if (n == 1 or shares) and fits and needed <= THREADS * room:
                 return n, c
     return None
 
 
 def _teams(kernel: Kernel) -> Sequence[tuple[int, int]]:
-    return OF_ONE_CTA if read_and_stored(kernel) else TEAMS
+    return OF_ONE_CTA if held_rows.read_and_stored(kernel) else TEAMS
 
 
 def _height(kernel: Kernel, work: Work, rows: Sequence[str], longest: int) -> int:
-    fewest = covering_columns(kernel, longest, ROWS)
-    height = usual_height(kernel, fewest)
+    fewest = held_rows.covering_columns(kernel, longest, ROWS)
+    height = held_rows.usual_height(kernel, fewest)
     while height > 1 and work.sized:
-        if covering_columns(kernel, longest, height // 2) > fewest:
+        if held_rows.covering_columns(kernel, longest, height // 2) > fewest:
             break  # Threads would have no column.
         if _num_tiles(kernel, work, dict.fromkeys(rows, height)) >= _enough(work):
             break
@@ -166,10 +152,10 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
     """`given` with fewer rows than were `chosen`, or with more threads for each; of a kernel with
     roles, whose threads have too few registers.
     """
-    held = [loop_variable(name) for name in held_axes(kernel)]
+    held = [loop_variable(name) for name in held_rows.held_axes(kernel)]
     if not held or not chosen.ctas_per_sm or given.consumers or given.cluster:
         return
-    if not are_held(kernel, chosen, axis_sizes(kernel, chosen)):
+    if not held_rows.are_held(kernel, chosen, axis_sizes(kernel, chosen)):
         return
     rows = [loop_variable(n) for n, axis in axes_of(kernel).items() if axis.role == "rows"]
     tile, height = dict(given.tile or {}), max((chosen.tile or {}).get(n, 1) for n in [*rows, ""])
@@ -177,14 +163,14 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
         while height > 1:
             height //= 2
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
-    team, longest = _of(chosen, held[0]), max(held_axes(kernel).values())
+    team, longest = _of(chosen, held[0]), max(held_rows.held_axes(kernel).values())
     for consumers, ctas in (team, *(t for t in _teams(kernel) if t[0] * t[1] > team[0] * team[1])):
-        own = covering_columns(kernel, -(-longest // (consumers * ctas)), 1) // THREADS
+        own = held_rows.covering_columns(kernel, -(-longest // (consumers * ctas)), 1) // THREADS
         cluster = {held[0]: ctas} if ctas > 1 else None
         least = changed(given, consumers=consumers, cluster=cluster)
         if (consumers, ctas) != team:
             yield least
-        most = ctas_holding(kernel, own, consumers)
+        most = held_rows.ctas_holding(kernel, own, consumers)
         if not given.ctas_per_sm:
             yield from (changed(least, ctas_per_sm=most - n) for n in FEWER if most > n)
 

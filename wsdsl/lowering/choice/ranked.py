@@ -15,11 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.cluster_options import (
-    cluster_options,
-    fits_sharing,
-    sharing_options,
-)
+from wsdsl.lowering.choice.cluster_options import cluster_options, fits_sharing, sharing_options
 from wsdsl.lowering.choice.reduced_row_options import reduced_row_option
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.choice.schedule_options import Tried, schedule_options

@@ -6,16 +6,8 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
+from wsdsl.lowering import footprint
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.footprint import (
-    LEAST_LOOKAHEAD,
-    STAGING_BUFFERS,
-    fits_smem,
-    promoted_registers,
-    row_blocks,
-    slot_cycles,
-    smem_bytes,
-)
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.speeds import is_narrow, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.workload import Work, Workload
@@ -50,12 +42,12 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
     whole tiles are stored through one buffer.
     """
-    cycles = max(1, slot_cycles(kernel, chosen))
+    cycles = max(1, footprint.slot_cycles(kernel, chosen))
     wanted = math.ceil(LOOKAHEAD / cycles)
-    late = row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
+    late = footprint.row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
     if late and not _is_pingpong(kernel, chosen):
         wanted += 1
-    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
+    slot_bytes = footprint.smem_bytes(kernel, chosen, 2) - footprint.smem_bytes(kernel, chosen, 1)
     own = predict(work, chosen, tile)
     narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
     if chosen.cuts_tiles:
@@ -69,7 +61,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     fills = work.thin or mostly_memory
     if fills and chosen.scheduler != "stream_k":
         wanted = max(2, min(wanted, _busy_memory(work, tile)))
-    ahead = max(LEAST_STAGES, -(-LEAST_LOOKAHEAD // cycles))
+    ahead = max(LEAST_STAGES, -(-footprint.LEAST_LOOKAHEAD // cycles))
     enough = 2 if chosen.cuts_tiles else min(ahead, wanted)
     waits = not chosen.cuts_tiles and mostly_memory
     if waits and not _is_pingpong(kernel, chosen):
@@ -79,9 +71,9 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
         # So it does for narrow tiles, whose slots are over soon: with one slot less they take 5 to
         # 7 % longer (benchmarks/results/one_off_races.md).
         wanted = enough = MAX_STAGES_NARROW
-    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
+    for buffers, least in ((footprint.STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
-            if fits_smem(kernel, chosen, stages, buffers):
+            if footprint.fits_smem(kernel, chosen, stages, buffers):
                 return stages
     return 1
 
@@ -90,7 +82,7 @@ def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
     """Whether something else has the tensor cores while a consumer waits: another one's tile, or
     what it does with each of its blocks.
     """
-    return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
+    return chosen.mode == "pingpong" or bool(footprint.promoted_registers(kernel, chosen))
 
 
 def _busy_memory(work: Work, tile: Mapping[str, int]) -> int:

@@ -21,16 +21,10 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import THREADS
+from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_widths import narrowest
 from wsdsl.lowering.cooperation import cluster_along
-from wsdsl.lowering.footprint import (
-    accumulator_registers,
-    axis_sizes,
-    depth_steps,
-    fits_smem,
-    promoted_registers,
-)
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
@@ -62,7 +56,7 @@ BESIDE_DECODING = 44
 
 def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> dict[str, int]:
     """Tiles of the axes that are summed over, where they are left open."""
-    tile, depths, known = dict[str, int](), depth_steps(kernel), {*(given.tile or ())}
+    tile, depths, known = dict[str, int](), footprint.depth_steps(kernel), {*(given.tile or ())}
     several = work.cut is not None and not scales_products(kernel)
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
@@ -78,8 +72,8 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
 
 def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, int]) -> Schedule:
     """The option by `tile`, which takes several lines, where that is better than by one."""
-    sizes = axis_sizes(kernel, narrowest(kernel, option))
-    promoted = promoted_registers(kernel, option)
+    sizes = footprint.axis_sizes(kernel, narrowest(kernel, option))
+    promoted = footprint.promoted_registers(kernel, option)
     narrow = work.thin or sum([sizes[a] for a, role in work.roles.items() if role]) <= NARROW_SIDES
     decodes = bool(work.decoding)
     if promoted > MOST_IN_PARTS or not (narrow or promoted or decodes):
@@ -90,7 +84,7 @@ def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, 
     every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
     if every and why_not_in_parts(kernel, deep, every) is not None:
         return option
-    steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
+    steps = work.trips(work.cut, footprint.axis_sizes(kernel, deep)) if work.cut else 0
     slots = SLOTS_OF_LONG if narrow or decodes else slots_of(steps)
     return deep if has_room(kernel, deep, slots) else option
 
@@ -99,12 +93,12 @@ def _holds_operands(kernel: Kernel, work: Work, deep: Schedule) -> bool:
     """Whether consumers have registers for the operands that they compute of so many lines, and for
     what they load by themselves for the next ones.
     """
-    sizes = axis_sizes(kernel, deep)
+    sizes = footprint.axis_sizes(kernel, deep)
     summed = max((sizes[a] for p in work.products for a in p.op.summed), default=0)
     bits = max(p.bits for p in work.products) + work.held_bits
     held = BLOCK_ROWS * summed / THREADS * bits / REGISTER_BITS
     most = MOST_REGISTERS.get(deep.consumers or 1, MOST_REGISTERS[2])
-    return accumulator_registers(kernel, deep) + held + BESIDE_DECODING <= most
+    return footprint.accumulator_registers(kernel, deep) + held + BESIDE_DECODING <= most
 
 
 def slots_of(steps: int) -> int:
@@ -114,7 +108,7 @@ def slots_of(steps: int) -> int:
 
 def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     """For so many, or as many as are asked for."""
-    return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
+    return footprint.fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
 
 
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:

@@ -63,8 +63,7 @@ def _added(op: Store, namer: Namer) -> Region:
     ops: list[Op] = [Load(result=there, tensor=op.tensor, index=op.index, loc=op.loc)]
 
     def converted(value: Value, to: DType, wish: str) -> Value:
-        kind = value.type
-        assert isinstance(kind, Tile)
+        kind = value.as_tile
         if kind.dtype == to:
             return value
         made = Value(namer.new(wish), Tile(to, kind.axes))

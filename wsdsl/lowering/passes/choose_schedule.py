@@ -35,10 +35,7 @@ from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cta_pairs import with_pair
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_warpgroups, unfit_constants
-from wsdsl.lowering.footprint import (
-    MOST_REGISTERS,
-    axis_sizes,
-)
+from wsdsl.lowering.footprint import MOST_REGISTERS, axis_sizes
 from wsdsl.lowering.held_rows import ctas_per_sm
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import predict

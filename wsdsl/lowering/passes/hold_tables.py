@@ -97,8 +97,7 @@ class _Maker:
 
     def words(self, table: Value) -> tuple[Value, ...]:
         """Four entries each, the first one in the lowest bits."""
-        assert isinstance(table.type, Tensor)
-        (size,), dtype = table.type.dims, table.type.dtype
+        (size,), dtype = table.as_tensor.dims, table.as_tensor.dtype
         assert isinstance(size, int)
         made: list[Value] = []
         for first in range(0, IN_WORD * (SHORT if size <= SHORT * IN_WORD else LONG), IN_WORD):

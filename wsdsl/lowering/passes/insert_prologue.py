@@ -75,11 +75,7 @@ from __future__ import annotations
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.early_start import constant_tensors, only_reads
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StorePartials,
-)
+from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTensorMap
@@ -161,17 +157,13 @@ def _meeting(body: Region) -> Region:
     """The cluster meets once the first loads are asked for, in front of what is sent then. They are
     asked for in order: what nobody writes ptxas would load behind the barrier.
     """
-    first = next(i for i, op in enumerate(body) if _sends(op))
+    first = next(i for i, op in enumerate(body) if any(map(reaches_others, walk((op,)))))
     loads = (i for i, op in enumerate(body[:first]) if isinstance(op, LoadGlobal))
     at = max(loads, default=-1) + 1
     asked = (
         with_fields(op, in_order=True) if isinstance(op, LoadGlobal) else op for op in body[:at]
     )
     return (*asked, bar.SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
-
-
-def _sends(op: Op) -> bool:
-    return any(map(reaches_others, walk((op,))))
 
 
 def _by_leader(kernel: Kernel, op: Partition) -> Region:

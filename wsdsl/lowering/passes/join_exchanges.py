@@ -37,17 +37,10 @@ from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.tile_ops import Block, Cast, End, ForTiles, Full, Map, Reduce
 from wsdsl.ir.types import BOOL, F32, Tile
 from wsdsl.ir.walk import Namer, replace_operands, used_inside, uses, with_regions
+from wsdsl.lowering import row_rounds
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.passes.relax_functions import SUMMED_BITS
-from wsdsl.lowering.row_rounds import (
-    Exponential,
-    Round,
-    Squares,
-    elements_of_each,
-    made_by,
-    rounds,
-)
 
 LOG2_E = math.log2(math.e)
 
@@ -61,7 +54,7 @@ def join_exchanges(kernel: Kernel) -> Kernel:
 
     def joined(region: Region) -> Region:
         made = tuple(with_regions(op, joined) for op in region)
-        for found in rounds(kernel, region, shared):
+        for found in row_rounds.rounds(kernel, region, shared):
             made = _Joining(kernel, found, counts, builder).region(made)
         return made
 
@@ -72,19 +65,19 @@ class _Joining:
     """Of one round."""
 
     def __init__(
-        self, kernel: Kernel, found: Round, counts: Counter[Value], builder: Builder
+        self, kernel: Kernel, found: row_rounds.Round, counts: Counter[Value], builder: Builder
     ) -> None:
         self.round, self.counts, self.builder = found, counts, builder
         self.made, first = kernel.definers, found.members[0]
         axis = axes_of(kernel)[first.axis]
         size = dict(kernel.sizes)[axis.dim]
-        self.elements = elements_of_each(size, axis.size, first.ctas)
+        self.elements = row_rounds.elements_of_each(size, axis.size, first.ctas)
         self.index = next(o.index for o in kernel.of(ForTiles) if o.index.type == axis)
         self.own: dict[Value, Value] = {}
         """What the CTA itself has reduced, by the result that all have."""
         self.parts: dict[Value, tuple[Value, ...]] = {}
         """The same of all CTAs."""
-        self.terms: dict[Value, tuple[Value, Exponential]] = {}
+        self.terms: dict[Value, tuple[Value, row_rounds.Exponential]] = {}
         """What the CTA itself has of a summand that is also asked for elsewhere."""
 
     def region(self, region: Region) -> Region:
@@ -104,7 +97,7 @@ class _Joining:
                         done = True
                 elif not done and tainted & {*operands(op), *used_inside(op)}:
                     waiting.append(op)
-                    tainted |= made_by(op)
+                    tainted |= row_rounds.made_by(op)
                 else:
                     self.builder.add(op)
         return tuple(ops)
@@ -113,9 +106,9 @@ class _Joining:
         """By the CTA itself."""
         x, following = op.x, self.round.followers.get(op.result)
         match following:
-            case Exponential():
+            case row_rounds.Exponential():
                 x = self.own_exponential(op, following)
-            case Squares():
+            case row_rounds.Squares():
                 x = self.own_squares(op, following)
             case None:
                 pass
@@ -150,11 +143,11 @@ class _Joining:
         held = [rank for rank, num in enumerate(self.elements) if num]
         found = {rank: parts[rank] for rank in held}
         match following:
-            case Exponential():
+            case row_rounds.Exponential():
                 for rank in held:
                     factor = self.factor(following, self.parts[following.of.result][rank])
                     found[rank] = self.row("mul", found[rank], factor)
-            case Squares():
+            case row_rounds.Squares():
                 for rank in held:
                     num = self.number(self.elements[rank])
                     mean = self.row("div", self.parts[following.of.result][rank], num)
@@ -172,7 +165,7 @@ class _Joining:
         fn = op.fn if len(left) == 2 else "max"
         self.builder.add(Map(result=op.result, fn=fn, args=args, loc=op.loc))
 
-    def own_exponential(self, op: Reduce, following: Exponential) -> Value:
+    def own_exponential(self, op: Reduce, following: row_rounds.Exponential) -> Value:
         b, own = self.builder, self.own[following.of.result]
         f = following.less.args[1]
         taken = self.copied(f, {following.of.result: own})
@@ -188,20 +181,20 @@ class _Joining:
             self.terms[op.x] = made, following
         return made
 
-    def by_exp2(self, following: Exponential) -> bool:
+    def by_exp2(self, following: row_rounds.Exponential) -> bool:
         """Whether 2 ** (x log2 e - c) will do, which takes an instruction less: c is a rounded
         multiple of the maximum, and just this is then taken from what all take away.
         """
         (step, *scaled) = following.steps
         return step.fn == "exp" and step.bits <= SUMMED_BITS and not scaled
 
-    def row_exp2(self, op: Reduce, following: Exponential, finite: Value) -> Value:
+    def row_exp2(self, op: Reduce, following: row_rounds.Exponential, finite: Value) -> Value:
         b, (x, _), kind = self.builder, following.less.args, op.x.type
         back = self.row("mul", finite, self.number(-LOG2_E))
         power = b.map("fma", x, self.number(LOG2_E), back, type=kind, wish="power")
         return b.map("exp2", power, type=kind, wish=op.x.name)
 
-    def factor(self, following: Exponential, own: Value) -> Value:
+    def factor(self, following: row_rounds.Exponential, own: Value) -> Value:
         """What the sum is multiplied by of a CTA whose maximum this is."""
         less = following.less
         if self.by_exp2(following):
@@ -218,7 +211,7 @@ class _Joining:
             self.builder.add(made)
         return found
 
-    def own_squares(self, op: Reduce, following: Squares) -> Value:
+    def own_squares(self, op: Reduce, following: row_rounds.Squares) -> Value:
         own = self.own[following.of.result]
         mean = self.row("div", own, self.own_elements())
         return self.copied(op.x, {following.mean: mean})

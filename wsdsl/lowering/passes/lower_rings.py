@@ -34,20 +34,13 @@ from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
+from wsdsl.lowering import placed_ring
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
-from wsdsl.lowering.placed_ring import (
-    THREADS,
-    PlacedRing,
-    Producers,
-    TensorMaps,
-    drain,
-    take_subtiles,
-)
 from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.ring_uses import Located, RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
@@ -67,16 +60,16 @@ class _Rings(RingUses):
         super().__init__(kernel, Builder(Namer.of(kernel)))
         self.axes = axes_of(kernel)
         self.sizes = {name: axis.size for name, axis in self.axes.items()}
-        self.rings: dict[Value, PlacedRing] = {}
+        self.rings: dict[Value, placed_ring.PlacedRing] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
         self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
         self.declarations: list[Op] = []
         found = narrowing_of(kernel)
-        self.maps = TensorMaps(self.builder, self.declarations, found and found.result)
+        self.maps = placed_ring.TensorMaps(self.builder, self.declarations, found and found.result)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, bar.LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
-        self.producers = Producers.of(kernel)
+        self.producers = placed_ring.Producers.of(kernel)
         self.now = 0  # The place of the partition that is converted.
         self.multiplies = self.stores_scales = self.of_all = False
         """Whether it multiplies on tensor memory, or writes scales there; by one of all threads."""
@@ -133,7 +126,7 @@ class _Rings(RingUses):
         """Each thread gives a slot back: nothing else says that all have read."""
         offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
         slot, beside = (total, lines) if total else (lines, 0)
-        self.declare(op, slot, (offsets,), (1, op.consumers * THREADS), beside)
+        self.declare(op, slot, (offsets,), (1, op.consumers * placed_ring.THREADS), beside)
         self.parts[op.result] = op.parts
 
     def place_sums(self, op: CircularBuffer) -> None:
@@ -190,7 +183,9 @@ class _Rings(RingUses):
             barriers = bar.AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             self.declarations.append(barriers)
         self.layouts[op.result] = op.layouts
-        self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
+        self.rings[op.result] = placed_ring.PlacedRing(
+            shared, lines, full, empty, offsets, op.multicast
+        )
 
     def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
         made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
@@ -202,7 +197,7 @@ class _Rings(RingUses):
         if self.in_tensor_memory(ring):
             return WARPS
         if ring in self.released_by_threads:
-            return THREADS
+            return placed_ring.THREADS
         return WARPS if self.read_by_threads(ring) else 1
 
     def read_by_threads(self, ring: Value) -> bool:
@@ -239,7 +234,7 @@ class _Rings(RingUses):
             case s.ProducerTail():
                 assert op.state is not None
                 with b.region() as waits:
-                    drain(b, self.rings[op.ring].empty, op.state)
+                    placed_ring.drain(b, self.rings[op.ring].empty, op.state)
                 alone = not self.in_tensor_memory(op.ring)
                 b.ops += self.by_who_fills(op.ring, waits) if alone else waits
             case AddInCluster():
@@ -247,7 +242,7 @@ class _Rings(RingUses):
                 b.add(self.rings[op.ring].of_sums(op))
             case s.TakeSubtiles():
                 assert op.state is not None
-                take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
+                placed_ring.take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
             case s.ConsumerWait():
                 assert op.state is not None
                 wait = bar.WaitBarrier(
@@ -319,12 +314,12 @@ class _Rings(RingUses):
                     cta=cta,
                     pred=op.pred,
                     each_warp=self.releases(ring) == WARPS,
-                    each_thread=self.releases(ring) == THREADS,
+                    each_thread=self.releases(ring) == placed_ring.THREADS,
                     loc=op.loc,
                 )
             )
 
-    def fill(self, op: s.ProducerAcquire, ring: PlacedRing, state: Value) -> None:
+    def fill(self, op: s.ProducerAcquire, ring: placed_ring.PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
         wait = bar.WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         if self.in_tensor_memory(op.ring):
@@ -359,7 +354,7 @@ class _Rings(RingUses):
             return [*ops]
         return [bar.Elect(body=tuple(ops), loc=self.builder.loc)]
 
-    def place_of(self, slot: Value, field: int = 0) -> tuple[PlacedRing, Value, int]:
+    def place_of(self, slot: Value, field: int = 0) -> tuple[placed_ring.PlacedRing, Value, int]:
         """A field of a slot: its ring, the slot's state, and where the field begins."""
         held, ring = self.slots[slot], self.rings[self.slots[slot].ring]
         assert held.state is not None

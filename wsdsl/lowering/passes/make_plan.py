@@ -23,6 +23,7 @@ from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Load, Reduce, Store
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer
+from wsdsl.lowering import footprint, tensor_sums
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
 from wsdsl.lowering.counters import counters_of
@@ -30,19 +31,6 @@ from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, load_warps, loaded_tensors
 from wsdsl.lowering.edges import edges
 from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, subtile_widths
-from wsdsl.lowering.footprint import (
-    MOST_REGISTERS,
-    STAGING_BUFFERS,
-    axis_sizes,
-    exchange_bytes,
-    exchanged_bytes,
-    is_heavy,
-    part_depth,
-    ring_depth,
-    slot_bytes,
-    staging_bytes,
-    tile_bytes,
-)
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
@@ -50,12 +38,6 @@ from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.lowering.tensor_operands import in_tensor_memory, operand_columns, tensor_depths
 from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
 from wsdsl.lowering.tensor_scales import stores_scales
-from wsdsl.lowering.tensor_sums import (
-    multiplying_warps,
-    scale_slot_columns,
-    slot_columns,
-    sum_slots,
-)
 from wsdsl.schedule import Schedule
 
 LEAST_COPYING = 56
@@ -76,7 +58,7 @@ def make_plan(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, groups = kernel.schedule, operand_slots(kernel)
     in_parts = epilogue_slots(kernel, schedule)
-    axes, exchanged = axes_of(kernel), exchanged_bytes(kernel, schedule)
+    axes, exchanged = axes_of(kernel), footprint.exchanged_bytes(kernel, schedule)
     # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
     exchanged = exchanged - SMEM_ALIGN + 16 if exchanged else 0
     roles = {role: tuple(n for n, a in axes.items() if a.role == role) for role in _ROLES}
@@ -90,11 +72,11 @@ def make_plan(kernel: Kernel) -> Kernel:
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
         edges=tuple(_edges(kernel, schedule)),
-        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
+        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *tensor_sums.sum_slots(kernel)))),
         exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
         meetings=tuple(_meetings(kernel)),
         counters=counters_of(kernel),
-        staging_bytes=staging_bytes(kernel),
+        staging_bytes=footprint.staging_bytes(kernel),
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
         order_barriers=follow_one_another(kernel, schedule),
@@ -104,8 +86,8 @@ def make_plan(kernel: Kernel) -> Kernel:
     if kernel.of(Store) and not holds_vectors(kernel):
         left = kernel.target.smem_bytes - plan.smem_bytes
         buffers = left // (plan.staging_bytes * plan.num_consumers)
-        plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))
-    elif own := exchange_bytes(kernel, schedule):
+        plan = dataclasses.replace(plan, staging=max(1, min(footprint.STAGING_BUFFERS, buffers)))
+    elif own := footprint.exchange_bytes(kernel, schedule):
         plan = dataclasses.replace(plan, staging=1, staging_bytes=own)
     made = dataclasses.replace(kernel, plan=plan)
     made.__dict__.update({**vars(kernel), "plan": plan})  # What is known of the kernel stays.
@@ -143,8 +125,8 @@ def _partitions(
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
     if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
         yield PlannedPartition("load", 1, 0, scales)
-    if sum_slots(kernel):
-        yield PlannedPartition("mma", multiplying_warps(kernel))
+    if tensor_sums.sum_slots(kernel):
+        yield PlannedPartition("mma", tensor_sums.multiplying_warps(kernel))
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
     if stores_scales(groups):
@@ -155,7 +137,7 @@ def _partitions(
 
 
 def _edges(kernel: Kernel, schedule: Schedule) -> Iterator[str]:
-    there = in_tensor_memory(kernel, axis_sizes(kernel, schedule))
+    there = in_tensor_memory(kernel, footprint.axis_sizes(kernel, schedule))
     for edge in edges(kernel):
         made = edge.ring in there and edge.space == "SMEM"
         yield str(dataclasses.replace(edge, space="TMEM") if made else edge)
@@ -164,9 +146,9 @@ def _edges(kernel: Kernel, schedule: Schedule) -> Iterator[str]:
 def _rings(
     kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]
 ) -> Iterator[PlannedRing]:
-    sizes, namer = axis_sizes(kernel, schedule), Namer.of(kernel)
+    sizes, namer = footprint.axis_sizes(kernel, schedule), Namer.of(kernel)
     there = in_tensor_memory(kernel, sizes)
-    depths = tensor_depths(kernel, sizes) if sum_slots(kernel) else {}
+    depths = tensor_depths(kernel, sizes) if tensor_sums.sum_slots(kernel) else {}
     for number in sorted({group.ring for group in groups}):
         own = [group for group in groups if group.ring == number]
         firsts = [next(g for g in own if g.layout == held) for held in layouts_of(own)[number]]
@@ -178,7 +160,7 @@ def _rings(
             number=number,
             holds=tuple(dict.fromkeys(held)),
             orders=orders,
-            depth=ring_depth(own[0], schedule.stages or 1),
+            depth=footprint.ring_depth(own[0], schedule.stages or 1),
             slot_bytes=0,
             producer=own[0].producer,
             consumer=_reader(kernel, own[0]),
@@ -186,7 +168,7 @@ def _rings(
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
-            columns = slot_columns(kernel, sizes)
+            columns = tensor_sums.slot_columns(kernel, sizes)
             where = dict(depth=depths[number], columns=columns[number])
             yield dataclasses.replace(ring, name=namer.new("sum_ring"), **where)
             continue
@@ -196,20 +178,20 @@ def _rings(
             yield dataclasses.replace(ring, name=name, depth=depth, **place)
             continue
         if own[0].edges[0].depth == "scales":
-            name, columns = namer.new("scale_ring"), scale_slot_columns(kernel, sizes)
+            name, columns = namer.new("scale_ring"), tensor_sums.scale_slot_columns(kernel, sizes)
             depth = SCALES_BUFFERED
             yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
             continue
         if own[0].edges[0].depth != "rest":
-            size = max(slot_bytes(kernel, schedule, group, sizes) for group in own)
+            size = max(footprint.slot_bytes(kernel, schedule, group, sizes) for group in own)
             yield dataclasses.replace(ring, name=namer.new("ring"), slot_bytes=size)
             continue
-        widths = subtile_widths(kernel, own[0].loads, sizes, is_heavy(kernel, schedule))
+        widths = subtile_widths(kernel, own[0].loads, sizes, footprint.is_heavy(kernel, schedule))
         panels, lines = subtile_offsets(own[0].layout, widths, sizes)[1]
         yield dataclasses.replace(
             ring,
             name=namer.new("part_ring"),
-            depth=part_depth(kernel, schedule),
+            depth=footprint.part_depth(kernel, schedule),
             slot_bytes=panels,
             line_bytes=lines,
             subtiles=widths,
@@ -218,14 +200,14 @@ def _rings(
 
 def _num_readers(kernel: Kernel, group: SlotGroup, schedule: Schedule) -> int:
     """Warpgroups that read a slot, or give it back: of operands one thread, with tensor memory."""
-    by_one = group.consumer == "mma" and bool(sum_slots(kernel))
+    by_one = group.consumer == "mma" and bool(tensor_sums.sum_slots(kernel))
     return 1 if group.to_threads or by_one else num_cooperating(schedule)
 
 
 def _reader(kernel: Kernel, group: SlotGroup) -> str:
     """On sm_90a those who compute multiply, too."""
     if group.consumer == "mma":
-        return "mma" if sum_slots(kernel) else "compute"
+        return "mma" if tensor_sums.sum_slots(kernel) else "compute"
     return group.consumer if group.to_threads else "compute"
 
 
@@ -257,7 +239,7 @@ def _loads_in_order(schedule: Schedule) -> bool:
     vain, since another has the tensor cores meanwhile.
     """
     compute = (schedule.registers or {}).get("compute", 0)
-    return schedule.mode == "pingpong" and compute >= MOST_REGISTERS
+    return schedule.mode == "pingpong" and compute >= footprint.MOST_REGISTERS
 
 
 def _copies_ahead(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]) -> bool:
@@ -270,9 +252,9 @@ def asked_early(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...
     """Iterations of a load partition, in front of which nothing that it may not see is read; of
     what operands are computed from, which is all that some kernels wait for.
     """
-    sizes = axis_sizes(kernel, schedule)
+    sizes = footprint.axis_sizes(kernel, schedule)
     held = (e for group in groups for e in group.edges if e.consumers[0] == "compute")
-    each = sum(tile_bytes(e.layout, sizes) for e in held if e.producer == "load")
+    each = sum(footprint.tile_bytes(e.layout, sizes) for e in held if e.producer == "load")
     may = schedule.overlap is not False and not schedule.constant and not kernel.unaligned
     if not (each and may) or kernel.target.has_tensor_memory:
         return 0

@@ -67,11 +67,7 @@ from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
 from wsdsl.ir.walk import Namer, copy_region, walk
 from wsdsl.lowering.axes import output_nest
-from wsdsl.lowering.cooperation import (
-    cluster_along,
-    num_cooperating,
-    num_pingpong_consumers,
-)
+from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import (
     loaded_tensors,

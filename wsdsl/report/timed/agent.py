@@ -15,9 +15,9 @@ from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
-from wsdsl.report.timed.units import Channel, Span, Unit, What
+from wsdsl.report.timed.units import Channel, Meeting, Span, Unit, What
 from wsdsl.simulator.context import Warpgroup
-from wsdsl.simulator.scalar_ops import SIMPLE
+from wsdsl.simulator.scalar_ops import VALUES, assign
 
 if TYPE_CHECKING:
     from wsdsl.report.timed.sm import Sm
@@ -75,13 +75,19 @@ class Agent:
             yield channel
         self.until(at + more, "wait", edge)
 
+    def come(self, meeting: Meeting, expected: int) -> int:
+        """It is one of so many at a barrier: the round that it is in."""
+        own, over = meeting.come(self.now, expected)
+        if over:
+            self.sm.run.wake(meeting)
+        return own
+
     def run(self, region: Region, effects: dict[type[Op], Effect]) -> Steps:
         values = self.wg.values
         for op in region:
             kind = type(op)
-            simple = SIMPLE.get(kind)
-            if simple is not None and not is_of_fragments(op):
-                simple(self.wg, op)
+            if kind in VALUES and not is_of_fragments(op):
+                assign(self.wg, op)
                 continue
             if (effect := effects.get(kind)) is not None:
                 yield None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -12,7 +13,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value, results_of
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
@@ -141,8 +142,7 @@ def tma_load(agent: Agent, op: m.TmaLoad) -> None:
 
 def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    assert isinstance(op.tensor.type, Tensor)
-    moved = op.rows * op.columns * op.tensor.type.dtype.bits / 8
+    moved = op.rows * op.columns * op.tensor.as_tensor.dtype.bits / 8
     begin, end = sm.loads.take(agent.now, moved * speeds.load)
     end = max(end, sm.memory.take(begin, moved * speeds.memory)[1])
     agent.until(end + speeds.rates.tma_l2_cycles, "loads", op.tensor.name)
@@ -178,17 +178,9 @@ def tma_store_wait(agent: Agent, op: m.TmaStoreWait) -> None:
 
 def thread_store(agent: Agent, op: m.ThreadStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    assert isinstance(op.tensor.type, Tensor)
-    moved = 4 * _product(op.box) * op.tensor.type.dtype.bits / 8
+    moved = 4 * math.prod(op.box) * op.tensor.as_tensor.dtype.bits / 8
     _, end = sm.stores.take(agent.now, moved * speeds.store)
     agent.until(max(end, sm.memory.take(agent.now, moved * speeds.memory)[1]), "stores")
-
-
-def _product(box: tuple[int, ...]) -> int:
-    found = 1
-    for n in box:
-        found *= n
-    return found
 
 
 # Products -----------------------------------------------------------------------------------------
@@ -272,19 +264,15 @@ def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
 
 
 def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
-    sm = agent.sm
-    own, over = sm.meeting.come(agent.now, len(sm.agents))
-    if over:
-        sm.run.wake(sm.meeting)
-    return agent.awaits(sm.meeting, lambda: sm.meeting.over(own), "the CTA")
+    meeting = agent.sm.meeting
+    own = agent.come(meeting, len(agent.sm.agents))
+    return agent.awaits(meeting, lambda: meeting.over(own), "the CTA")
 
 
 def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
     meeting = agent.sm.cluster[0].cluster_meeting
     expected = sum(len(sm.agents) for sm in agent.sm.cluster)
-    own, over = meeting.come(agent.now, expected)
-    if over:
-        agent.sm.run.wake(meeting)
+    own = agent.come(meeting, expected)
     # It is a part of what a start takes.
     return agent.awaits(meeting, lambda: meeting.over(own), "the cluster")
 
@@ -292,10 +280,7 @@ def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
 def _come(agent: Agent, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> tuple[Any, int]:
     number = op.barrier + (0 if op.item is None else int(agent.get(op.item)))
     meeting = agent.sm.named[number]
-    own, over = meeting.come(agent.now, op.num_warpgroups)
-    if over:
-        agent.sm.run.wake(meeting)
-    return meeting, own
+    return meeting, agent.come(meeting, op.num_warpgroups)
 
 
 def named_barrier_sync(agent: Agent, op: b.NamedBarrierSync) -> Steps:

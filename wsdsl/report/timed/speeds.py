@@ -8,14 +8,7 @@ from wsdsl.ir.types import Fragment, Type
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.model.predict import Prediction, astray
-from wsdsl.lowering.model.speeds import (
-    crowding,
-    issuing,
-    l2_bytes,
-    loaded_cycles,
-    pace_of,
-    power,
-)
+from wsdsl.lowering.model.speeds import crowding, issuing, l2_bytes, loaded_cycles, pace_of, power
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 

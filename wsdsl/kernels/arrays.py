@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wsdsl.kernels.lossless.arrays import framework
+from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 RAW = {1: np.uint8, 2: np.int16}
@@ -19,6 +19,35 @@ OF_HOST = {
     if name != "bool"
 }
 """By the language's names; tf32 is f32, and 4 bits are bytes of two."""
+
+
+def shape_of(name: str, array: Any) -> tuple[int, ...]:
+    """LaunchError for what is no array."""
+    if not hasattr(array, "shape"):
+        hint = "give one of torch, CuPy, JAX or NumPy"
+        raise LaunchError(
+            Finding(f"{name} of type {type(array).__name__}, expected an array", hint=hint)
+        )
+    return tuple(array.shape)
+
+
+def matrix_shape(name: str, array: Any) -> tuple[int, int]:
+    """[N, K]. LaunchError for what is no matrix, or has no elements."""
+    shape = shape_of(name, array)
+    if len(shape) != 2:
+        hint = "give one matrix at a time"
+        raise LaunchError(Finding(f"{name} of shape {shape}, expected [N, K]", hint=hint))
+    if 0 in shape:
+        message = f"{name} of shape {shape}, expected at least one row and one column"
+        hint = "leave out the product: its result is empty, or 0"
+        raise LaunchError(Finding(message, hint=hint))
+    return shape[0], shape[1]
+
+
+def framework(array: Any) -> str:
+    """The package that the array's type is of."""
+    root = type(array).__module__.partition(".")[0]
+    return "jax" if root == "jaxlib" else root
 
 
 def type_name(array: Any) -> str:
@@ -72,3 +101,19 @@ def contiguous(array: Any) -> Any:
     if framework(array) == "cupy":
         return sys.modules["cupy"].ascontiguousarray(array)
     return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
+
+
+def padded(array: Any, columns: int) -> Any:
+    """With so many zeros behind each row."""
+    if not columns:
+        return array
+    over = [(0, 0)] * (len(array.shape) - 1) + [(0, columns)]
+    match framework(array):
+        case "torch":
+            return sys.modules["torch"].nn.functional.pad(array, (0, columns))
+        case "cupy":
+            return sys.modules["cupy"].pad(array, over)
+        case "jax":
+            return sys.modules["jax.numpy"].pad(array, over)
+        case _:
+            return np.pad(array, over)
