@@ -127,7 +127,7 @@ SLOTS = [
     ("consumer_release(slot=%slot_6)", "consumer_release(slot=%slot_5)", "was acquired, and not"),
     ("consumer_release(slot=%slot_6)", "consumer_release(slot=%acc_6)", "%acc_6 is no slot"),
     ("load_to_slot(slot=%slot_1, field=1", "load_to_slot(slot=%slot_1, field=7", "has 2 fields"),
-    ("sum_to_slot(slot=%slot_5, field=0, value=%acc_7)", "", "nothing is brought to %slot_5"),
+    ("sum_to_slot(slot=%slot_5, field=0, value=%acc_7)", "", "in which slot %acc_6 is summed up"),
     ("%k_1: axis<k of K by 64>", "%k_1: f32", "expected an axis"),
 ]
 

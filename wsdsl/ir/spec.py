@@ -44,7 +44,7 @@ from wsdsl.ir.op import (
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tile_ops import BESIDE_FIRST, Block, Cast, Contract, If, Load, Map, Yield
+from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
 
@@ -129,6 +129,10 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
         dtypes = [v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))]
         if not dtypes or dtypes.count(dtypes[0]) < len(dtypes):
             yield op, f"operands of {op.fn} differ in dtype"
+            continue
+        made = getattr(op.result.type, "dtype", None)
+        if (made == BOOL) != (op.fn in COMPARISONS or dtypes[0] == BOOL):
+            yield op, f"{op.fn} of {dtypes[0]} gives {op.result.type}"
         condition = op.args[0].type if op.fn == "where" else None
         if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:
             yield op, "the condition of where is not bool"

@@ -26,6 +26,7 @@ OPERANDS: dict[str, Kinds] = {
         "fragments": (t.Fragment,),
         "a b": (*TILES, t.Columns, t.SmemDescriptor),
         "args x value parts before i only a_scale b_scale": TILES,
+        "store_shared.value send_fragment.value tensor_store.value": (t.Fragment,),
         "index": (*TILES, t.Axis),
         "sums": (t.Tile, t.Columns),
         "slot": (t.Slot, t.Tile),
@@ -57,7 +58,8 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
             held = getattr(op, field)
             if kind == "operand":
                 for value in (held,) if isinstance(held, Value) else held or ():
-                    kinds, scalar = OPERANDS.get(field), t.BOOL if field in FLAGS else t.I32
+                    kinds = OPERANDS.get(f"{name}.{field}", OPERANDS.get(field))
+                    scalar = t.BOOL if field in FLAGS else t.I32
                     if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
                         told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
                         yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
