@@ -78,6 +78,8 @@ def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
         match op:
             case t.Map() if len(op.args) != ARITY[op.fn]:
                 yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
+            case t.Map() if _sides(op.result) != tuple(map(max, zip(*map(_sides, op.args)))):
+                yield op, f"{op.fn} gives {op.result.type}, of operands with other sides"
             case t.Map(args=args) if op.bits != 24:
                 kind = args[-1].type
                 if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
@@ -89,6 +91,11 @@ def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "a constant is a scalar"
             case _:
                 pass
+
+
+def _sides(value: Value) -> tuple[int, int]:
+    kind = value.type
+    return (kind.rows, kind.columns) if isinstance(kind, Fragment) else (1, 1)
 
 
 def _holds(dtype: DType, number: float | bool) -> bool:

@@ -36,6 +36,8 @@ OPERANDS: dict[str, Kinds] = {
 }
 """Any other operand is a scalar: of these names a bool, else i32."""
 I32 = t.Tile(t.I32)
+FRAGMENT_ROWS = (1, 2, 4, 8, 16, 32, 64)
+FRAGMENT_BITS = 256 * 32 * t.THREADS
 FLAGS = ("cond", "accumulate", "pred", "started")
 RESULTS: dict[str, type] = {
     "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
@@ -52,6 +54,13 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     for p in kernel.params:
         if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
             yield None, f"the parameter {p} is {p.type}; expected a tensor or a scalar"
+    for value in kernel.defined:
+        kind = value.type
+        if isinstance(kind, t.Fragment):
+            held = kind.rows * kind.columns * kind.dtype.bits
+            rows = (1, 64) if kind.lanes == t.ACCUMULATOR else FRAGMENT_ROWS
+            if kind.rows not in rows or not 0 < held <= FRAGMENT_BITS:
+                yield None, f"{value} is {kind}, which no warpgroup has registers for"
     for op in kernel.ops:
         name = op_name(type(op))
         for field, kind in fields_of(type(op)):
