@@ -138,3 +138,21 @@ def test_slots_are_used_as_they_were_taken(old, new, message):
     assert old in text
     with pytest.raises(wsdsl.VerifyError, match=re.escape(message)):
         wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")
+
+
+TYPES = [
+    ('%row: i32 = map(fn="add"', '%row: i32 = map(fn="gt"', "gt of i32 gives i32"),
+    ("args=(%sum_1, %c_2)", "args=(%c_2, %c_2)", "of operands with other sides"),
+    ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[2x64]>", "no warpgroup has registers for"),
+    ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[64x99999999]>", "no warpgroup has registers"),
+    ("store_shared(value=%c_out,", "store_shared(value=%row,", "is i32; expected Fragment"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), TYPES)
+def test_types_that_an_op_does_not_give_or_take(old, new, message):
+    schedule = Schedule(tile=dict(m=64, n=64, k=64), stages=2)
+    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir("scheduled")
+    assert old in text
+    with pytest.raises(wsdsl.VerifyError, match=re.escape(message)):
+        wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")
