@@ -142,7 +142,7 @@ def test_slots_are_used_as_they_were_taken(old, new, message):
 
 TYPES = [
     ('%row: i32 = map(fn="add"', '%row: i32 = map(fn="gt"', "gt of i32 gives i32"),
-    ("args=(%sum_1, %c_2)", "args=(%c_2, %c_2)", "of operands with other sides"),
+    ("%t_2_1: frag<bool[64x64]>", "%t_2_1: frag<bool[64x32]>", "of operands with other sides"),
     ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[2x64]>", "no warpgroup has registers for"),
     ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[64x99999999]>", "no warpgroup has registers"),
     ("store_shared(value=%c_out,", "store_shared(value=%row,", "is i32; expected Fragment"),

@@ -21,7 +21,7 @@ from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import ForWork, Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, TMA_SPAN
 from wsdsl.ir.target import TARGETS
 from wsdsl.ir.types import DTYPES
@@ -71,7 +71,7 @@ BY = dict[str, Check](by=between(1, 8))
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
-        role=anything,
+        role=one_of("load", "decode", "scale", "mma", "compute"),
         num_warps=one_of(1, *range(4, 33, 4)),
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
@@ -240,6 +240,12 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     for op in kernel.of(Partition):
         if op.staging < 1:
             yield op, f"staging={op.staging}: a warpgroup stores through 1 buffer or more"
+    for op in kernel.of(ForWork):
+        for told in (op.dims, op.cluster, op.within):
+            if len(told) != len(op.index) and (told or told is op.dims):
+                yield op, f"{told} is of {len(told)} indices; there are {len(op.index)}"
+        if any(num < 1 for num in op.cluster):
+            yield op, f"cluster={op.cluster}: 1 CTA or more along each index"
 
 
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:

@@ -47,10 +47,10 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
                 yield op, f"a slot of {source.ring} has {len(fields[0])} fields, and not {field}"
-    for own in kernel.of(Partition) if kernel.target.has_tensor_memory else ():
-        sums = own.body if own.role == "mma" else ()
-        places = {*sum_places(sums, s.SumToSlot), *sum_places(sums, s.SumToTensor)}
-        for op in walk(sums):
+    in_tensor = any(ring.space == "TMEM" for ring in rings.values())
+    for own in (op for op in kernel.of(Partition) if op.role == "mma" and in_tensor):
+        places = sum_places(own.body, s.SumToSlot)
+        for op in walk(own.body):
             if isinstance(op, Contract) and op.result not in places:
                 yield op, f"no op says in which slot {op.result} is summed up"
 
@@ -61,7 +61,7 @@ def sum_places(body: Region, kind: type[Sum]) -> dict[Value, Sum]:
     pairs = list[tuple[Value, Value]]()
     for op in walk(body):
         if isinstance(op, (ForRange, ForTiles, ForEach)):
-            for *held, made in zip(op.init, op.args, yielded(op.body), op.result, strict=True):
+            for *held, made in zip(op.init, op.args, yielded(op.body), op.result, strict=False):
                 pairs += [(made, value) for value in held]
         elif isinstance(op, Contract) and op.acc is not None:
             pairs.append((op.result, op.acc))

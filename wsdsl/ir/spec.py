@@ -158,6 +158,10 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
         a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
         if not set(a) & set(b):
             yield op, "the operands of a product share no axis"
+        elif {*a} ^ {*b} != {*getattr(op.result.type, "axes", ())}:
+            yield op, f"a product of {op.a.type} and {op.b.type} is no {op.result.type}"
+        elif op.acc is not None and op.acc.type != op.result.type:
+            yield op, f"a product that is {op.result.type} is added to {op.acc.type}"
 
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
