@@ -127,11 +127,10 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Map):
         args = op.args[1:] if op.fn in BESIDE_FIRST else op.args
         dtypes = [v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))]
+        made = getattr(op.result.type, "dtype", None)
         if not dtypes or dtypes.count(dtypes[0]) < len(dtypes):
             yield op, f"operands of {op.fn} differ in dtype"
-            continue
-        made = getattr(op.result.type, "dtype", None)
-        if (made == BOOL) != (op.fn in COMPARISONS or dtypes[0] == BOOL):
+        elif (made == BOOL) != (op.fn in COMPARISONS or dtypes[0] == BOOL):
             yield op, f"{op.fn} of {dtypes[0]} gives {op.result.type}"
         condition = op.args[0].type if op.fn == "where" else None
         if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:

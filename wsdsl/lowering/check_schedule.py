@@ -277,8 +277,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
     products = bool(kernel.of(Contract))
-    walked = [(op.index.as_axis, op.loc) for op in kernel.of(ForTiles)]
-    written = {axis.name: loc for axis, loc in walked if axis.size}  # `by=` of the kernel's text.
+    written = {v.name: op.loc for op in kernel.of(ForTiles) if (v := op.index.as_axis).size}
     for name, size in axis_sizes(kernel, chosen).items():
         if name not in axes_of(kernel):
             continue  # Indices that are taken one after the other.
