@@ -127,7 +127,7 @@ SLOTS = [
     ("consumer_release(slot=%slot_6)", "consumer_release(slot=%slot_5)", "was acquired, and not"),
     ("consumer_release(slot=%slot_6)", "consumer_release(slot=%acc_6)", "%acc_6 is no slot"),
     ("load_to_slot(slot=%slot_1, field=1", "load_to_slot(slot=%slot_1, field=7", "has 2 fields"),
-    ("sum_to_slot(slot=%slot_5, field=0, value=%acc_7)", "", "nothing is brought to %slot_5"),
+    ("sum_to_slot(slot=%slot_5, field=0, value=%acc_7)", "", "in which slot %acc_6 is summed up"),
     ("%k_1: axis<k of K by 64>", "%k_1: f32", "expected an axis"),
 ]
 
@@ -135,6 +135,24 @@ SLOTS = [
 @pytest.mark.parametrize(("old", "new", "message"), SLOTS)
 def test_slots_are_used_as_they_were_taken(old, new, message):
     text = wsdsl.parse(TEXT).gemm.compile(Schedule(arch="sm_100a")).ir("partitioned")
+    assert old in text
+    with pytest.raises(wsdsl.VerifyError, match=re.escape(message)):
+        wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")
+
+
+TYPES = [
+    ('%row: i32 = map(fn="add"', '%row: i32 = map(fn="gt"', "gt of i32 gives i32"),
+    ("%t_2_1: frag<bool[64x64]>", "%t_2_1: frag<bool[64x32]>", "of operands with other sides"),
+    ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[2x64]>", "no warpgroup has registers for"),
+    ("%c_out: frag<bf16[64x64]>", "%c_out: frag<bf16[64x99999999]>", "no warpgroup has registers"),
+    ("store_shared(value=%c_out,", "store_shared(value=%row,", "is i32; expected Fragment"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), TYPES)
+def test_types_that_an_op_does_not_give_or_take(old, new, message):
+    schedule = Schedule(tile=dict(m=64, n=64, k=64), stages=2)
+    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir("scheduled")
     assert old in text
     with pytest.raises(wsdsl.VerifyError, match=re.escape(message)):
         wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")

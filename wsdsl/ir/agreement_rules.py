@@ -78,6 +78,8 @@ def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
         match op:
             case t.Map() if len(op.args) != ARITY[op.fn]:
                 yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
+            case t.Map() if any(not _repeats(v, op.result) for v in op.args):
+                yield op, f"{op.fn} gives {op.result.type}, of operands with other sides"
             case t.Map(args=args) if op.bits != 24:
                 kind = args[-1].type
                 if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
@@ -89,6 +91,12 @@ def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "a constant is a scalar"
             case _:
                 pass
+
+
+def _repeats(value: Value, made: Value) -> bool:
+    """Whether each side of `value` is 1 or that of `made`."""
+    sides = ((getattr(v.type, x, 1) for v in (value, made)) for x in ("rows", "columns"))
+    return all(own in (1, whole) for own, whole in sides)
 
 
 def _holds(dtype: DType, number: float | bool) -> bool:

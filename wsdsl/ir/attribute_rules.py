@@ -21,7 +21,7 @@ from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import ForWork, Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, TMA_SPAN
 from wsdsl.ir.target import TARGETS
 from wsdsl.ir.types import DTYPES
@@ -31,6 +31,7 @@ Check = Callable[[Any], str]
 I32_MAX = 2**31 - 1
 MAX_COUNT = 2**20 - 1
 """Arrivals, and bytes, that a phase of an mbarrier can await."""
+ROLES = ("load", "decode", "scale", "mma", "compute")
 MAX_GROUPS = 7
 """Groups of wgmmas that `wgmma.wait_group` can leave in flight."""
 
@@ -71,7 +72,7 @@ BY = dict[str, Check](by=between(1, 8))
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
-        role=anything,
+        role=one_of(*ROLES),
         num_warps=one_of(1, *range(4, 33, 4)),
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
@@ -240,6 +241,12 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     for op in kernel.of(Partition):
         if op.staging < 1:
             yield op, f"staging={op.staging}: a warpgroup stores through 1 buffer or more"
+        if op.role not in ROLES:
+            yield op, f"role={op.role!r}: it is one of {', '.join(ROLES)}"
+    for op in kernel.of(ForWork):
+        counts = {len(told) for told in (op.dims, op.cluster or op.index, op.within or op.index)}
+        if counts != {len(op.index)} or min(op.cluster, default=1) < 1:
+            yield op, f"dims, cluster (1 or more) and within are of {len(op.index)} indices"
 
 
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from wsdsl.ir import slot_ops as s
-from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Slot
+from wsdsl.ir.walk import walk, yielded
 
 Problem = tuple[Op | None, str]
+Sum = TypeVar("Sum", s.SumToSlot, s.SumToTensor)
 
 OF_PRODUCER = (s.LoadToSlot, s.StoreToSlot, s.ScalesToSlot, s.ProducerCommit)
 OF_CONSUMER = (s.SlotTile, s.SlotElements, s.SlotValues, s.ConsumerRelease)
@@ -42,3 +47,26 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
                 yield op, f"a slot of {source.ring} has {len(fields[0])} fields, and not {field}"
+    in_tensor = any(ring.space == "TMEM" for ring in rings.values())
+    for own in (op for op in kernel.of(Partition) if op.role == "mma" and in_tensor):
+        places = sum_places(own.body, s.SumToSlot)
+        for op in walk(own.body):
+            if isinstance(op, Contract) and op.result not in places:
+                yield op, f"no op says in which slot {op.result} is summed up"
+
+
+def sum_places(body: Region, kind: type[Sum]) -> dict[Value, Sum]:
+    """Where sums lie: accumulators and what a loop carries lie where the result does."""
+    places = {op.value: op for op in walk(body) if isinstance(op, kind)}
+    pairs = list[tuple[Value, Value]]()
+    for op in walk(body):
+        if isinstance(op, (ForRange, ForTiles, ForEach)):
+            for *held, made in zip(op.init, op.args, yielded(op.body), op.result, strict=False):
+                pairs += [(made, value) for value in held]
+        elif isinstance(op, Contract) and op.acc is not None:
+            pairs.append((op.result, op.acc))
+    num = -1
+    while num < len(places):
+        num = len(places)
+        places |= {value: places[made] for made, value in pairs if made in places}
+    return places

@@ -44,7 +44,7 @@ from wsdsl.ir.op import (
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tile_ops import BESIDE_FIRST, Block, Cast, Contract, If, Load, Map, Yield
+from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
 
@@ -127,8 +127,11 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Map):
         args = op.args[1:] if op.fn in BESIDE_FIRST else op.args
         dtypes = [v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))]
+        made = getattr(op.result.type, "dtype", None)
         if not dtypes or dtypes.count(dtypes[0]) < len(dtypes):
             yield op, f"operands of {op.fn} differ in dtype"
+        elif (made == BOOL) != (op.fn in COMPARISONS or dtypes[0] == BOOL):
+            yield op, f"{op.fn} of {dtypes[0]} gives {op.result.type}"
         condition = op.args[0].type if op.fn == "where" else None
         if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:
             yield op, "the condition of where is not bool"
@@ -154,6 +157,10 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
         a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
         if not set(a) & set(b):
             yield op, "the operands of a product share no axis"
+        elif {*a} ^ {*b} != {*getattr(op.result.type, "axes", ())}:
+            yield op, f"a product of {op.a.type} and {op.b.type} is no {op.result.type}"
+        elif op.acc is not None and op.acc.type != op.result.type:
+            yield op, f"a product that is {op.result.type} is added to {op.acc.type}"
 
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:

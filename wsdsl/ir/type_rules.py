@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir import types as t
 from wsdsl.ir.op import Kernel, Op, Value, fields_of, op_name
+from wsdsl.ir.tile_ops import Contract, Reduce
 
 Kinds = tuple[type, ...]
 TILES: Kinds = (t.Tile, t.Fragment, t.SharedTile)
@@ -26,6 +27,7 @@ OPERANDS: dict[str, Kinds] = {
         "fragments": (t.Fragment,),
         "a b": (*TILES, t.Columns, t.SmemDescriptor),
         "args x value parts before i only a_scale b_scale": TILES,
+        "store_shared.value send_fragment.value tensor_store.value": (t.Fragment,),
         "index": (*TILES, t.Axis),
         "sums": (t.Tile, t.Columns),
         "slot": (t.Slot, t.Tile),
@@ -35,6 +37,7 @@ OPERANDS: dict[str, Kinds] = {
 }
 """Any other operand is a scalar: of these names a bool, else i32."""
 I32 = t.Tile(t.I32)
+FRAGMENT_BITS = 256 * 32 * t.THREADS
 FLAGS = ("cond", "accumulate", "pred", "started")
 RESULTS: dict[str, type] = {
     "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
@@ -45,19 +48,36 @@ RESULTS: dict[str, type] = {
 }  # fmt: skip
 
 
+def _axes(value: Value) -> set[str]:
+    return {*getattr(value.type, "axes", ())}
+
+
 def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     if not kernel.body:
         yield None, "the kernel has no ops"
     for p in kernel.params:
         if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
             yield None, f"the parameter {p} is {p.type}; expected a tensor or a scalar"
+    by_mmas = kernel.level == "partitioned" and bool(kernel.of(Contract))
+    for value in kernel.defined:
+        kind = value.type
+        if isinstance(kind, t.Fragment):
+            bits = kind.rows * kind.columns * kind.dtype.bits
+            whole = kind.lanes == t.ACCUMULATOR and kind.rows > 1
+            if not 0 < bits <= FRAGMENT_BITS or 64 % kind.rows or (whole and kind.rows < 64):
+                yield None, f"{value} is {kind}, which no warpgroup has registers for"
+        elif by_mmas and isinstance(kind, t.Axis) and kind.role == "rows" and kind.size % 64:
+            yield kernel.definers.get(value), f"{kind}: tiles of MMAs have a multiple of 64 rows"
     for op in kernel.ops:
         name = op_name(type(op))
+        if isinstance(op, Reduce) and _axes(op.x) != {op.axis} | _axes(op.result):
+            yield op, f"{op.x.type} reduced over {op.axis} is no {op.result.type}"
         for field, kind in fields_of(type(op)):
             held = getattr(op, field)
             if kind == "operand":
                 for value in (held,) if isinstance(held, Value) else held or ():
-                    kinds, scalar = OPERANDS.get(field), t.BOOL if field in FLAGS else t.I32
+                    kinds = OPERANDS.get(f"{name}.{field}", OPERANDS.get(field))
+                    scalar = t.BOOL if field in FLAGS else t.I32
                     if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
                         told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
                         yield op, f"{name}: {field}={value} is {value.type}; expected {told}"

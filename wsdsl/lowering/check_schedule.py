@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, Store
+from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering import cooperation
@@ -272,11 +272,12 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     shares, depths = cooperation.num_shares(kernel, chosen), depth_steps(kernel)
     products = bool(kernel.of(Contract))
+    written = {v.name: op.loc for op in kernel.of(ForTiles) if (v := op.index.as_axis).size}
     for name, size in axis_sizes(kernel, chosen).items():
         if name not in axes_of(kernel):
             continue  # Indices that are taken one after the other.
         axis = axes_of(kernel)[name]
-        what = f"tile {loop_variable(name)}={size}"
+        what, at = f"tile {loop_variable(name)}={size}", written.get(name)
         if axis.role == "rows":
             whose = "the tensor cores' tile" if products else "a tile"
             rows = f"{what} (rows of {whose})"
@@ -285,13 +286,13 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
                 hint = "make it one" + products * ", or have another axis lie there: Schedule.mma"
-                yield Finding(f"{rows} is no multiple of 64 x {who}", hint=hint)
+                yield Finding(f"{rows} is no multiple of 64 x {who}", at, hint)
             most = MOST_FLAT if holds_vectors(kernel) and flat_axis(kernel) else 256
             if size > most:
-                yield Finding(f"{rows} is more than {most}")
+                yield Finding(f"{rows} is more than {most}", at)
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
-            yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)")
+            yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)", at)
 
 
 def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

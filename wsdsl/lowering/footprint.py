@@ -17,7 +17,7 @@ from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
-from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
     MIN_DEPTH,
@@ -83,12 +83,13 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
 @once_each
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
-    take; 0 where the size of a whole dimension is not known.
+    and a partition that decodes take; 0 where the size of a whole dimension is not known.
     """
     tile = schedule.tile or {}
     sizes = {name: tile.get(name, tile.get(variable, 0)) for name, variable in _variables(kernel)}
     if loop := taken_in_turns(kernel):
         sizes[loop.index.name] = tile.get(loop.index.name, 1)
+    written = {made.axes[0] for made in decoded(kernel).tiles.values()}
     for name in whole_axes(kernel):
         axis, step = axes_of(kernel)[name], depth_steps(kernel).get(name, (1, 1))[0]
         if size := held_axes(kernel).get(name):
@@ -96,7 +97,7 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
             own = -(-size // (cluster_along(schedule, name) * consumers))
             sizes[name] = consumers * covering_columns(kernel, own, height_in(kernel, sizes))
             continue
-        unit = 64 if axis.role == "rows" else max(16, step)
+        unit = ROWS if axis.role == "rows" or name in written else max(16, step)
         unit *= num_shares(kernel, schedule)[axis.role]
         sizes[name] = -(-dict(kernel.sizes).get(axis.dim, 0) // unit) * unit
     return sizes
@@ -122,7 +123,9 @@ def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict
         role, among = axes_of(kernel)[last].role, shares
         if kernel.target.has_tensor_memory:
             among = dict.fromkeys(shares, 1)  # One thread multiplies.
-        if group.consumer == "decode":
+        made = edge.producer == "decode" and last in whole_axes(kernel)
+        if group.consumer == "decode" or made:
+            # `assign_decode_axes` gives a whole dimension that role for all partitions.
             role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
         held = _held_sizes(kernel, schedule, sizes, tile)
         _, elements = operand_lines(held[last], tile.dtype, role, among[role])

@@ -89,7 +89,7 @@ class Slicing:
         fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
         # Registers hold the whole and one piece, at the least.
         held = [w for w in fitting if 2 * max(1, self._each(w)) <= self._room]
-        return min(held or fitting[-1:], key=self._columns_of_time)
+        return min(held or fitting[-1:] or [columns], key=self._columns_of_time)
 
     def _columns_of_time(self, width: int) -> int:
         turns = -(-self.columns // width // self.splits)

@@ -33,11 +33,12 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, results_of, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import SumInTensor, SumToTensor, TileInShared, TileInTensor
+from wsdsl.ir.slot_rules import sum_places
 from wsdsl.ir.tcgen05 import LANES, cell_columns
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
 from wsdsl.ir.types import Axis, SharedTile
-from wsdsl.ir.walk import free_values, walk, with_regions, yielded
+from wsdsl.ir.walk import free_values, with_regions
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.cta_pairs import group_of, halved_axes
@@ -73,26 +74,7 @@ class TensorProducts:
         self.tiles: dict[Value, TileInShared] = {}
         self.in_tensor: dict[Value, TileInTensor] = {}
         self.started: dict[Value, Value] = {}
-        self.places: dict[Value, SumToTensor] = {}
-        for op in walk(partition.body):
-            if isinstance(op, SumToTensor):
-                self.places[op.value] = op
-        # What a loop carries, and what a product adds to, lies where the result does.
-        num = 0
-        while num < len(self.places):
-            num = len(self.places)
-            for op in walk(partition.body):
-                if isinstance(op, ForRange):
-                    for *held, made in zip(
-                        op.init, op.args, yielded(op.body), op.result, strict=True
-                    ):
-                        self.lie(made, held)
-                elif isinstance(op, Contract) and op.acc is not None:
-                    self.lie(op.result, [op.acc])
-
-    def lie(self, made: Value, held: list[Value]) -> None:
-        if made in self.places:
-            self.places |= dict.fromkeys(held, self.places[made])
+        self.places = sum_places(partition.body, SumToTensor)
 
     @property
     def partition(self) -> Partition:

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.ir.tile_ops import ForTiles, Load
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import THREADS
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
@@ -131,6 +132,9 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
                 ctas = cluster_along(given, name)
                 told += f" of {ctas} CTAs" if ctas > 1 else ""
             least, size = -(-whole // ctas), columns_of_each(whole, ctas)
+            lines = (v for v in kernel.of(Load) if v.last and v.last.name == name)
+            step = max((v.dtype.count(TMA_ALIGN) for v in lines if v.dtype.bits < 8), default=1)
+            size = -(-size // step) * step
         elif not size:
             continue
         asked = tile.get(name, tile.get(loop_variable(name), size))
