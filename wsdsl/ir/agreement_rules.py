@@ -160,16 +160,6 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"{op.rows} rows, along no dimension"
 
 
-def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(m.LoadGlobal, m.StoreGlobal):
-        if op.vector > 1:
-            last = op.index[-1].type if op.index else None
-            columns = last.columns if isinstance(last, Fragment) else 0
-            held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
-            if not columns or held % op.vector:
-                yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
-
-
 def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(m.LoadGlobal):
         kind = op.result.type
@@ -370,7 +360,6 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     scalars_are_of_their_type,
     fragments_have_their_columns,
     coordinates_are_whole,
-    pairs_are_of_columns,
     rows_are_told_by_bools,
     lanes_agree,
     items_hold_what_is_accessed,
