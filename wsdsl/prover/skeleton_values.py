@@ -80,7 +80,7 @@ class Values:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
         self.starts, self.entries = starts, entries
-        self.definitions = cache(self._definitions)
+        self.definitions, self.operand = cache(self._definitions), cache(self._operand)
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
         for m in DEFINITION.finditer(text):
@@ -96,6 +96,13 @@ class Values:
     def name(self, text: str, at: int) -> str:
         """Registers of inline PTX belong to their braces."""
         return text if text[0] == "%" else f"{text}/{bisect_right(self.scopes, at)}"
+
+    def _operand(self, text: str, at: int) -> tuple[int | None, str, int | None]:
+        """The number that a text is, else the register, and its value where nothing defines it."""
+        name = self.name(text, at)
+        # The predicate that `elect.sync` sets has no definition.
+        elected = 1 if name[:2] == "%p" and name not in self.defined else None
+        return self.constant(text), name, elected
 
     def constant(self, text: str) -> int | None:
         if text == self.smem:
