@@ -30,7 +30,7 @@ from wsdsl.prover.skeleton_values import FOLDED, Definition, computed
 SIZE, CLUSTERS, FEW, APART, DATA = 640, 37, 5, 7, 3
 """Most sizes, the clusters of the grid, or a few with many items, from one to the
 next, and the value of each load."""
-STEPS, MOST = 1 << 12, 64
+STEPS, MOST = 1 << 12, 48
 """Instructions and events of one thread."""
 POINTER = 40
 """Argument n, if it is a pointer, is n << POINTER."""
@@ -231,20 +231,23 @@ def _ptx_events(
         return None if found is None else bool(found) != (guard[:1] == "!")
 
     def made(d: Definition) -> Any:
-        if d.op.startswith("ld.param"):
+        if (of := computed(d.op)) is None and d.op.startswith("ld.param"):
             number = int(d.operands.rstrip("] ").rpartition("_")[2])
             return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
-        if d.op.startswith("ld.global"):
+        if of is None and d.op.startswith("ld.global"):
             return DATA
-        args = [value(text, d.at) for text in d.args] if read(d) else []
-        return args[0] if d.op.startswith("shfl.sync.idx") else result(d, args, computed(d.op))
+        args = [value(text, d.at) for text in d.args] if of or read(d) else []
+        if of is not None and None not in args:
+            return of(args)
+        return args[0] if d.op.startswith("shfl.sync.idx") else result(d, args, of)
 
     for _ in range(STEPS):
         if i == len(steps):
             return
         (at, name, x), i = steps[i], i + 1
         if isinstance(x, Definition):
-            if (does := passes(x.guard, at)) is not False:
+            does = passes(x.guard, at) if x.guard else True
+            if does is not False:
                 held[name] = made(x) if does else None
             continue
         token, of = program.tokens[x], program.read[x]
