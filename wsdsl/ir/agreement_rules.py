@@ -297,7 +297,7 @@ def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
 
 
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
-    """What a descriptor says, and what the product takes it for."""
+    """The shape that a descriptor has, and the one that the product takes."""
     made = kernel.definers
     for op in kernel.of(f.Wgmma):
         if not isinstance(op.acc.type, Accumulator):
@@ -329,7 +329,7 @@ def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
-    """What an integer is no less than; None if that is not known."""
+    """A lower bound of an integer; None if none is known."""
     match made.get(value):
         case t.Constant(value=int(number)):
             return number

@@ -297,8 +297,8 @@ class Products:
         self.retire_until(lambda group: tile in group.tiles, loc)
 
     def give_back(self, slot: Value, loc: Loc | None) -> None:
-        """Wait for the products that read the slot of a state. What is not in flight yet does not
-        outlast a slot."""
+        """Wait for the products that read the slot of a state. A product that is not in flight yet
+        does not outlast a slot."""
         self.finish_turns(loc)
         if not self.in_flight:
             self.settle(loc)

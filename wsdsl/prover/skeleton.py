@@ -60,7 +60,7 @@ def _check(kernel: Kernel, ptx: str) -> None:
         try:
             _check_one(kernel, ptx, together=True)
         except VerifyError:
-            pass  # What differs from the first skeleton is told.
+            pass  # The difference from the first skeleton is told.
         else:
             return
         raise

@@ -67,7 +67,7 @@ FOLDED: dict[str, Callable[..., int]] = {
     "where": lambda cond, x, y: x if cond else y,
     **COMPARED,
 }
-"""What a kernel's own scalars are made by."""
+"""The functions of a kernel's scalars."""
 UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
@@ -123,7 +123,7 @@ class Values:
         return self.constant(made[0].operands.strip()) if plain else None
 
     def _definitions(self, text: str, at: int) -> list[Definition]:
-        """What may have made the register that is read at a place; nothing if it may be unset."""
+        """The definitions that may reach a read of a register; none if it may be unset."""
         found = self.defined.get(self.name(text, at), [])
         todo, seen, made = [at] * bool(found), {at}, dict[int, Definition]()
         while todo:
@@ -169,7 +169,7 @@ Computed = Callable[[Sequence[int]], int]
 
 @cache
 def computed(op: str) -> Computed | None:
-    """What an instruction computes of known operands; None of one that is not understood. All
+    """The function of an instruction on known operands; None of one that is not understood. All
     values are not negative, and less than two to the bits of their type."""
     kind, *form = op.split(".")
     types = [found for part in form if (found := FORM.match(part))]
