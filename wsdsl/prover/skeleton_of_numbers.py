@@ -54,8 +54,11 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     """The first difference. Loads give one number; an unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), _steps(program)
     first, outside = 0, [op for op in kernel.body if not isinstance(op, Partition)]
-    plain = {x: SIZE for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
-    plain |= {("size", dim): size for dim, size in kernel.sizes}
+    plain, half = (
+        {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
+        | {("size", dim): size for dim, size in kernel.sizes}
+        for size in (SIZE, SIZE // 2)
+    )
     dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
     few = [(FEW, 0, plain | {("size", dim): n}) for dim in sorted(dims) for n in (0, 1)]
     roles = list[tuple[Partition, range, int]]()
@@ -66,7 +69,8 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     for partition, groups, warp in roles:
         flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
         compared = set[int]()
-        many = [*((CLUSTERS, n, plain) for n in range(8 if flags else 1)), *few]
+        of_flags = [(CLUSTERS, n, sizes) for sizes in (plain, half) for n in range(8)]
+        many = [*(of_flags if flags else of_flags[:1]), *few]
         for (clusters, n, given), rank, group in product(many, range(ranks), groups):
             if n > 1 and compared >= flags:
                 continue
