@@ -32,14 +32,6 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
     found, changed = dict.fromkeys(kernel.params, 1), True
     made, sizes = kernel.definers, dict(kernel.sizes)
 
-    def first_of(loop: ForRange) -> Value:
-        """A loop that begins at its end runs no iteration."""
-        match made.get(loop.start):
-            case Map(fn="where", args=(_, first, stop)) if stop == loop.stop:
-                return first
-            case _:
-                return loop.start
-
     def of(*values: Value) -> int:
         return gcd(MOST, *(found.get(x, MOST) for x in values))
 
@@ -59,17 +51,17 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
                 yield op.result, gcd(MOST, of(x) * of(y))
             case Map(fn="where", args=(_, x, y)):
                 yield op.result, of(x, y)
-            case If():
-                for value, *several in zip(
-                    op.result, yielded(op.then), yielded(op.orelse), strict=True
-                ):
-                    yield value, of(*several)
+            case If(result=(*given,)):
+                several = zip(given, yielded(op.then), yielded(op.orelse), strict=True)
+                yield from ((value, of(*each)) for value, *each in several)
             case ForRange():
-                handed = yielded(op.body)
-                yield op.index, of(first_of(op), handed[-1] if op.claimed else op.step)
-                for values in (op.args, op.result):
-                    for value, *several in zip(values, op.init, handed, strict=True):
-                        yield value, of(*several)
+                start, handed = made.get(op.start), yielded(op.body)
+                # A loop that begins at its end runs no iteration.
+                ends = isinstance(start, Map) and start.fn == "where" and start.args[2] == op.stop
+                first = start.args[1] if ends and isinstance(start, Map) else op.start
+                yield op.index, of(first, handed[-1] if op.claimed else op.step)
+                several = (*zip(op.args, op.init, handed), *zip(op.result, op.init, handed))
+                yield from ((value, of(*each)) for value, *each in several)
             case _:
                 yield from ((value, 1) for value in results_of(op))
 
