@@ -60,7 +60,9 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         for size in (SIZE, SIZE // 2)
     )
     dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
-    few = [(FEW, 0, plain | {("size", dim): n}) for dim in sorted(dims) for n in (0, 1)]
+    of_items = {dim for grid in kernel.of(b.LaunchGrid) for dim, _ in grid.tiles}
+    some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
+    few = [(FEW, 0, plain | {("size", dim): n}) for dim, n in some]
     roles = list[tuple[Partition, range, int]]()
     for together in by_warpgroup(kernel.of(Partition)):
         groups = range(first, first + together[0].num_warpgroups)
