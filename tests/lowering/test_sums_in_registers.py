@@ -44,6 +44,12 @@ BODIES = {
         for k in tiles(K):
             a += X[m, k] @ Z[2, n, k]
         a = a * b""",
+    "while another product is in flight": """
+        b = zeros(f32[m, n])
+        a = a + X[m, :] @ Z[0, n, :]
+        b = b + X[m, :] @ Z[1, n, :]
+        C[m, n] = a
+        a = b * 2.0""",
 }
 
 

@@ -78,6 +78,8 @@ def made_late(lines: list[str]) -> Mutants:
                 if is_label(lines[j]) or " bra" in lines[j]:
                     break
                 if re.match(rf"\s*[a-z][\w.:]*\s+{re.escape(name)},", lines[j]):
+                    if lines[j] in itertools.takewhile("{".__ne__, reversed(lines[:j])):
+                        break  # It was computed before.
                     late = [*lines[:j], *lines[j + 1 : i + 1], lines[j], *lines[i + 1 :]]
                     yield f"{lines[j]} behind {lines[i]}", late
                     break

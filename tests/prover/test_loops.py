@@ -4,8 +4,8 @@ import pytest
 
 from tests.simulator.kernels import SAMPLE
 from wsdsl import Schedule, parse
-from wsdsl.diagnostics import ProofError
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.prover.explore import Refuted, explore
 from wsdsl.prover.prove import prove
 
 TWO_LOOPS = """
@@ -94,7 +94,8 @@ def with_empty_loops(trips: int) -> str:
 @pytest.mark.parametrize("trips", [0, 3, 4, 7])
 def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     text = with_empty_loops(trips)
-    assert prove(parse_kernel(text)).states == prove(parse_kernel(SAMPLE.read_text())).states
+    # The rules of alignment do not see where the loop over K begins.
+    assert explore(parse_kernel(text)).states == explore(parse_kernel(SAMPLE.read_text())).states
     release = "arrive_barrier(barriers=%empty, state=%before, pred=%more)"
     assert release in text
     for wrong in (
@@ -102,8 +103,8 @@ def test_empty_loops_are_run_to_their_end(trips: int) -> None:
         text.replace("state=%f1, num=4", "state=%f1, num=3"),
         text.replace("        wait_barrier(barriers=%full, state=%s1)\n", ""),
     ):
-        with pytest.raises(ProofError):
-            prove(parse_kernel(wrong))
+        with pytest.raises(Refuted):
+            explore(parse_kernel(wrong))
 
 
 def parts_in_a_row(count: int) -> str:

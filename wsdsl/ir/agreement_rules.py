@@ -168,16 +168,6 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"{op.rows} rows, along no dimension"
 
 
-def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(m.LoadGlobal, m.StoreGlobal):
-        if op.vector > 1:
-            last = op.index[-1].type if op.index else None
-            columns = last.columns if isinstance(last, Fragment) else 0
-            held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
-            if not columns or held % op.vector:
-                yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
-
-
 def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(m.LoadGlobal):
         kind = op.result.type
@@ -315,7 +305,7 @@ def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
 
 
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
-    """What a descriptor says, and what the product takes it for."""
+    """The shape that a descriptor has, and the one that the product takes."""
     made = kernel.definers
     for op in kernel.of(f.Wgmma):
         if not isinstance(op.acc.type, Accumulator):
@@ -347,7 +337,7 @@ def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
-    """What an integer is no less than; None if that is not known."""
+    """A lower bound of an integer; None if none is known."""
     match made.get(value):
         case t.Constant(value=int(number)):
             return number
@@ -378,7 +368,6 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     scalars_are_of_their_type,
     fragments_have_their_columns,
     coordinates_are_whole,
-    pairs_are_of_columns,
     rows_are_told_by_bools,
     lanes_agree,
     items_hold_what_is_accessed,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir import (
     agreement_rules,
+    alignment_rules,
     attribute_rules,
     claim_rules,
     copy_rules,
@@ -226,6 +227,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         *tensor_rules.RULES,
         *claim_rules.RULES,
         *copy_rules.RULES,
+        *alignment_rules.RULES,
         *narrowing_rules.RULES,
         counter_rules.counters_are_of_one_kind,
     ),

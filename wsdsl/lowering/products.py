@@ -274,7 +274,9 @@ class Products:
         self.retire(max(end, *computed, 0), loc)
 
     def retire(self, num: int, loc: Loc | None) -> None:
-        """Wait for the first groups that are in flight."""
+        """Wait for the first groups that are in flight. A wait covers no wgmma without a commit."""
+        if num:
+            self.commit(loc)
         over, self.in_flight = self.in_flight[:num], self.in_flight[num:]
         if over:
             tiles = [tile for group in over for tile in group.tiles]
@@ -295,8 +297,8 @@ class Products:
         self.retire_until(lambda group: tile in group.tiles, loc)
 
     def give_back(self, slot: Value, loc: Loc | None) -> None:
-        """Wait for the products that read the slot of a state. What is not in flight yet does not
-        outlast a slot."""
+        """Wait for the products that read the slot of a state. A product that is not in flight yet
+        does not outlast a slot."""
         self.finish_turns(loc)
         if not self.in_flight:
             self.settle(loc)

@@ -16,9 +16,9 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
-from wsdsl.prover.skeleton_of_flags import FLAGS, differing_flag
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_loops import bounds_of_loops
+from wsdsl.prover.skeleton_of_numbers import differing_event
 from wsdsl.prover.skeleton_of_ptx import Program
 from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
@@ -60,7 +60,7 @@ def _check(kernel: Kernel, ptx: str) -> None:
         try:
             _check_one(kernel, ptx, together=True)
         except VerifyError:
-            pass  # What differs from the first skeleton is told.
+            pass  # The difference from the first skeleton is told.
         else:
             return
         raise
@@ -80,7 +80,7 @@ def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
         except ApartError:
             for tid, rank in members:
                 _compare(kernel, skeleton, runs, 1 << tid, [(tid, rank)])
-    if kernel.of(*FLAGS) and (found := differing_flag(kernel, runs.program, places.ranks)):
+    if found := differing_event(kernel, runs.program, places.ranks):
         op, message = found
         raise VerifyError(Finding(message, op.loc if op else kernel.loc, HINT))
 

@@ -67,7 +67,7 @@ FOLDED: dict[str, Callable[..., int]] = {
     "where": lambda cond, x, y: x if cond else y,
     **COMPARED,
 }
-"""What a kernel's own scalars are made by."""
+"""The functions of a kernel's scalars."""
 UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
@@ -80,7 +80,7 @@ class Values:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
         self.starts, self.entries = starts, entries
-        self.definitions = cache(self._definitions)
+        self.definitions, self.operand = cache(self._definitions), cache(self._operand)
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
         for m in DEFINITION.finditer(text):
@@ -96,6 +96,13 @@ class Values:
     def name(self, text: str, at: int) -> str:
         """Registers of inline PTX belong to their braces."""
         return text if text[0] == "%" else f"{text}/{bisect_right(self.scopes, at)}"
+
+    def _operand(self, text: str, at: int) -> tuple[int | None, str, int | None]:
+        """The number that a text is, else the register, and its value where nothing defines it."""
+        name = self.name(text, at)
+        # The predicate that `elect.sync` sets has no definition.
+        elected = 1 if name[:2] == "%p" and name not in self.defined else None
+        return self.constant(text), name, elected
 
     def constant(self, text: str) -> int | None:
         if text == self.smem:
@@ -116,7 +123,7 @@ class Values:
         return self.constant(made[0].operands.strip()) if plain else None
 
     def _definitions(self, text: str, at: int) -> list[Definition]:
-        """What may have made the register that is read at a place; nothing if it may be unset."""
+        """The definitions that may reach a read of a register; none if it may be unset."""
         found = self.defined.get(self.name(text, at), [])
         todo, seen, made = [at] * bool(found), {at}, dict[int, Definition]()
         while todo:
@@ -162,7 +169,7 @@ Computed = Callable[[Sequence[int]], int]
 
 @cache
 def computed(op: str) -> Computed | None:
-    """What an instruction computes of known operands; None of one that is not understood. All
+    """The function of an instruction on known operands; None of one that is not understood. All
     values are not negative, and less than two to the bits of their type."""
     kind, *form = op.split(".")
     types = [found for part in form if (found := FORM.match(part))]

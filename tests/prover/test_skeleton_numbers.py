@@ -1,0 +1,66 @@
+"""Trip counts, TMA coordinates and semaphores of PTX are compared at sample sizes."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.kernels import CASES
+from tests.prover.ptx_mutants import changed_flags
+from tests.prover.skeletons import objection
+from wsdsl import Schedule
+from wsdsl.compiled import Compiled
+from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
+from wsdsl.prover.skeleton_of_numbers import differing_event
+from wsdsl.prover.skeleton_of_ptx import Program
+from wsdsl.schedule import Arch
+
+ORDER = (".le.", ".gt.")
+PLAIN = dict[str, Any](tile=dict(m=128, n=64), consumers=1, stages=2)
+SCHEDULES = (
+    Schedule(tile=dict(m=128, n=16), stages=2, consumers=2, scheduler="split_k", splits=3),
+    Schedule(tile=dict(m=64, n=16), stages=2, scheduler="split_k", splits=3, reduction="parallel"),
+)
+
+
+def missed(made: Compiled, mutants: Iterable[str]) -> list[str]:
+    """Mutants that the run at sample sizes accepts."""
+    _, places = skeleton_of_kernel(made.scheduled)
+    found = list[str]()
+    for mutant in mutants:
+        program = Program(mutant, places)
+        if not differing_event(made.scheduled, program, places.ranks):
+            found.append(mutant)
+    return found
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.scheduler)
+def test_changed_semaphores_are_reported(schedule: Schedule) -> None:
+    made = CASES["gemm"].kernel._compile(schedule, {}, ())
+    assert not objection(made.scheduled, made.ptx)
+    assert objection(made.scheduled, made.ptx.replace("@less bra", "@!less bra"))
+    lines = made.ptx.splitlines()
+    mutants = list(changed_flags(lines))
+    assert len(mutants) > 10
+    assert missed(made, ["\n".join([*lines[:i], x, *lines[i + 1 :]]) for i, x in mutants]) == []
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_coordinates_are_compared_when_both_are_registers(arch: Arch) -> None:
+    made = CASES["gemm"].kernel._compile(Schedule(**PLAIN, arch=arch), {}, ())
+    found = re.findall(r"cp\..*tensor.*\{(%r\d+), (%r\d+)\}.*", made.ptx)
+    assert len(found) > 2
+    swapped = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{y}, {x}}}") for x, y in found]
+    moved = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{x}, 8}}") for x, y in found]
+    assert missed(made, [*swapped, *moved]) == []
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_trip_counts_are_compared_when_sizes_bound_them(arch: Arch) -> None:
+    """Of the loops over K and over tiles, of each role."""
+    made = CASES["gemm"].kernel._compile(Schedule(**PLAIN, arch=arch), {}, ())
+    bounds = re.findall(r"setp\.(?:lt|ge)\.[su]32 .*, %r\d+;", made.ptx)
+    mutants = [made.ptx.replace(x, re.sub(r"\.(lt|ge)\.", y, x)) for x in bounds for y in ORDER]
+    assert len(mutants) > 4
+    assert missed(made, mutants) == []

@@ -1,0 +1,290 @@
+"""Compare PTX with the SCHEDULED kernel at sample sizes: waits, TMA copies and semaphores in order.
+
+Both run with numbers for sizes and CTA indices, so that trip counts, conditions and coordinates
+are compared, of a semaphore also its address and amount. The first lane of a warpgroup stands for
+all its threads.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, product
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, TmaLoad, TmaStore
+from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
+from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
+from wsdsl.ir.tensor_accesses import DIRECT
+from wsdsl.ir.types import I32, Tile
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.prover.skeleton_letters import UNKNOWN
+from wsdsl.prover.skeleton_of_ptx import OPERAND, Jump, Program
+from wsdsl.prover.skeleton_registers import read, result, split_address
+from wsdsl.prover.skeleton_values import FOLDED, Definition, computed
+
+SIZE, CLUSTERS, FEW, APART, DATA = 640, 37, 5, 7, 3
+"""Most sizes, the clusters of the grid, or a few with many items, from one to the
+next, and the value of each load."""
+STEPS, MOST = 1 << 12, 48
+"""Instructions and events of one thread."""
+POINTER = 40
+"""Argument n, if it is a pointer, is n << POINTER."""
+SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
+FLAGS = (b.ArriveFlag, b.WaitFlag)
+EVENTS = (*FLAGS, b.WaitBarrier, TmaLoad, TmaStore)
+COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
+FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
+Numbers = tuple[int | None, ...]
+Seen = tuple[str, Numbers]
+"""An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
+END: Seen = "the end", ()
+STOP: Seen = UNKNOWN, ()
+"""Whether there is another event is not known."""
+Held = dict[Any, Any]
+Events = Iterator[tuple[Seen, Any]]
+"""With the op, or the line."""
+
+
+def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
+    """The first difference. Loads give one number; an unknown branch or bound ends a comparison."""
+    arguments, steps = _arguments(kernel), _steps(program)
+    first, outside = 0, [op for op in kernel.body if not isinstance(op, Partition)]
+    plain, half = (
+        {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
+        | {("size", dim): size for dim, size in kernel.sizes}
+        for size in (SIZE, SIZE // 2)
+    )
+    dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
+    of_items = {dim for grid in kernel.of(b.LaunchGrid) for dim, _ in grid.tiles}
+    some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
+    few = [(FEW, 0, plain | {("size", dim): n}) for dim, n in some]
+    roles = list[tuple[Partition, range, int]]()
+    for together in by_warpgroup(kernel.of(Partition)):
+        groups = range(first, first + together[0].num_warpgroups)
+        first = groups.stop
+        roles += ((partition, groups, warp) for warp, partition in enumerate(together))
+    for partition, groups, warp in roles:
+        flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
+        compared = set[int]()
+        of_flags = [(CLUSTERS, n, sizes) for sizes in (plain, half) for n in range(8)]
+        many = [*(of_flags if flags else of_flags[:1]), *few]
+        for (clusters, n, given), rank, group in product(many, range(ranks), groups):
+            if n > 1 and compared >= flags:
+                continue
+            cta = n * APART % clusters * ranks + rank
+            special = {
+                "%tid.x": 128 * group + 32 * warp, "%cluster_ctarank": cta % ranks,
+                "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
+                "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
+            }  # fmt: skip
+            held = {b.WarpgroupIndex: group - groups.start, **special, **given}
+            own = chain(_kernel_events(kernel, [*outside, *partition.body], held), [(END, None)])
+            sizes = [given.get(x) for x in arguments]
+            found = chain(_ptx_events(program, steps, special, sizes), [(END, None)])
+            for has, line in islice(found, MOST):
+                wanted, op = (STOP, None) if has == STOP else next(own)
+                compared.add(id(op))
+                if STOP in (wanted, has) or wanted == has == END:
+                    break
+                if not _agree(wanted, has):
+                    told = f"expected {_shown(wanted)} here, the PTX has {_shown(has)}"
+                    return op, f"{told} in line {line} (thread {special['%tid.x']})"
+    return None
+
+
+def _agree(wanted: Seen, has: Seen) -> bool:
+    """A coordinate that is not known is not compared."""
+    (kind, numbers), (other, found) = wanted, has
+    if kind != other or len(numbers) != len(found):
+        return False
+    pairs = zip(numbers, found, strict=True)
+    if kind == FLAG:
+        return all(x is not None and x == y for x, y in pairs)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _shown(event: Seen) -> str:
+    return f"{event[0]} {', '.join(UNKNOWN if x is None else str(x) for x in event[1])}".rstrip()
+
+
+FLAG = "a flag (argument, byte, amount)"
+
+
+def _flag(at: int | None, amount: int | None) -> Seen:
+    place = (None, None) if at is None else divmod(at, 1 << POINTER)
+    return FLAG, (*place, None if amount is None else amount % (1 << 32))
+
+
+SPECIAL: dict[type[Op], Any] = {
+    b.CtaIndex: "%ctaid.x", b.NumCtas: "%nctaid.x", b.CtaRank: "%cluster_ctarank",
+    b.ClusterIndex: "%clusterid.x", b.NumClusters: "%nclusterid.x",
+    b.WarpgroupIndex: b.WarpgroupIndex,
+}  # fmt: skip
+
+
+def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
+    for op in region:
+        events = any(isinstance(x, EVENTS) for inner in regions(op) for x in walk(inner))
+        match op:
+            case b.Elect():
+                if events and not held[b.WarpgroupIndex]:
+                    yield from _kernel_events(kernel, op.body, held)
+            case t.If():
+                cond = held.get(op.cond)
+                if cond is None and events:
+                    yield STOP, op
+                body = op.then if cond else op.orelse
+                yield from _kernel_events(kernel, body, held)
+                given = [None if cond is None else held.get(x) for x in yielded(body)]
+                held |= zip(op.result, given, strict=True)
+            case b.ForRange() if events:
+                bounds: list[Any] = [held.get(x) for x in (op.start, op.stop, op.step)]
+                if None in bounds:
+                    yield STOP, op
+                carried = [held.get(x) for x in op.init]
+                for index in range(*bounds):
+                    held |= zip((op.index, *op.args), (index, *carried), strict=False)
+                    yield from _kernel_events(kernel, op.body, held)
+                    if op.claimed:
+                        yield STOP, op
+                    carried = [held.get(x) for x in yielded(op.body)]
+                held |= zip(op.result, carried, strict=True)
+            case b.WaitBarrier():
+                yield ("a wait", ()), op
+            case TmaLoad() | TmaStore():
+                if isinstance(op, TmaStore) and op.lines:
+                    yield STOP, op
+                box: Any = kernel.definers[op.map]
+                at = [held.get(x) for x in reversed(op.coordinates)]
+                if box.swizzle in PACKED_SPAN:
+                    at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
+                elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
+                    at[0] >>= 1  # In bytes.
+                yield _copy(isinstance(op, TmaLoad), at), op
+            case b.ArriveFlag() | b.WaitFlag():
+                by = op.count if isinstance(op, b.WaitFlag) else op.by or op.wrap or op.amount
+                index = held.get(op.index[0])
+                at = (
+                    None
+                    if index is None
+                    else (_arguments(kernel).index(("tensor", op.tensor.name)) << POINTER)
+                    + 4 * index
+                )
+                yield _flag(at, held.get(by) if isinstance(by, Value) else by), op
+            case t.Constant():
+                held[op.result] = op.value
+            case t.DimSize():
+                held[op.result] = held.get(("size", op.dim))
+            case LoadGlobal():
+                sizes = [held.get(("size", d), d) for d in op.tensor.as_tensor.dims]
+                at = [held.get(x) for x in op.index]
+                inside = all(0 <= x < n for x, n in zip(at, sizes, strict=True) if x is not None)
+                held[op.result] = None if None in at else DATA * inside
+            case t.Map() if op.fn in FOLDS and all(held.get(x) is not None for x in op.args):
+                args = [held[x] for x in op.args]
+                divides = op.fn in ("floordiv", "mod")
+                held[op.result] = FOLDS[op.fn](*args) if args[-1] or not divides else None
+            case _ if type(op) in SPECIAL:
+                held[op.result] = held[SPECIAL[type(op)]]  # type: ignore[attr-defined]
+            case _:
+                held |= dict.fromkeys(results_of(op))
+
+
+def _copy(loads: bool, at: Sequence[int | None]) -> Seen:
+    return f"a TMA {'load' if loads else 'store'}", tuple(x and x % (1 << 32) for x in at)
+
+
+@once
+def _arguments(kernel: Kernel) -> list[Any]:
+    """Tensor maps, pointers, each with the strides of its tensor, scalars and sizes."""
+    direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
+    found: list[Any] = [("map", op) for op in kernel.of(MakeTensorMap)]
+    for name, tensor in direct.items():
+        found += [("tensor", name), *(("stride", name, d) for d in tensor.dims[:-1])]
+    used = {x for op in kernel.ops for x in operands(op)}
+    found += [p for p in kernel.params if isinstance(p.type, Tile) and p in used]
+    dims = [
+        d
+        for op in kernel.of(t.DimSize, *DIRECT)
+        for d in ([op.dim] if isinstance(op, t.DimSize) else op.tensor.as_tensor.dims)
+    ]
+    return [*found, *dict.fromkeys(("size", d) for d in dims if isinstance(d, str))]
+
+
+def _steps(program: Program) -> list[tuple[int, str, Any]]:
+    """By places in the text: tokens by number, and definitions by name."""
+    tokens = [(token.at, "", i) for i, token in enumerate(program.tokens)]
+    made = ((name, d) for name, several in program.values.defined.items() for d in several)
+    return sorted([*tokens, *((d.at, name, d) for name, d in made)], key=lambda step: step[:2])
+
+
+def _ptx_events(
+    program: Program, steps: Sequence[tuple[int, str, Any]], special: Held, sizes: Sequence[Any]
+) -> Events:
+    held, values, i = Held(special), program.values, 0
+
+    def value(text: str, at: int) -> Any:
+        number, name, elected = values.operand(text, at)
+        return held.get(name, elected) if number is None else number
+
+    def passes(guard: str, at: int) -> bool | None:
+        found = value(guard.removeprefix("!"), at) if guard else 1
+        return None if found is None else bool(found) != (guard[:1] == "!")
+
+    def made(d: Definition) -> Any:
+        if (of := computed(d.op)) is None and d.op.startswith("ld.param"):
+            number = int(d.operands.rstrip("] ").rpartition("_")[2])
+            return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
+        if of is None and d.op.startswith("ld.global"):
+            return DATA
+        args = [value(text, d.at) for text in d.args] if of or read(d) else []
+        if of is not None and None not in args:
+            return of(args)
+        return args[0] if d.op.startswith("shfl.sync.idx") else result(d, args, of)
+
+    for _ in range(STEPS):
+        if i == len(steps):
+            return
+        (at, name, x), i = steps[i], i + 1
+        if isinstance(x, Definition):
+            does = passes(x.guard, at) if x.guard else True
+            if does is not False:
+                held[name] = made(x) if does else None
+            continue
+        token, of = program.tokens[x], program.read[x]
+        does = passes(token.guard, at)
+        if isinstance(of, Jump):
+            does = does if token.way < 0 else bool(of.may >> special["%tid.x"] & 1)
+            if does is None or len(of.targets) > 1:
+                break
+            if does and not of.targets:
+                return
+            if does:
+                target = next(
+                    (token.at for token in program.tokens if token.label in of.targets), -1
+                )
+                i = bisect_left(steps, target, key=lambda step: step[0])
+        elif token.op.startswith("mbarrier.try_wait") and does is not False:
+            yield ("a wait", ()), of.line
+        elif (copy := COPIES.match(token.op)) and does is not False:
+            given = re.search(r"\{([^}]*)\}", token.args)
+            at_each = [value(text.strip(), at) for text in given[1].split(",")] if given else []
+            yield _copy(bool(copy[1]), at_each), of.line
+        elif token.op.startswith(SEMAPHORE) and does is not False:
+            args, test = OPERAND.findall(token.args), steps[min(i + 1, len(steps) - 1)][2]
+            to, by = args[0], args[-1]
+            if token.op.startswith("ld"):
+                to, asked = args[1], isinstance(test, Definition) and test.op == "setp.lt.s32"
+                by = test.args[1] if asked and test.args[0] == args[0] else ""
+            register, plus = split_address(to)
+            start = value(register, at)
+            yield (
+                _flag(None if start is None else start + plus, value(by, at) if by else None),
+                of.line,
+            )
+    yield STOP, None
