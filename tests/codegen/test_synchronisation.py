@@ -161,14 +161,14 @@ sync_cluster()
 def test_named_barriers() -> None:
     text = f"""
 kernel sample @ scheduled ({TENSORS}) {{
-  partition(role="first", num_warps=4) {{
+  partition(role="load", num_warps=4) {{
     named_barrier_sync(barrier=1, num_warpgroups=2)
     named_barrier_arrive(barrier=15, num_warpgroups=3)
   }}
-  partition(role="others", num_warps=8) {{
+  partition(role="compute", num_warps=8) {{
     named_barrier_sync(barrier=15, num_warpgroups=3)
   }}
-  partition(role="last", num_warps=4) {{
+  partition(role="compute", num_warps=4) {{
     named_barrier_arrive(barrier=1, num_warpgroups=2)
   }}
 }}

@@ -58,20 +58,20 @@ class _Moved(reference._Evaluator):
             case t.Contract() if held.dtype == np.float32:
                 for side in (op.a, op.b):
                     if side in self.of_functions or (self.shifted and side in self.of_sums):
-                        ulp = ULPS[reference._tile(side).dtype.name]
+                        ulp = ULPS[side.as_tile.dtype.name]
                         held = self.moved(held, self.largest_terms(op), False, ulp)
                 terms, exact = self.terms(op)
                 return self.moved(held, terms, exact, ULPS["f32"])
             case t.Reduce(fn="add") if held.dtype.kind not in "iub":
                 x = arithmetic.widen(self.values[op.x.name]).astype(np.float64)
-                axis = reference._tile(op.x).axes.index(op.axis)
+                axis = op.x.as_tile.axes.index(op.axis)
                 total = np.abs(x).sum(axis=axis)
-                name = reference._dtype(op.x).name
+                name = reference.dtype_of(op.x).name
                 return self.moved(held, total, _exact(x, total, axis), ULPS[name])
             case t.Map(fn="add" | "sub" | "mul" | "fma") if op.result in self.carried:
                 if held.dtype != np.float32:
                     return held
-                a, b, *rest = (self.place(v, reference._tile(op.result).axes) for v in op.args)
+                a, b, *rest = (self.place(v, op.result.as_tile.axes) for v in op.args)
                 wide = a.astype(np.float64)
                 full = wide + b if op.fn == "add" else wide - b if op.fn == "sub" else wide * b
                 full = full + rest[0] if rest else full
@@ -96,14 +96,14 @@ class _Moved(reference._Evaluator):
 
     def terms(self, op: t.Contract) -> tuple[Array, bool]:
         """The sum of the terms' sizes, and whether every order of adding them is exact."""
-        a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
+        a, b = op.a.as_tile.axes, op.b.as_tile.axes
         shared = [x for x in a if x in b]
         wide = [x.astype(np.float64) for x in self.operands(op)]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         with np.errstate(all="ignore"):
             total = np.tensordot(np.abs(wide[0]), np.abs(wide[1]), where)
         free = [x for x in (*a, *b) if x not in shared]
-        axes = reference._tile(op.result).axes
+        axes = op.result.as_tile.axes
         total = total.transpose([free.index(x) for x in axes])
         step = _step(wide[0]) * _step(wide[1])
         if op.acc is not None:
@@ -114,8 +114,8 @@ class _Moved(reference._Evaluator):
 
     def largest_terms(self, op: t.Contract) -> Array:
         """The size of the largest term of each sum."""
-        a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
-        axes = reference._tile(op.result).axes
+        a, b = op.a.as_tile.axes, op.b.as_tile.axes
+        axes = op.result.as_tile.axes
         (shared,) = (x for x in a if x in b)
         x, y = (np.abs(x.astype(np.float64)) for x in self.operands(op))
         x = np.moveaxis(x, a.index(shared), -1)

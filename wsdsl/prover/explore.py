@@ -172,13 +172,12 @@ def _proved(model: Model) -> Explored:
 def _prove(model: Model) -> Explored:
     """Forgetting is safe, and quick; where it was too much, the kernel is looked at again with
     less of it, and at last with none."""
-    for hurry, each_iteration in ((True, True), (True, False), (False, False)):
-        if hurry and not each_iteration and not model.decided_anew:
-            continue
+    anew = [(True, True)] if model.decided_anew else []
+    for hurry, each_iteration in (*anew, (True, False), (False, False)):
         try:
             return _explore(model, True, hurry, each_iteration)
         except TooManyError:
-            if not (each_iteration and model.decided_anew):
+            if not each_iteration:
                 raise
         except Refuted as refuted:
             # Less may have been known there than in any real run: go the same way with all of it.
