@@ -74,7 +74,7 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         of_flags = [(CLUSTERS, n, sizes) for sizes in (plain, half) for n in range(8)]
         many = [*(of_flags if flags else of_flags[:1]), *few]
         for (clusters, n, given), rank, group in product(many, range(ranks), groups):
-            if n > 1 and compared >= flags:
+            if (n > 1 and compared >= flags) or (clusters == FEW and group > groups.start):
                 continue
             cta = n * APART % clusters * ranks + rank
             special = {
