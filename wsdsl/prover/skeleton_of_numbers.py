@@ -217,10 +217,15 @@ def _arguments(kernel: Kernel) -> list[Any]:
 
 
 def _steps(program: Program) -> list[tuple[int, str, Any]]:
-    """By places in the text: tokens by number, and definitions by name."""
+    """By places in the text: tokens by number, and definitions by name, each with its operands."""
     tokens = [(token.at, "", i) for i, token in enumerate(program.tokens)]
     made = ((name, d) for name, several in program.values.defined.items() for d in several)
-    return sorted([*tokens, *((d.at, name, d) for name, d in made)], key=lambda step: step[:2])
+    operand = program.values.operand
+    found = (
+        (d.at, name, (d, [operand(x, d.at) for x in d.args] if computed(d.op) or read(d) else []))
+        for name, d in made
+    )
+    return sorted([*tokens, *found], key=lambda step: step[:2])
 
 
 def _ptx_events(
@@ -236,13 +241,13 @@ def _ptx_events(
         found = value(guard.removeprefix("!"), at) if guard else 1
         return None if found is None else bool(found) != (guard[:1] == "!")
 
-    def made(d: Definition) -> Any:
+    def made(d: Definition, operands: Sequence[tuple[Any, ...]]) -> Any:
         if (of := computed(d.op)) is None and d.op.startswith("ld.param"):
             number = int(d.operands.rstrip("] ").rpartition("_")[2])
             return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
         if of is None and d.op.startswith("ld.global"):
             return DATA
-        args = [value(text, d.at) for text in d.args] if of or read(d) else []
+        args = [held.get(name, own) if number is None else number for number, name, own in operands]
         if of is not None and None not in args:
             return of(args)
         return args[0] if d.op.startswith("shfl.sync.idx") else result(d, args, of)
@@ -251,10 +256,11 @@ def _ptx_events(
         if i == len(steps):
             return
         (at, name, x), i = steps[i], i + 1
-        if isinstance(x, Definition):
-            does = passes(x.guard, at) if x.guard else True
+        if name:
+            definition, operands = x
+            does = passes(definition.guard, at) if definition.guard else True
             if does is not False:
-                held[name] = made(x) if does else None
+                held[name] = made(definition, operands) if does else None
             continue
         token, of = program.tokens[x], program.read[x]
         does = passes(token.guard, at)
@@ -279,6 +285,7 @@ def _ptx_events(
             args, test = OPERAND.findall(token.args), steps[min(i + 1, len(steps) - 1)][2]
             to, by = args[0], args[-1]
             if token.op.startswith("ld"):
+                test = test[0] if isinstance(test, tuple) else test
                 to, asked = args[1], isinstance(test, Definition) and test.op == "setp.lt.s32"
                 by = test.args[1] if asked and test.args[0] == args[0] else ""
             register, plus = split_address(to)
