@@ -102,7 +102,7 @@ class Ahead:
                 return self._number(later) == one.value
             case (m.LoadGlobal(), m.LoadGlobal()) if one.tensor == other.tensor:
                 return all(map(self._alike, one.index, other.index))
-            case (t.Map(), t.Map()) if one.fn == other.fn:
+            case (t.Map(), t.Map()) if _attributes(first, one) == _attributes(later, other):
                 return all(map(self._alike, one.args, other.args))
             case _:
                 return False
