@@ -61,7 +61,7 @@ class Kernel(Serving):
         known = "exact", "on_miss"
         if name not in known and not name.startswith("_"):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
-            raise WsdslError(Finding(f"`{name}` of a kernel can not be set", hint=hint))
+            raise WsdslError(Finding(f"`{name}` of a kernel cannot be set", hint=hint))
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:

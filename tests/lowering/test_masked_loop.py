@@ -106,7 +106,7 @@ def back_to_back(made: str, walked: str, added: str, arch: Any) -> None:
 
 
 def test_sums_that_a_loop_makes_are_started_in_their_iteration() -> None:
-    """How often the inner loop runs is not known in front of the outer one."""
+    """The trip count of the inner loop is not known before the outer loop."""
     text = """
 @kernel
 def made(A: bf16[M, K], B: bf16[L, K], V: bf16[L, D], Y: f32[M, D]):

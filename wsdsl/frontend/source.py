@@ -28,7 +28,7 @@ class Source:
     lines: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # As in Python, what stands in front of a form feed is no indentation.
+        # As in Python, text before a form feed is not indentation.
         object.__setattr__(self, "text", re.sub(r"(?m)^[ \t\f]*\f", "", self.text))
         object.__setattr__(self, "lines", tuple(self.text.split("\n")))
 

@@ -48,7 +48,7 @@ def in_atoms(load: Load) -> bool:
 
 
 def unaligned_scales(kernel: Kernel) -> list[str]:
-    """Tensors of scales whose rows TMA can not take, for which instructions take none."""
+    """Tensors of scales whose rows TMA cannot take, for which instructions take none."""
     types = {p.name: p.type.dtype.name for p in kernel.params if isinstance(p.type, Tensor)}
     fit = (k.scale for k in KINDS if any(k.code(t) is not None for t in types.values()))
     scales = {*fit} if kernel.target.has_tensor_memory else set[str]()

@@ -16,7 +16,7 @@ DIRECT = (
     m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
     PrefetchTile, ArriveFlag, WaitFlag,
 )  # fmt: skip
-"""What has the address of a tensor."""
+"""Ops that have the address of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
