@@ -28,6 +28,7 @@ Describer = Callable[[Any], ArrayView]
 Looker = Callable[[Any], tuple[Any, int]]
 MASKED_HINT = "a kernel reads all elements: give x.filled(0), or the mask as a tensor of its own"
 _torch_dtypes: dict[Any, DType] = {}
+_torch_devices: dict[Any, str] = {}
 _describers: dict[type, Describer] = {}
 
 
@@ -100,10 +101,13 @@ def has_gradient(array: Any) -> bool:
     return recorded and sys.modules["torch"].is_grad_enabled()
 
 
-def in_forward_mode() -> bool:
-    """Whether torch may carry tangents along with tensors."""
+def is_transformed() -> bool:
+    """Whether torch may carry tangents along with tensors, or trace what is done to them."""
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
-    return forward is not None and forward._current_level >= 0
+    if forward is None:
+        return False
+    modes: int = sys.modules["torch"]._C._len_torch_dispatch_stack()
+    return modes > 0 or forward._current_level >= 0
 
 
 def count_writes(tensors: Sequence[Any]) -> None:
@@ -115,8 +119,10 @@ def count_writes(tensors: Sequence[Any]) -> None:
 def address_of(tensor: Any) -> int:
     """Of a torch tensor; LaunchError where a trace or transform, which sees no kernel, has it."""
     jit: Any = sys.modules.get("torch.jit")
-    proxies: Any = sys.modules.get("torch.fx.experimental.proxy_tensor")
-    traced = (jit and jit.is_tracing()) or (proxies and proxies.get_proxy_mode())
+    traced = jit is not None and jit.is_tracing()
+    if is_transformed():
+        proxies: Any = sys.modules.get("torch.fx.experimental.proxy_tensor")
+        traced = traced or (proxies is not None and proxies.get_proxy_mode() is not None)
     try:
         found = 0 if traced or type(tensor).__name__ == "FakeTensor" else tensor.data_ptr()
     except RuntimeError:  # one of torch.func
@@ -133,7 +139,7 @@ def _torch(array: Any) -> ArrayView:
         hint = "give x.resolve_neg()"
         raise LaunchError(Finding("a view that negates its memory, as .conj().imag", hint=hint))
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
-    tangent = forward.unpack_dual(array).tangent if in_forward_mode() else None
+    tangent = forward.unpack_dual(array).tangent if is_transformed() else None
     if has_gradient(array) or tangent is not None:
         hint = "call it under `torch.no_grad()`, or give `.detach()` of the tensor"
         raise LaunchError(Finding("torch records the gradient of it; a kernel has none", hint=hint))
@@ -144,13 +150,17 @@ def _torch(array: Any) -> ArrayView:
     layout = str(getattr(array, "layout", "torch.strided"))
     if layout != "torch.strided":
         raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
-    device = array.device
+    device = _torch_devices.get(array.device)
+    if device is None:
+        kind, index = array.device.type, array.device.index
+        device = f"cuda:{index or 0}" if kind == "cuda" else str(kind)
+        _torch_devices[array.device] = device
     return ArrayView(
         pointer=address,
         dtype=dtype,
         shape=tuple(array.shape),
         strides=tuple(array.stride()),
-        device=f"cuda:{device.index or 0}" if device.type == "cuda" else str(device.type),
+        device=device,
         framework="torch",
         keepalive=array,
     )

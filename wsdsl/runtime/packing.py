@@ -132,7 +132,7 @@ class PackedArguments:
         ctypes.memmove(self._base + self.offsets[index], value, len(value))
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
-        """ClusterExchange a scalar in place; False if the kernel takes none of that name."""
+        """Change a scalar in place; False if the kernel takes none of that name."""
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, ScalarArgument) and argument.name == name:
                 self.write(i, scalar_bytes(argument, value))

@@ -179,7 +179,7 @@ class Prepared:
         return made
 
     def set_scalar(self, name: str, value: Scalar) -> None:
-        """ClusterExchange a scalar argument for the next calls."""
+        """Change a scalar argument for the next calls."""
         if not (self._lending or self._packed).set_scalar(name, value):
             raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
         if self._copies is not None:

@@ -18,7 +18,7 @@ from wsdsl.ir.types import DType
 from wsdsl.runtime import interop
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id
-from wsdsl.runtime.interop import allocator, count_writes, describe, in_forward_mode, look_of
+from wsdsl.runtime.interop import allocator, count_writes, describe, is_transformed, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.streams import given_stream
@@ -103,7 +103,7 @@ class Recent:
                 looks.append(look)
                 places.append(place)
             handle = None if stream is None else given_stream(stream)
-            context = 0 if in_forward_mode() else current_context_id()
+            context = 0 if is_transformed() else current_context_id()
             key = (context, handle, schedule, options, *looks)
             known = self._known.get(key)
         except Exception:  # whatever is wrong, who resolves the call says so

@@ -60,7 +60,7 @@ def column_sums(G: {g}[M, N], DB: {b}[N]):
             total += sum(cast(G[m, n], f32), over=m)
         DB[n] = total
 """
-STATISTICS = {"mean": "centre", "rstd": "scale"}
+STATISTICS = (("mean", "centre"), ("rstd", "scale"))
 
 
 def layernorm(
@@ -101,7 +101,7 @@ def layernorm(
             )
 
         return arrays.recorded(forward, backward, x, weight, bias)
-    return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options, {})[0]
+    return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options)[0]
 
 
 def layernorm_with_statistics(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_and_gradient, rows_of
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+
+Statistics = tuple[tuple[str, str], ...]
+"""Names of outputs [M], and of their values in the text."""
 
 
 def forward(
@@ -17,26 +24,33 @@ def forward(
     out_dtype: Any,
     out: Any,
     options: Options,
-    statistics: Mapping[str, str],
+    statistics: Statistics = (),
 ) -> tuple[Any, ...]:
-    """The result, and the statistics, f32 [...], by the names of their values in the text."""
+    """The result, and the statistics, f32 [...]."""
     rows = rows_of("x", x)
     w, b = rows.typed("weight", weight), rows.typed("bias", bias)
     target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
-        template,
-        x=rows.dtype,
-        y=y,
-        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
-        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
-        outputs="".join(f", {name}: f32[M]" for name in statistics),
-        stores="".join(f"\n        {name}[m] = {value}" for name, value in statistics.items()),
-    )
+    kernel = _forward_kernel(template, rows.dtype, y, w, b, statistics)
     given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
     made = kernel(*given, *(None for _ in statistics), **options)
     result, *rest = made if statistics else (made,)
     first = rows.shaped(result) if out is None else out
     return first, *(r.reshape(rows.shape[:-1]) for r in rest)
+
+
+@cache
+def _forward_kernel(
+    template: str, x: str, y: str, w: str | None, b: str | None, statistics: Statistics
+) -> Kernel:
+    return kernel_of(
+        template,
+        x=x,
+        y=y,
+        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
+        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
+        outputs="".join(f", {name}: f32[M]" for name, _ in statistics),
+        stores="".join(f"\n        {name}[m] = {value}" for name, value in statistics),
+    )
 
 
 def backward(

@@ -79,7 +79,7 @@ def rmsnorm(
             )
 
         return recorded(forward, backward, x, weight)
-    return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options, {})[0]
+    return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options)[0]
 
 
 def rmsnorm_with_rstd(
@@ -92,7 +92,7 @@ def rmsnorm_with_rstd(
 ) -> tuple[Any, Any]:
     """What `rmsnorm` gives, and `1 / sqrt(mean(x ** 2) + eps)`, f32 [...], for the way back."""
     given = (x, weight, None, eps, out_dtype, out, options)
-    y, rstd = normalization.forward(FORWARD, *given, {"rstd": "scale"})
+    y, rstd = normalization.forward(FORWARD, *given, (("rstd", "scale"),))
     return y, rstd
 
 
