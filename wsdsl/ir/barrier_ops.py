@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
 
 SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 
-@op_class
+@op_class(SCHEDULED)
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
@@ -23,7 +21,6 @@ class LaunchGrid(Op):
     With `narrower` the size of number `narrowed` is by so many less.
     """
 
-    levels: ClassVar = SCHEDULED
     tiles: tuple[tuple[str, int], ...]
     scheduler: str = "persistent"
     cluster: int = 1
@@ -37,26 +34,24 @@ class LaunchGrid(Op):
     narrowed: int = 0
 
 
-@op_class
+@op_class(("partitioned", "scheduled"))
 class LaunchNarrowing(Op):
     """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
     widest: a multiple of 8, below 8 * `widths`; i32. What takes it as `narrower` is told for the
     widest tiles, and means so much less.
     """
 
-    levels: ClassVar = ("partitioned", "scheduled")
     result: Value = result()
     widths: int
 
 
-@op_class
+@op_class(SCHEDULED)
 class ForRange(Op):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
     `claimed` each index but the first is what the iteration before has carried last, an i32 in the
     place of `index + step`: the loop goes on while that is less than `stop`.
     """
 
-    levels: ClassVar = SCHEDULED
     result: tuple[Value, ...] = results()
     index: Value = binds()
     start: Value
@@ -68,57 +63,51 @@ class ForRange(Op):
     body: Region = ()
 
 
-@op_class
+@op_class(SCHEDULED)
 class Elect(Op):
     """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
     warp of its first warpgroup. The others go on.
     """
 
-    levels: ClassVar = SCHEDULED
     body: Region = ()
 
 
-@op_class
+@op_class(SCHEDULED)
 class CtaIndex(Op):
     """The index of this CTA in the grid; i32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class NumCtas(Op):
     """The number of CTAs in the grid; i32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class ClusterIndex(Op):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class NumClusters(Op):
     """The number of clusters in the grid; i32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class CtaRank(Op):
     """The index of this CTA in its cluster; i32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class ClaimCluster(Op):
     """clusterlaunchcontrol.try_cancel: ask for a cluster of a "dynamic" grid that has not started,
     which then never does. The answer, of 16 bytes, comes to item `state.stage` of `shared` in all
@@ -126,82 +115,72 @@ class ClaimCluster(Op):
     Run by one thread of the cluster, and not again once an answer has no cluster.
     """
 
-    levels: ClassVar = SCHEDULED
     shared: Value
     state: Value
     barriers: Value
     ctas: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class ClaimedCluster(Op):
     """The index of the cluster, of `ctas` CTAs, that the answer in item `state.stage` of `shared`
     has claimed, or 2**31 - 1 if there is none (clusterlaunchcontrol.query_cancel); i32. Each thread
     reads it, in the generic proxy.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     state: Value
     ctas: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class WarpgroupIndex(Op):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class SetMaxRegisters(Op):
     """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
 
-    levels: ClassVar = SCHEDULED
     count: int
     increase: bool
 
 
-@op_class
+@op_class(SCHEDULED)
 class AllocateBarriers(Op):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     label: str
     arrivals: int
     offset: int = -1
 
 
-@op_class
+@op_class(SCHEDULED)
 class InitializeBarriers(Op):
     """mbarrier.init each of the barriers; run by one thread."""
 
-    levels: ClassVar = SCHEDULED
     barriers: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class FenceBarrierInit(Op):
     """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
     initialising thread runs it.
     """
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class SyncCta(Op):
     """bar.sync 0: all threads of the CTA meet."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class WaitPredecessor(Op):
     """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
     stream is over (programmatic dependent launch); here each thread waits until it is, and sees
@@ -209,26 +188,21 @@ class WaitPredecessor(Op):
     in each of them but those that only read tensors of `Schedule.constant`.
     """
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class LaunchDependents(Op):
     """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
     the stream may start, if it waits for this one by itself. It comes after `wait_predecessor`, so
     that at most the kernel in front still runs when a kernel starts.
     """
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class SyncCluster(Op):
     """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes;
     with `relaxed` only the barriers that a `fence_barrier_init` followed, which costs no fence.
     """
 
-    levels: ClassVar = SCHEDULED
     relaxed: bool = False
 
 
@@ -244,7 +218,7 @@ class _Numbered:
         return range(self.barrier, self.barrier + self.num)
 
 
-@op_class
+@op_class(SCHEDULED)
 class NamedBarrierSync(_Numbered, Op):
     """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
     `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
@@ -252,64 +226,57 @@ class NamedBarrierSync(_Numbered, Op):
     it is the barrier so many behind `barrier`, and may be another one for each warpgroup.
     """
 
-    levels: ClassVar = SCHEDULED
     barrier: int
     num_warpgroups: int
     item: Value | None = None
     num: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class NamedBarrierArrive(_Numbered, Op):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
-    levels: ClassVar = SCHEDULED
     barrier: int
     num_warpgroups: int
     item: Value | None = None
     num: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class SyncWarp(Op):
     """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class InitialState(Op):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     parity: int
 
 
-@op_class
+@op_class(SCHEDULED)
 class Advance(Op):
     """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     state: Value
     num: int
 
 
-@op_class
+@op_class(SCHEDULED)
 class WaitBarrier(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread
     that runs it waits and then sees what was written before the arrivals.
     """
 
-    levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
     one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
@@ -317,7 +284,6 @@ class ArriveBarrier(Op):
     one's own.
     """
 
-    levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     pred: Value | None = None
@@ -326,14 +292,13 @@ class ArriveBarrier(Op):
     each_thread: bool = False
 
 
-@op_class
+@op_class(SCHEDULED)
 class ArriveExpectTx(Op):
     """Arrive once, and expect `tx_bytes` more bytes in this phase, or with `narrower` `line_bytes`
     times that fewer; run by one thread. With `cta` (i32, a rank in the cluster) on that CTA's
     barrier.
     """
 
-    levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     tx_bytes: int
@@ -342,18 +307,17 @@ class ArriveExpectTx(Op):
     cta: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
     whoever synchronises with them afterwards. `everywhere`: so does what they wrote to global
     memory, and what they read there may be overwritten by TMA.
     """
 
-    levels: ClassVar = SCHEDULED
     everywhere: bool = False
 
 
-@op_class
+@op_class(SCHEDULED)
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
     (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
@@ -362,7 +326,6 @@ class ArriveFlag(Op):
     (red.relaxed.gpu), which spares the wait until all of that has reached the L2.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...]
     amount: int = 1
@@ -371,14 +334,13 @@ class ArriveFlag(Op):
     release: bool = True
 
 
-@op_class
+@op_class(SCHEDULED)
 class WaitFlag(Op):
     """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
     ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.
     The CTAs that arrive must be running: those of one cluster do, and all of a "persistent" grid.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...]
     count: Value

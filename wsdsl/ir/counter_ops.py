@@ -7,19 +7,16 @@ adds nothing to a float is -0.0.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class
 
 
-@op_class
+@op_class(SCHEDULED)
 class ClearCounters(Op):
     """The threads of the partition's `by` warpgroups, each of which has a share, write what adds
     nothing to all counters of the item of `shared`.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     shared: Value
     extents: tuple[int, ...]
@@ -27,14 +24,13 @@ class ClearCounters(Op):
     by: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class AddCounters(Op):
     """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
     of the item of `shared` where there are such: of the first `extents` along each dimension, in
     row-major order. A lane takes the counter of its number modulo `copies`. It is atomic.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...]
     value: Value
@@ -44,14 +40,13 @@ class AddCounters(Op):
     pred: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class StoreCounters(Op):
     """The warps of the partition's `by` warpgroups, each of which has a share, add what the item's
     counters hold to `tensor`, atomically. Counters that hold nothing are left out, and so is what
     lies outside of the tensor. Afterwards the counters hold anything.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     shared: Value
     extents: tuple[int, ...]

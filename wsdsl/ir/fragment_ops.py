@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.types import Accumulator, Fragment
 
 
-@op_class
+@op_class(SCHEDULED)
 class MatrixOperand(Op):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -21,7 +20,6 @@ class MatrixOperand(Op):
     out) elements along the other axis, M or N, and `first` along the contraction.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     offset: int = 0
@@ -35,31 +33,27 @@ class MatrixOperand(Op):
     first: int = 0
 
 
-@op_class
+@op_class(SCHEDULED)
 class EmptyAccumulator(Op):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
 
 
-@op_class
+@op_class(SCHEDULED)
 class AsAccumulator(Op):
     """A fragment handed back to wgmma; the same registers."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     x: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class Wgmma(Op):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
@@ -75,7 +69,6 @@ class Wgmma(Op):
     `wgmma_commit` have the same.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     acc: Value
     a: Value
@@ -101,64 +94,57 @@ class Wgmma(Op):
         return self.columns or self.acc.type.columns
 
 
-@op_class
+@op_class(SCHEDULED)
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class WgmmaWait(Op):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
     registers stay as they are until here.
     """
 
-    levels: ClassVar = SCHEDULED
     result: tuple[Value, ...] = results()
     pending: int
     accumulators: tuple[Value, ...] = ()
     fragments: tuple[Value, ...] = ()
 
 
-@op_class
+@op_class(SCHEDULED)
 class ZeroUnless(Op):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     x: Value
     cond: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class Slice(Op):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     x: Value
     start: int
 
 
-@op_class
+@op_class(SCHEDULED)
 class Join(Op):
     """Fragments side by side as one, the first one's columns first; no code."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     parts: tuple[Value, ...]
 
 
-@op_class
+@op_class(SCHEDULED)
 class ConvertLayout(Op):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
     bits lanes exchange bytes, and the result has registers of its own.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     x: Value
 
@@ -178,7 +164,7 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@op_class
+@op_class(SCHEDULED)
 class ReduceColumns(Op):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
@@ -186,29 +172,26 @@ class ReduceColumns(Op):
     columns of `x`: all of a block have what it gives.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     fn: str
     x: Value
     size: int = 0
 
 
-@op_class
+@op_class(SCHEDULED)
 class ScanColumns(Op):
     """The sum of a row's elements up to each column, that one too; of floats in f32."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     x: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class Iota(Op):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     start: Value
     apart: int = 16

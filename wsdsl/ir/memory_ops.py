@@ -8,24 +8,21 @@ in `ir/swizzle.py`). An item starts at a multiple of 1024 bytes, so do the panel
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result
 from wsdsl.ir.stored_lines import StoredLines
 
 
-@op_class
+@op_class(SCHEDULED)
 class AllocateShared(Op):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     label: str
     offset: int = -1
 
 
-@op_class
+@op_class(("partitioned", "scheduled"))
 class AllocateGlobal(Op):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
@@ -35,21 +32,19 @@ class AllocateGlobal(Op):
     of whole blocks only.
     """
 
-    levels: ClassVar = ("partitioned", "scheduled")
     result: Value = result()
     each: int
     zeroed: bool = False
     fragments: bool = False
 
 
-@op_class
+@op_class(SCHEDULED)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
     `narrower` the box has so many elements fewer along the dimension `narrowed`.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     tensor: Value
     box: tuple[int, ...]
@@ -58,7 +53,7 @@ class MakeTensorMap(Op):
     narrowed: int = 0
 
 
-@op_class
+@op_class(SCHEDULED)
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
@@ -67,7 +62,6 @@ class TmaLoad(Op):
     each rank in the cluster) it goes to the same place in each of those CTAs, and counts there;
     with `cta` (i32, a rank) it counts on that CTA's barrier, which is of the same pair."""
 
-    levels: ClassVar = SCHEDULED
     map: Value
     coordinates: tuple[Value, ...]
     shared: Value
@@ -79,7 +73,7 @@ class TmaLoad(Op):
     cta: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -88,7 +82,6 @@ class ThreadLoad(Op):
     proxy. Takes any stride and alignment.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     coordinates: tuple[Value, ...]
     row_dim: int
@@ -100,7 +93,7 @@ class ThreadLoad(Op):
     state: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class ClearPanels(Op):
     """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
     elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
@@ -109,7 +102,6 @@ class ClearPanels(Op):
     tile meanwhile.
     """
 
-    levels: ClassVar = SCHEDULED
     shared: Value
     offset: int = 0
     state: Value
@@ -122,7 +114,7 @@ class ClearPanels(Op):
     swizzle: str
 
 
-@op_class
+@op_class(SCHEDULED)
 class StoreShared(StoredLines, Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -136,7 +128,6 @@ class StoreShared(StoredLines, Op):
     `state.stage`, `offset` bytes in, those of warps `apart`; the last panel may be filled in part.
     """
 
-    levels: ClassVar = SCHEDULED
     value: Value
     shared: Value
     item: Value | None = None
@@ -151,7 +142,7 @@ class StoreShared(StoredLines, Op):
     apart: int = 16
 
 
-@op_class
+@op_class(SCHEDULED)
 class LoadShared(Op):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
@@ -159,7 +150,6 @@ class LoadShared(Op):
     has the index's shape. TMA may overwrite the item behind a `fence_async_proxy` of each thread.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     offset: int = 0
@@ -170,7 +160,7 @@ class LoadShared(Op):
     stride: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class LoadPanels(Op):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
@@ -178,7 +168,6 @@ class LoadPanels(Op):
     back after a `fence_async_proxy`.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     offset: int = 0
@@ -189,7 +178,7 @@ class LoadPanels(Op):
     apart: int = 16
 
 
-@op_class
+@op_class(SCHEDULED)
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
@@ -201,7 +190,6 @@ class StorePartials(Op):
     to a part with a word a column; `part` is the warpgroup.
     """
 
-    levels: ClassVar = SCHEDULED
     fn: str
     x: Value
     shared: Value
@@ -214,13 +202,12 @@ class StorePartials(Op):
     state: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class ReducePartials(Op):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     fn: str
     shared: Value
@@ -231,7 +218,7 @@ class ReducePartials(Op):
     state: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class SendFragment(Op):
     """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
     elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
@@ -240,7 +227,6 @@ class SendFragment(Op):
     CTA's `barriers` at the state's stage (st.async).
     """
 
-    levels: ClassVar = SCHEDULED
     value: Value
     shared: Value
     offset: int = 0
@@ -250,13 +236,12 @@ class SendFragment(Op):
     cta: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class ReceiveFragment(Op):
     """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
     `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     offset: int = 0
@@ -264,7 +249,7 @@ class ReceiveFragment(Op):
     state: Value
 
 
-@op_class
+@op_class(SCHEDULED)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
@@ -275,7 +260,6 @@ class TmaStore(Op):
     `line_dim`, one behind the other in each warp's part.
     """
 
-    levels: ClassVar = SCHEDULED
     map: Value
     coordinates: tuple[Value, ...]
     row_dim: int
@@ -288,7 +272,7 @@ class TmaStore(Op):
     narrower: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
@@ -298,7 +282,6 @@ class ThreadStore(Op):
     alignment. `accumulate` is as of `tma_store`.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     coordinates: tuple[Value, ...]
     box: tuple[int, ...]
@@ -310,25 +293,22 @@ class ThreadStore(Op):
     accumulate: bool = False
 
 
-@op_class
+@op_class(SCHEDULED)
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class TmaStoreWait(Op):
     """Each warp's storing thread waits until at most `pending` of its groups are not done: with
     `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
     """
 
-    levels: ClassVar = SCHEDULED
     pending: int
     read: bool = True
 
 
-@op_class
+@op_class(SCHEDULED)
 class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
@@ -337,7 +317,6 @@ class LoadGlobal(Op):
     of it, so that it takes no registers till then. `only` (bools of rows): others hold anything.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
@@ -346,14 +325,13 @@ class LoadGlobal(Op):
     only: Value | None = None
 
 
-@op_class
+@op_class(SCHEDULED)
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's
     dtype. `accumulate` adds atomically. With `pred` (a bool scalar) only where it holds.
     """
 
-    levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...] = ()
     value: Value

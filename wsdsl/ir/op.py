@@ -125,11 +125,17 @@ OpT = TypeVar("OpT", bound="Op")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def op_class(cls: type[OpT]) -> type[OpT]:
-    """A frozen dataclass, of what `Op` has for all of them: methods that `dataclass` writes and
-    compiles for each of a hundred classes take a tenth of the time of importing the compiler.
+def op_class(levels: tuple[Level, ...]) -> Callable[[type[OpT]], type[OpT]]:
+    """A frozen dataclass, of ops that may stand at `levels`, of what `Op` has for all of them:
+    methods that `dataclass` writes and compiles for each of a hundred classes take a tenth of the
+    time of importing the compiler.
     """
-    return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
+
+    def made(cls: type[OpT]) -> type[OpT]:
+        cls.levels = levels
+        return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
+
+    return made
 
 
 @cache
@@ -140,11 +146,11 @@ def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], Set[str]]:
     return defaults, dict.fromkeys(f.name for f in fields).keys()
 
 
-@op_class
+@op_class(())
 class Op:
     """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality."""
 
-    levels: ClassVar[tuple[Level, ...]] = ()
+    levels: ClassVar[tuple[Level, ...]]
     loc: Loc | None = field(default=None)
 
     def __init__(self, **given: Any) -> None:

@@ -5,7 +5,6 @@ whose slots have ops of their own (`slot_ops.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from wsdsl.ir.op import (
     Kernel,
@@ -24,7 +23,7 @@ from wsdsl.ir.types import Axis, Tile
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 
-@op_class
+@op_class(PARTITIONED)
 class CircularBuffer(Op):
     """`depth` slots in SMEM, or with `space` "TMEM" in tensor memory. A slot holds the tiles of one
     of `layouts`: a slot is as large as the largest layout, so that loops with different operands
@@ -39,7 +38,6 @@ class CircularBuffer(Op):
     their last axis.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     depth: int
     layouts: tuple[tuple[Tile, ...], ...]
@@ -51,7 +49,7 @@ class CircularBuffer(Op):
     block: int = 0
 
 
-@op_class
+@op_class(("partitioned", "scheduled"))
 class Partition(Op):
     """`num_warps` warps that run `body` in the given role ("load", "decode", "scale", "mma",
     "compute") with `registers` registers a thread. Partitions run at the same time; warpgroups, of
@@ -69,7 +67,6 @@ class Partition(Op):
     each iteration of a loop with products of products.
     """
 
-    levels: ClassVar = ("partitioned", "scheduled")
     role: str
     num_warps: int = 4
     share: str = "rows"
@@ -104,7 +101,7 @@ def with_partitions(
     return kernel.with_body(tuple(map(changed, kernel.body)))
 
 
-@op_class
+@op_class(PARTITIONED)
 class ForWork(Op):
     """Walk the output tiles that the tile scheduler gives this CTA; every partition that walks the
     same `index` axes and scalars sees the same tiles in the same order.
@@ -128,7 +125,6 @@ class ForWork(Op):
     same for all, so that the last may reach over the end), and this CTA's number among so many.
     """
 
-    levels: ClassVar = PARTITIONED
     index: tuple[Value, ...] = binds()
     dims: tuple[str, ...]
     scheduler: str = "persistent"
@@ -154,7 +150,7 @@ class ForWork(Op):
         return index.type.size if isinstance(index.type, Axis) else own
 
 
-@op_class
+@op_class(PARTITIONED)
 class FinishTile(Op):
     """`sums` are those of a piece of a tile, of the elements `begin` to `end` of `contraction`.
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
@@ -168,7 +164,6 @@ class FinishTile(Op):
     they send each other their sums.
     """
 
-    levels: ClassVar = PARTITIONED
     sums: tuple[Value, ...]
     fns: tuple[str, ...] = ()
     slot: Value
@@ -183,7 +178,7 @@ class FinishTile(Op):
     body: Region = ()
 
 
-@op_class
+@op_class(PARTITIONED)
 class AddInCluster(Op):
     """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
     of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
@@ -194,7 +189,6 @@ class AddInCluster(Op):
     `assign_states` on; `shared`, `full` and `empty` are the ring's, once it has its place.
     """
 
-    levels: ClassVar = PARTITIONED
     result: tuple[Value, ...] = results()
     sums: tuple[Value, ...]
     part: Value
@@ -207,14 +201,13 @@ class AddInCluster(Op):
     empty: Value | None = None
 
 
-@op_class
+@op_class(("tile", "partitioned"))
 class ExchangeRows(Op):
     """What each of so many CTAs of a cluster, all of it, has of `x`, what it has found out of its
     tile along `axis`: of the first of them that of each CTA, in the order of their ranks, then of
     the next. Elements have 32 bits. The CTAs wait for each other, once.
     """
 
-    levels: ClassVar = ("tile", "partitioned")
     result: tuple[Value, ...] = results()
     x: tuple[Value, ...]
     axis: str
@@ -225,30 +218,28 @@ class ExchangeRows(Op):
         return self.result[n * self.ctas : (n + 1) * self.ctas]
 
 
-@op_class
+@op_class(PARTITIONED)
 class RenameAxes(Op):
     """The same values, under the names of other axes of the same sizes and roles."""
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     x: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class FoldRows(Op):
     """Reduce the rows of `x` along `axis` by `fn` ("add", "max" or "min"), those that a thread has:
     row r of the result, which has as many as a piece, gets every row of its place in a piece.
     Elements outside of what its loop walks take no part.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     fn: str
     x: Value
     axis: str
 
 
-@op_class
+@op_class(PARTITIONED)
 class AxisAt(Op):
     """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have
@@ -256,7 +247,6 @@ class AxisAt(Op):
     its last element, neither beyond `stop` nor beyond the dimension.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     start: Value
     first: Value | None = None
@@ -270,24 +260,21 @@ class AxisAt(Op):
         return self.first is not None or self.stop is not None
 
 
-@op_class
+@op_class(PARTITIONED)
 class CommitProducts(Op):
     """The products (`contract`) since the last one, or the last that was waited for, may be in
     flight together: they are waited for where one of their results is read, or a slot is given
     back that they read.
     """
 
-    levels: ClassVar = PARTITIONED
 
-
-@op_class
+@op_class(PARTITIONED)
 class Materialize(Op):
     """The tiles `values` are computed here, not where something first asks for them; with
     `but_last` all but their last block of 64 rows, whose product is started. With `in_order` what
     threads load for them from global memory comes no earlier.
     """
 
-    levels: ClassVar = PARTITIONED
     values: tuple[Value, ...]
     but_last: bool = False
     in_order: bool = False

@@ -7,27 +7,24 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.pipeline_ops import PARTITIONED
 
 
-@op_class
+@op_class(PARTITIONED)
 class ProducerAcquire(Op):
     """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
     is the slot's pipeline state, from `assign_states` on.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     ring: Value
     layout: int = 0
     state: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class LoadToSlot(AtIndex, Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
@@ -36,7 +33,6 @@ class LoadToSlot(AtIndex, Op):
     axes, and at the numbers in `index`, the last one rounded down to a multiple of 16 bytes.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
     field: int
     tensor: Value
@@ -46,26 +42,24 @@ class LoadToSlot(AtIndex, Op):
     box: tuple[int, ...] = ()
 
 
-@op_class
+@op_class(PARTITIONED)
 class StoreToSlot(Op):
     """Threads write the tile `value` to `field` of a slot, as TMA lays out tiles; what lies beyond
     the dimension of the axis `summed` is 0.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
     field: int
     value: Value
     summed: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class StoreInShared(Op):
     """The same to item `state.stage` of `shared`, `offset` bytes in, as panels of the swizzle mode;
     what `store_to_slot` becomes when its ring is placed.
     """
 
-    levels: ClassVar = PARTITIONED
     value: Value
     summed: Value
     shared: Value
@@ -74,13 +68,12 @@ class StoreInShared(Op):
     swizzle: str
 
 
-@op_class
+@op_class(PARTITIONED)
 class StoreInTensor(Op):
     """The same to item `state.stage` of `columns`, from its column `column` on, as products read
     operands in tensor memory; what `store_to_slot` becomes where its slots lie there.
     """
 
-    levels: ClassVar = PARTITIONED
     value: Value
     summed: Value
     columns: Value
@@ -88,40 +81,37 @@ class StoreInTensor(Op):
     state: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class ProducerCommit(Op):
     """Hand the slot over; its consumers see it once all of its copies are complete, and all who
     fill it have done so.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class ProducerTail(Op):
     """Wait until all slots of `ring` have been given back: behind the last one that is filled, so
     that a CTA does not end while others of its cluster still arrive at its barriers. `state` as
     above.
     """
 
-    levels: ClassVar = PARTITIONED
     ring: Value
     state: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class ConsumerWait(Op):
     """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     ring: Value
     layout: int = 0
     state: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class TakeSubtiles(Op):
     """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
     and its slot is given back when all of it was read; parts are read in their order. Of
@@ -129,7 +119,6 @@ class TakeSubtiles(Op):
     at the ring, too.
     """
 
-    levels: ClassVar = PARTITIONED
     result: tuple[Value, ...] = results()
     ring: Value
     pingpong_index: int = 0
@@ -137,46 +126,42 @@ class TakeSubtiles(Op):
     state: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class SkipSlot(Op):
     """The next slot of `ring` (with parts: the next tile's slots) is another partition's; go on to
     the one after.
     """
 
-    levels: ClassVar = PARTITIONED
     ring: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class SlotTile(Op):
     """The tile in `field` of a slot that was waited for."""
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     slot: Value
     field: int
 
 
-@op_class
+@op_class(PARTITIONED)
 class TileInShared(Op):
     """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
     becomes when its ring is placed. Its panels' columns run along the last of its axes.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     shared: Value
     offset: int
     state: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class SlotElements(Op):
     """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
     loaded from `tensor` at `index`.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     slot: Value
     field: int
@@ -184,14 +169,13 @@ class SlotElements(Op):
     index: tuple[Value, ...]
 
 
-@op_class
+@op_class(PARTITIONED)
 class ElementsInShared(Op):
     """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
     `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
     fragments are, threads load it from `tensor`.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     shared: Value
     offset: int
@@ -200,13 +184,12 @@ class ElementsInShared(Op):
     index: tuple[Value, ...]
 
 
-@op_class
+@op_class(PARTITIONED)
 class SubtilesInShared(Op):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
     from `state` on; what `take_subtiles` becomes when its ring is placed.
     """
 
-    levels: ClassVar = PARTITIONED
     result: tuple[Value, ...] = results()
     shared: tuple[Value, ...]
     offsets: tuple[int, ...]
@@ -218,7 +201,7 @@ class SubtilesInShared(Op):
     num_pingpong: int = 1
 
 
-@op_class
+@op_class(PARTITIONED)
 class SlotValues(Op):
     """What threads read from a box in `field` of a slot that was waited for: a tile of one axis.
     Each element of the box stands for `every` elements of the tile; they lie `stride` apart there.
@@ -226,7 +209,6 @@ class SlotValues(Op):
     there, the box at the multiple of 16 bytes in front of it.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     slot: Value
     field: int
@@ -235,13 +217,12 @@ class SlotValues(Op):
     last: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class ValuesInShared(Op):
     """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
     `shared`; what `slot_values` becomes when its ring is placed.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     shared: Value
     offset: int
@@ -252,37 +233,34 @@ class ValuesInShared(Op):
     last: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class NoSlot(Op):
     """What stands for a slot of `ring` in a loop that carries slots, before the first one: it is
     given back under no condition. `state` as above.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     ring: Value
     state: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class ConsumerRelease(Op):
     """Give the slot back, if `pred` (bool) is given and true or left out; nothing may read it any
     more.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
     pred: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class ScalesToSlot(Op):
     """Threads write the scales in the tile `value`, a slot that was waited for, to `field` of a
     slot in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
     beyond its dimension. Of scales in atoms the rows are those of the axis `across`.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
     field: int
     value: Value
@@ -291,57 +269,53 @@ class ScalesToSlot(Op):
     across: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class CopyScales(Op):
     """Copy to tensor memory the scales in the tile `value`, a slot that was waited for and has them
     in atoms: of blocks of `block` elements of its last axis. Products that follow may take them.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     value: Value
     block: int
 
 
-@op_class
+@op_class(PARTITIONED)
 class TileInTensor(Op):
     """The operand, or tile of scales, in item `state.stage` of `columns`, from its column `column`
     on; what `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     columns: Value
     column: int
     state: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class SumToSlot(Op):
     """The sum `value`, which products make, is made in `field` of a slot in tensor memory; or
     threads write there, in a slot that they have waited for, what they have made of the sum in it.
     """
 
-    levels: ClassVar = PARTITIONED
     slot: Value
     field: int
     value: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class SumToTensor(Op):
     """The same in item `state.stage` of `sums`, from its column `column` on; what `sum_to_slot`
     becomes when its ring is placed.
     """
 
-    levels: ClassVar = PARTITIONED
     sums: Value
     column: int
     state: Value
     value: Value
 
 
-@op_class
+@op_class(PARTITIONED)
 class SlotSum(Op):
     """What threads read of the sum in `field` of a slot that was waited for: zeros if the scalar
     `started` does not hold, since no product was started then. The slot is given back to the thread
@@ -349,20 +323,18 @@ class SlotSum(Op):
     was acquired: what lies there, for products to add to.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     slot: Value
     field: int
     started: Value | None = None
 
 
-@op_class
+@op_class(PARTITIONED)
 class SumInTensor(Op):
     """The same in item `state.stage` of `sums`, from its column `column` on; what `slot_sum`
     becomes when its ring is placed.
     """
 
-    levels: ClassVar = PARTITIONED
     result: Value = result()
     sums: Value
     column: int

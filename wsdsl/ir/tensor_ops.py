@@ -11,8 +11,6 @@ first starts what both do.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.scale_atoms import atoms_of
@@ -20,7 +18,7 @@ from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.types import DTYPES, Accumulator
 
 
-@op_class
+@op_class(SCHEDULED)
 class AllocateTensorMemory(Op):
     """The CTA's first warp takes as many columns as the result says, for the whole kernel, lets
     other CTAs of its SM do so, and writes where they begin to the word at `offset` in SMEM (-1:
@@ -29,35 +27,32 @@ class AllocateTensorMemory(Op):
     them.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     offset: int = -1
     cta_group: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class FreeTensorMemory(Op):
     """The CTA's first warp gives the columns back, all of them. Run once by all threads behind the
     partitions, when these have met, with a `tensor_fence` on either side.
     """
 
-    levels: ClassVar = SCHEDULED
     memory: Value
     cta_group: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorColumns(Op):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     label: str
     memory: Value
     first: int = 0
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorProduct(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
@@ -76,7 +71,6 @@ class TensorProduct(Op):
     CTA the first half; and all scales of b.
     """
 
-    levels: ClassVar = SCHEDULED
     sums: Value
     state: Value
     column: int = 0
@@ -110,21 +104,20 @@ class TensorProduct(Op):
         return cell_columns(DTYPES[self.dtype], self.k)
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorCommit(Op):
     """Arrive once on the barrier of the state's stage when all products that this thread has
     started are complete. A `tensor_fence` in front is part of it. With `multicast` (a mask of
     ranks in the cluster) on that barrier of each of these CTAs.
     """
 
-    levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     multicast: Value | None = None
     cta_group: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorLoad(Op):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
@@ -132,7 +125,6 @@ class TensorLoad(Op):
     `tensor_wait` may take the result.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     sums: Value
     state: Value
@@ -147,7 +139,7 @@ class TensorLoad(Op):
         return self.result.type.columns
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorStore(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
     `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
@@ -156,7 +148,6 @@ class TensorStore(Op):
     lanes and columns is a `tensor_wait`.
     """
 
-    levels: ClassVar = SCHEDULED
     value: Value
     columns: Value
     state: Value
@@ -171,7 +162,7 @@ class TensorStore(Op):
         return cell_columns(kind.dtype, kind.columns)
 
 
-@op_class
+@op_class(SCHEDULED)
 class StoreScales(Op):
     """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
     `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
@@ -182,7 +173,6 @@ class StoreScales(Op):
     `tensor_copy` does, `line` bytes those of the same rows, from row `first` of the first one on.
     """
 
-    levels: ClassVar = SCHEDULED
     scales: Value
     state: Value
     column: int = 0
@@ -202,7 +192,7 @@ class StoreScales(Op):
         return self.line * (atoms_of(self.rows) if self.atoms else self.rows)
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorCopy(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are
@@ -211,7 +201,6 @@ class TensorCopy(Op):
     of a pair copies what lies in its own SMEM.
     """
 
-    levels: ClassVar = SCHEDULED
     scales: Value
     state: Value
     column: int = 0
@@ -223,30 +212,26 @@ class TensorCopy(Op):
     cta_group: int = 1
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorStoreWait(Op):
     """Wait until all `tensor_store`s and `store_scales` of the thread are over."""
 
-    levels: ClassVar = SCHEDULED
 
-
-@op_class
+@op_class(SCHEDULED)
 class TensorWait(Op):
     """Wait until all `tensor_load`s of the thread are over; `loads` come back as fragments that may
     be read.
     """
 
-    levels: ClassVar = SCHEDULED
     result: tuple[Value, ...] = results()
     loads: tuple[Value, ...]
 
 
-@op_class
+@op_class(SCHEDULED)
 class TensorFence(Op):
     """Order accesses of tensor memory with what threads tell each other: with `after` those that
     follow come behind what was waited for in front of this, else those in front come before the
     arrivals that follow.
     """
 
-    levels: ClassVar = SCHEDULED
     after: bool = False

@@ -6,8 +6,6 @@ are scalars or fragments.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
 from wsdsl.ir.types import DType, SharedTile, Tile
@@ -36,7 +34,7 @@ BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
 
-@op_class
+@op_class(TILES)
 class ForTiles(Op):
     """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
 
@@ -57,7 +55,6 @@ class ForTiles(Op):
     not the tile's beginning. `shifted`: tiles may begin elsewhere than at multiples of their size.
     """
 
-    levels: ClassVar = TILES
     result: tuple[Value, ...] = results()
     index: Value = binds()
     start: Value | None = None
@@ -78,11 +75,10 @@ class ForTiles(Op):
         return self.index.as_axis.dim
 
 
-@op_class
+@op_class(TILES)
 class ForEach(Op):
     """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
 
-    levels: ClassVar = TILES
     result: tuple[Value, ...] = results()
     dim: str
     index: Value = binds()
@@ -91,34 +87,31 @@ class ForEach(Op):
     body: Region = ()
 
 
-@op_class
+@op_class(ALL)
 class If(Op):
     """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
 
-    levels: ClassVar = ALL
     result: tuple[Value, ...] = results()
     cond: Value
     then: Region = ()
     orelse: Region = ()
 
 
-@op_class
+@op_class(ALL)
 class Yield(Op):
     """End a region with the values that it hands on; always the last op of a loop's or if's."""
 
-    levels: ClassVar = ALL
     values: tuple[Value, ...] = ()
 
 
-@op_class
+@op_class(TILES)
 class Whole(Op):
     """The axis that takes a dimension whole (`:` in an index)."""
 
-    levels: ClassVar = TILES
     result: Value = result()
 
 
-@op_class
+@op_class(TILES)
 class Load(AtIndex, Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
@@ -127,28 +120,26 @@ class Load(AtIndex, Op):
     scales in atoms (`ir/scale_atoms.py`).
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
     block: int = 1
 
 
-@op_class
+@op_class(TILES)
 class Store(AtIndex, Op):
     """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
     `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
     there (atomically, where others may add to it, too).
     """
 
-    levels: ClassVar = TILES
     tensor: Value
     index: tuple[Value, ...] = ()
     value: Value
     accumulate: bool = False
 
 
-@op_class
+@op_class(TILES)
 class Contract(Op):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
     `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
@@ -162,7 +153,6 @@ class Contract(Op):
     them, which rounds nothing.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     a: Value
     b: Value
@@ -203,7 +193,7 @@ class Contract(Op):
         return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
-@op_class
+@op_class(ALL)
 class Map(Op):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
@@ -221,7 +211,6 @@ class Map(Op):
     one of what is not negative is not negative, as that of sizes and indices.
     """
 
-    levels: ClassVar = ALL
     result: Value = result()
     fn: str
     args: tuple[Value, ...] = ()
@@ -229,7 +218,7 @@ class Map(Op):
     wraps: bool = False
 
 
-@op_class
+@op_class(ALL)
 class Cast(Op):
     """Convert the values of `x` to the result's dtype.
 
@@ -241,29 +230,26 @@ class Cast(Op):
     `saturate` becomes the nearest value that the result's dtype has.
     """
 
-    levels: ClassVar = ALL
     result: Value = result()
     x: Value
     saturate: bool = False
 
 
-@op_class
+@op_class(ALL)
 class Bitcast(Op):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
-    levels: ClassVar = ALL
     result: Value = result()
     x: Value
 
 
-@op_class
+@op_class(TILES)
 class Reduce(Op):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
     walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. So many CTAs
     of a cluster, all of it, have a tile each along the axis, which are reduced together.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     fn: str
     x: Value
@@ -271,13 +257,12 @@ class Reduce(Op):
     ctas: int = 1
 
 
-@op_class
+@op_class(TILES)
 class ReduceBlocks(Op):
     """Reduce `x` over each block of `size` elements of one axis, which begin at multiples of it:
     every element of a block gets what the block gives. `fn` and what takes part are as of `reduce`.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     fn: str
     x: Value
@@ -285,19 +270,18 @@ class ReduceBlocks(Op):
     size: int
 
 
-@op_class
+@op_class(TILES)
 class Scan(Op):
     """The sum of the elements of `x` up to each one along an axis, itself too, of those that its
     loop walks; of floats in f32.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     x: Value
     axis: str
 
 
-@op_class
+@op_class(TILE)
 class TopK(Op):
     """The largest elements of `x` along an axis, in descending order, as many as the axis `into`
     has; of equal ones the one with the least index comes first, and NaN before all. With `places`
@@ -306,7 +290,6 @@ class TopK(Op):
     that were found in other tiles, among which the elements of `x` are sorted.
     """
 
-    levels: ClassVar = TILE
     result: Value = result()
     x: Value
     axis: str
@@ -321,61 +304,55 @@ OVER_AXIS = (Reduce, ReduceBlocks, Scan, TopK)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 
-@op_class
+@op_class(ALL)
 class Constant(Op):
     """A scalar known at compile time."""
 
-    levels: ClassVar = ALL
     result: Value = result()
     value: int | float | bool
 
 
-@op_class
+@op_class(ALL)
 class Full(Op):
     """A new tile, the scalar `value` in every element."""
 
-    levels: ClassVar = ALL
     result: Value = result()
     value: Value
 
 
-@op_class
+@op_class(TILES)
 class Index(Op):
     """The index, in its dimension, of each element along an axis; i32."""
 
-    levels: ClassVar = TILES
     result: Value = result()
     axis: Value
 
 
-@op_class
+@op_class(TILES)
 class End(Op):
     """One past the last index of an axis' current tile, clipped to what its loop walks; an i32
     scalar.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     axis: Value
 
 
-@op_class
+@op_class(TILES)
 class Block(Op):
     """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
     Along a contracted axis, whose tile size divides `size`, the whole tile is in this block.
     """
 
-    levels: ClassVar = TILES
     result: Value = result()
     axis: Value
     size: int
 
 
-@op_class
+@op_class(TILES)
 class Lookup(Op):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 
-    levels: ClassVar = TILES
     result: Value = result()
     table: Value
     i: Value
@@ -389,10 +366,9 @@ class Lookup(Op):
         return (self.i,)
 
 
-@op_class
+@op_class(ALL)
 class DimSize(Op):
     """The size of a dimension at launch; an i32 scalar."""
 
-    levels: ClassVar = ALL
     result: Value = result()
     dim: str

@@ -9,20 +9,17 @@ What is stored as columns lies in SMEM as lines, `line_place` in `ir/swizzle.py`
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class, result
 
 
-@op_class
+@op_class(SCHEDULED)
 class StoreTransposed(Op):
     """The threads of the warpgroup write `parts`, fragments of the same columns that follow one
     another along their rows, to item `item` (i32) of `shared`, from its line `line` on: a column is
     a line, and as long as the parts have rows. Its bytes are exchanged by `step` (`line_place`).
     """
 
-    levels: ClassVar = SCHEDULED
     parts: tuple[Value, ...]
     shared: Value
     item: Value
@@ -30,14 +27,13 @@ class StoreTransposed(Op):
     step: int
 
 
-@op_class
+@op_class(SCHEDULED)
 class LoadTransposed(Op):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from
     `first` on. Lines have `length` elements, and were exchanged by `step`.
     """
 
-    levels: ClassVar = SCHEDULED
     result: Value = result()
     shared: Value
     item: Value
