@@ -206,7 +206,7 @@ class Addresses:
             f"shl.b32 low, $1, {bits};\nshr.u32 high, $1, {32 - bits};\n"
             "mov.b64 $0, {low, high};\n}"
         )
-        return w.asm(ptx, "i64", "=l,r", [("i32", index)], pure=True)
+        return w.asm_value(ptx, [("i32", index)], "i64", pure=True)
 
     def _index(self, entry: Entry, source: int) -> str:
         if entry.held.affine is None:

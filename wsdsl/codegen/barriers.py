@@ -137,7 +137,7 @@ def convert_claim_cluster(c: Context, op: b.ClaimCluster) -> None:
     to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
     many = ".multicast::cluster::all" if op.ctas > 1 else ""
     ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; // {comment(c.shared(op.shared).label)}"
-    c.w.asm(ptx, "void", "r,r", [("i32", to.base), ("i32", on.base)])
+    c.w.asm(ptx, [to.held, on.held])
 
 
 def convert_claimed_cluster(c: Context, op: b.ClaimedCluster) -> None:
@@ -152,7 +152,7 @@ def convert_claimed_cluster(c: Context, op: b.ClaimedCluster) -> None:
         + (f"@there shr.u32 $0, $0, {shift};\n" if shift else "")
         + "}"
     )
-    found = w.asm(ptx, "i32", "=&r,r", [("i32", at.base)])
+    found = w.asm_value(ptx, [at.held], early=True)
     c.held[op.result] = Scalar(found, I32, nonnegative=True)
 
 

@@ -60,12 +60,12 @@ def twice(half: int) -> int:
 
 
 def arithmetic(w: Writer, name: str, a: str, b: str) -> str:
-    return w.asm(f"{name} $0, $1, $2;", "i32", "=r,r,r", [("i32", a), ("i32", b)], pure=True)
+    return w.asm_value(f"{name} $0, $1, $2;", [("i32", a), ("i32", b)], pure=True)
 
 
 def lop3(w: Writer, x: str, mask: int, other: str | int, table: int) -> str:
     ptx = f"lop3.b32 $0, $1, {mask}, $2, {table};"
-    return w.asm(ptx, "i32", "=r,r,r", [("i32", x), ("i32", str(other))], pure=True)
+    return w.asm_value(ptx, [("i32", x), ("i32", str(other))], pure=True)
 
 
 def spread(w: Writer, pair: str) -> str:

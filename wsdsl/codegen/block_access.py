@@ -38,7 +38,7 @@ def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:
             continue
         each = 1 if dtype.is_integer else HELD
         for e in range(0, HELD, each):
-            to = Global(at.pointer, at.offset + 4 * e)
+            to = Global(at.base, at.offset + 4 * e)
             inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], 32, own[e : e + each], pred)
 
 

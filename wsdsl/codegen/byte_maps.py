@@ -225,4 +225,4 @@ def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape
 
 def _permuted(w: Writer, a: str, b: str, order: str | int) -> str:
     args = [("i32", a), ("i32", b), ("i32", str(order))]
-    return w.asm("prmt.b32 $0, $1, $2, $3;", "i32", "=r,r,r,r", args, pure=True)
+    return w.asm_value("prmt.b32 $0, $1, $2, $3;", args, pure=True)

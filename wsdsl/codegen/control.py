@@ -80,7 +80,7 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
     if stop.known == 1 and step.known is None:
         # LLVM would see that there is one turn, and whoever follows the loop would miss it.
-        hidden = w.asm("", "i32", "=r,0", [("i32", stop.text)], pure=True)
+        hidden = w.asm_value("", [("i32", stop.text)], tied=(0,), pure=True)
         stop = Scalar(hidden, stop.dtype, nonnegative=stop.nonnegative)
     init, args = _known(c, op.init), _known(c, op.args)
     types = [t for v in init for t in llvm_types(v.type)]
@@ -141,7 +141,7 @@ def counted_loop(w: Writer, name: str, start: str, stop: str | int, step: int) -
         w.branch(w.compare("slt", start, stop), body, over)
     w.begin(body)
     phi = w.phis(["i32"])[0]
-    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
+    w.asm(".pragma \\22nounroll\\22;")
     yield phi[1]
     following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
     w.fill(phi, "i32", [(start, before), (following, w.block)])

@@ -172,8 +172,8 @@ def _reduced_columns(
 
 def _settled(w: Writer, text: str, *, floats: bool) -> str:
     """Computed here: LLVM would add up where the result is used, and hold all parts till then."""
-    type, register = ("float", "f") if floats else ("i32", "r")
-    return w.asm("mov.b32 $0, $1;", type, f"={register},{register}", [(type, text)])
+    type = "float" if floats else "i32"
+    return w.asm_value("mov.b32 $0, $1;", [(type, text)], type)
 
 
 def _own_word(c: Context, lanes: Lanes, size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen.inline_ptx import At, comment
+from wsdsl.codegen.inline_ptx import At, comment, operands
 from wsdsl.codegen.writer import Writer
 
 
@@ -15,7 +15,7 @@ def store_remote(
     its barrier.
     """
     count = len(texts)
-    shown = ", ".join(f"${i + 3}" for i in range(count))
+    shown = operands(3, count)
     vector, held = (".v4", f"{{{shown}}}") if count == 4 else ("", shown)
     ptx = (
         "{\n.reg .b32 to, on;\n"
@@ -24,8 +24,7 @@ def store_remote(
         f"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.b32 "
         f"[to+{at.offset}], {held}, [on+{barrier.offset}]; // {comment(label)}\n}}"
     )
-    args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
-    w.asm(ptx, "void", ",".join(["r"] * (3 + count)), args)
+    w.asm(ptx, [at.held, barrier.held, ("i32", cta), *(("i32", x) for x in texts)])
 
 
 def expect_remote(w: Writer, barrier: At, cta: str, tx_bytes: int, label: str) -> None:
@@ -36,4 +35,4 @@ def expect_remote(w: Writer, barrier: At, cta: str, tx_bytes: int, label: str) -
         f"mbarrier.arrive.expect_tx.shared::cluster.b64 _, [remote+{barrier.offset}], {tx_bytes}; "
         f"// {comment(label)}\n}}"
     )
-    w.asm(ptx, "void", "r,r", [("i32", barrier.base), ("i32", cta)])
+    w.asm(ptx, [barrier.held, ("i32", cta)])

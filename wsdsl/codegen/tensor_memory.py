@@ -15,7 +15,7 @@ from wsdsl.codegen.barriers import item_at, placed
 from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import register_type
 from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.writer import Operand
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tensor_ops as t
@@ -49,8 +49,8 @@ def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
     with _first_warp(c):
         group = f"cta_group::{op.cta_group}"
         ptx = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
-        c.w.asm(f"{ptx}{op.result.type.columns};", "void", "r", [("i32", at.base)])
-        c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;", "void", "", [])
+        c.w.asm(f"{ptx}{op.result.type.columns};", [at.held])
+        c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;")
 
 
 def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
@@ -58,7 +58,7 @@ def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
     with _first_warp(c):
         base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
         ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {held.arrivals};"
-        c.w.asm(ptx, "void", "r", [("i32", base)])
+        c.w.asm(ptx, [("i32", base)])
 
 
 @contextmanager
@@ -109,10 +109,8 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
     ]
     low = a.low if a is not None else _address(c, op.a, op.a_state or op.state, op.a_column)
     args: list[Operand] = [("i32", x) for x in (address, low, b.low)]
-    constraints = ["r"] * 3
     if op.scales is not None and op.scale_state is not None:
         args.append(("i32", _address(c, op.scales, op.scale_state, 0)))
-        constraints.append("r")
     accumulate = c.scalar(op.accumulate).text
     first = {"true": "1", "false": "0"}.get(accumulate, f"${len(args)}")
     for i, made in enumerate(issued):
@@ -132,8 +130,7 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
         lines.append(f"{ptx}, {first if i == 0 else 1};")
     if first[0] == "$":
         args.append(("i1", accumulate))
-        constraints.append("b")
-    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", ",".join(constraints), args)
+    c.w.asm("{\n" + "\n".join(lines) + "\n}", args)
 
 
 def _high(held: Descriptor) -> int:
@@ -144,11 +141,11 @@ def convert_commit(c: Context, op: t.TensorCommit) -> None:
     at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
-        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
+        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", [at.held])
         return
     mask = c.w.value(f"trunc i32 {c.scalar(op.multicast).text} to i16")
-    args: list[Operand] = [("i32", at.base), ("i16", mask)]
-    c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", "void", "r,h", args)
+    args = [at.held, ("i16", mask)]
+    c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", args)
 
 
 def convert_load(c: Context, op: t.TensorLoad) -> None:
@@ -157,13 +154,11 @@ def convert_load(c: Context, op: t.TensorLoad) -> None:
     assert isinstance(kind, Accumulator)
     address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
     type, texts = register_type(kind.dtype, kind.columns), list[str]()
-    letter = "=f" if type == "float" else "=r"
     for at, width in at_once(kind.columns):
         count = width // 2
-        shown = ", ".join(f"${i}" for i in range(count))
-        ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {{{shown}}}, [${count}];"
-        args: list[Operand] = [("i32", c.w.add(address, at))]
-        texts += c.w.asm_values(ptx, [type] * count, [*[letter] * count, "r"], args)
+        held = f"{{{operands(0, count)}}}"
+        ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {held}, [${count}];"
+        texts += c.w.asm(ptx, [("i32", c.w.add(address, at))], [type] * count)
     c.held[op.result] = Registers(kind.dtype, *_shape(kind), tuple(texts))
 
 
@@ -181,14 +176,13 @@ def convert_store(c: Context, op: t.TensorStore) -> None:
     value, shape = c.registers(op.value), stored_shape(op)
     address = _of_half(c, _address(c, op.columns, op.state, op.column), op)
     type = register_type(value.dtype, value.columns)
-    letter, texts = "f" if type == "float" else "r", list(value.texts)
+    texts = list(value.texts)
     for at, width in at_once(op.width):
         times = width // STORED[shape]
         own, texts = texts[: width // 2], texts[width // 2 :]
-        shown = ", ".join(f"${i + 1}" for i in range(len(own)))
-        ptx = f"tcgen05.st.sync.aligned.{shape}.x{times}.b32 [$0], {{{shown}}};"
-        args: list[Operand] = [("i32", c.w.add(address, at)), *((type, text) for text in own)]
-        c.w.asm(ptx, "void", ",".join(["r", *[letter] * len(own)]), args)
+        held = f"{{{operands(1, len(own))}}}"
+        ptx = f"tcgen05.st.sync.aligned.{shape}.x{times}.b32 [$0], {held};"
+        c.w.asm(ptx, [("i32", c.w.add(address, at)), *((type, text) for text in own)])
 
 
 def _shape(kind: Accumulator) -> tuple[int, int, Lanes]:
@@ -199,10 +193,8 @@ def convert_wait(c: Context, op: t.TensorWait) -> None:
     """The registers pass through: nothing reads them before."""
     loads = [c.registers(load) for load in op.loads]
     held = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
-    outputs = ["=f" if type == "float" else "=r" for type, _ in held]
-    tied = [str(i) for i in range(len(held))]
-    ptx = "tcgen05.wait::ld.sync.aligned;"
-    texts = iter(c.w.asm_values(ptx, [type for type, _ in held], [*outputs, *tied], held))
+    ptx, types = "tcgen05.wait::ld.sync.aligned;", [type for type, _ in held]
+    texts = iter(c.w.asm(ptx, held, types, tied=range(len(held))))
     for value, load in zip(op.result, loads, strict=True):
         own = tuple(islice(texts, len(load.texts)))
         c.held[value] = Registers(load.dtype, *load.shape, own)
@@ -227,7 +219,7 @@ def convert_copy(c: Context, op: t.TensorCopy) -> None:
             f"tcgen05.cp.cta_group::{op.cta_group}.32x128b.warpx4 [at], a;",
         ]
     args: list[Operand] = [("i32", address), ("i32", low)]
-    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", "r,r", args)
+    c.w.asm("{\n" + "\n".join(lines) + "\n}", args)
 
 
 def convert_store_scales(c: Context, op: t.StoreScales) -> None:
@@ -263,10 +255,9 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
         column = columns.start
         for count in stored_at_once(len(columns)):
             own, texts = texts[:count], texts[count:]
-            shown = ", ".join(f"${i + 1}" for i in range(count))
-            ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {{{shown}}};"
-            args: list[Operand] = [("i32", x) for x in (w.add(address, column), *own)]
-            w.asm(ptx, "void", ",".join(["r"] * len(args)), args)
+            held = f"{{{operands(1, count)}}}"
+            ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {held};"
+            w.asm(ptx, [("i32", x) for x in (w.add(address, column), *own)])
             column += count
 
 
@@ -288,12 +279,12 @@ def _kept(c: Context, valid: str, word: int) -> str:
     left = w.add(valid, -WORD * word)
     left = w.select(w.compare("sgt", left, 0), "i32", left, "0")
     ptx = "{\n.reg .b32 gone;\nshl.b32 gone, -1, $1;\nnot.b32 $0, gone;\n}"
-    return w.asm(ptx, "i32", "=r,r", [("i32", w.multiply(left, 8))])
+    return w.asm_value(ptx, [("i32", w.multiply(left, 8))])
 
 
 def convert_fence(c: Context, op: t.TensorFence) -> None:
     order = "after" if op.after else "before"
-    c.w.asm(f"tcgen05.fence::{order}_thread_sync;", "void", "", [])
+    c.w.asm(f"tcgen05.fence::{order}_thread_sync;")
 
 
 ARMS: Arms = {
@@ -306,7 +297,7 @@ ARMS: Arms = {
     t.TensorStore: convert_store,
     t.StoreScales: convert_store_scales,
     t.TensorCopy: convert_copy,
-    t.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;", "void", "", []),
+    t.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;"),
     t.TensorWait: convert_wait,
     t.TensorFence: convert_fence,
 }

@@ -152,7 +152,7 @@ class _Copy:
         w, constant = self.c.w, self.op.tensor.name not in self.c.stored
         held: list[str] = []
         for i, pred in enumerate(inside):
-            at = Global(start.pointer, start.offset + i * bytes)
+            at = Global(start.base, start.offset + i * bytes)
             if bytes > COPY_WORD:
                 held += inline_ptx.load_global_pair(w, at, 32, pred, None, constant)
             else:

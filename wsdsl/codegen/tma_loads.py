@@ -32,10 +32,9 @@ def convert_tma_load(c: Context, op: TmaLoad) -> None:
 def convert_prefetch_box(c: Context, op: PrefetchBox) -> None:
     map, coordinates = _box(c, op)
     rank = len(coordinates)
-    shown = ", ".join(f"${1 + i}" for i in range(rank))
+    shown = inline_ptx.operands(1, rank)
     ptx = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [$0, {{{shown}}}];"
-    args = [("ptr", map), *(("i32", x) for x in coordinates)]
-    c.w.asm(ptx, "void", ",".join(["l", *["r"] * rank]), args)
+    c.w.asm(ptx, [("ptr", map), *(("i32", x) for x in coordinates)])
 
 
 def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:

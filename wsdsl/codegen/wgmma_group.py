@@ -29,7 +29,7 @@ class Product:
     dtypes: tuple[DType, DType]
     accumulate: str
 
-    def ptx(self, low: int, columns: int = 0) -> tuple[str, list[str], list[Operand]]:
+    def ptx(self, low: int, columns: int = 0) -> tuple[str, list[Operand]]:
         """By so many columns narrower, two a register; its other operands from `low` on."""
         own = self.registers[: len(self.registers) - columns // 2]
         rest = self.a, self.b, self.num_steps, self.dtypes, self.accumulate
@@ -63,23 +63,20 @@ class Group:
     def emit(self, w: Writer) -> list[Registers]:
         """The sums as they are then."""
         before = [x for one in self.sums for x in one.texts]
-        type, letter = "float", "f"
-        if any(one.dtype.is_integer for one in self.sums):
-            type, letter = "i32", "r"
+        type = "i32" if any(one.dtype.is_integer for one in self.sums) else "float"
         # What is added to nothing starts here, rather than be carried to here.
         new = {x for p in self.products if p.accumulate == "false" for x in p.registers}
         tied = [i for i in range(len(before)) if f"${i}" not in new]
         low = len(before) + len(tied)
-        constraints = [f"={letter}"] * len(before) + [str(i) for i in tied]
         args: list[Operand] = [(type, before[i]) for i in tied]
         lows = list[int]()
         for product in self.products:
             lows.append(low)
-            _, own, held = product.ptx(low)
-            low, constraints, args = low + len(held), constraints + own, args + held
+            _, held = product.ptx(low)
+            low, args = low + len(held), args + held
         ptx = self._arms(f"${low}", lows)
         given = [*args, ("i32", self.narrower)]
-        texts = iter(w.asm_values(ptx, [type] * len(before), [*constraints, "r"], given))
+        texts = iter(w.asm(ptx, given, [type] * len(before), tied=tied))
         return [
             Registers(one.dtype, *one.shape, tuple(next(texts) for _ in one.texts))
             for one in self.sums

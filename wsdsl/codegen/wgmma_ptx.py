@@ -28,12 +28,11 @@ def wgmma(
     num = len(acc)
     # With nothing to add to, the registers start here, rather than be carried to here.
     tied = 0 if accumulate == "false" else num
-    type, letter = ("i32", "r") if dtypes[0].is_integer else ("float", "f")
+    type = "i32" if dtypes[0].is_integer else "float"
     outputs = [f"${i}" for i in range(num)]
-    ptx, held, args = wgmma_steps(name, outputs, num + tied, a, b, num_steps, dtypes, accumulate)
-    constraints = [f"={letter}"] * num + [str(i) for i in range(tied)] + held
+    ptx, args = wgmma_steps(name, outputs, num + tied, a, b, num_steps, dtypes, accumulate)
     sums: list[Operand] = [(type, x) for x in acc[:tied]]
-    return w.asm_values(ptx, [type] * num, constraints, [*sums, *args])
+    return w.asm(ptx, [*sums, *args], [type] * num, tied=range(tied))
 
 
 def wgmma_named(
@@ -47,8 +46,7 @@ def wgmma_named(
     accumulate: str,
 ) -> None:
     """`wgmma` into registers that have names in PTX."""
-    ptx, constraints, args = wgmma_steps(name, acc, 0, a, b, num_steps, dtypes, accumulate)
-    w.asm(ptx, "void", ",".join(constraints), args)
+    w.asm(*wgmma_steps(name, acc, 0, a, b, num_steps, dtypes, accumulate))
 
 
 def wgmma_steps(
@@ -60,8 +58,8 @@ def wgmma_steps(
     num_steps: int,
     dtypes: tuple[DType, DType],
     accumulate: str,
-) -> tuple[str, list[str], list[Operand]]:
-    """PTX, and from the operand `low_a` on constraints and arguments. The descriptors' high halves
+) -> tuple[str, list[Operand]]:
+    """PTX, and the arguments from the operand `low_a` on. The descriptors' high halves
     are constants: arithmetic on the low ones is 32 bits wide, and uniform.
     """
     low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
@@ -95,16 +93,14 @@ def wgmma_steps(
         ]
     lows = [a.low] if isinstance(a, Descriptor) else a
     args: list[Operand] = [("i32", x) for x in (*lows, b.low)]
-    constraints = ["r"] * len(args)
     if accumulate not in ("true", "false"):
         args.append(("i1", accumulate))
-        constraints.append("b")
-    return "{\n" + "\n".join(lines) + "\n}", constraints, args
+    return "{\n" + "\n".join(lines) + "\n}", args
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:
     """No instruction. What is computed by then is not computed later: LLVM sinks what is pure."""
-    w.asm("", "void", ",".join(["r"] * len(texts)), [("i32", x) for x in texts])
+    w.asm("", [("i32", x) for x in texts])
 
 
 def wgmma_wait(
@@ -113,13 +109,10 @@ def wgmma_wait(
     """The accumulators pass through: LLVM knows of no other reason to read them only afterwards.
     Nor of any to keep the `operands` (packed pairs) until here.
     """
-    count = len(accumulators)
     types = [type for type, _ in accumulators]
-    constraints = [f"={'f' if type == 'float' else 'r'}" for type in types]
-    constraints += [str(i) for i in range(count)] + ["r"] * len(operands)
     args = [*accumulators, *(("i32", x) for x in operands)]
     ptx = f"wgmma.wait_group.sync.aligned {pending};"
-    return w.asm_values(ptx, types, constraints, args)
+    return w.asm(ptx, args, types, tied=range(len(types)))
 
 
 def wgmma_wait_named(
@@ -127,32 +120,25 @@ def wgmma_wait_named(
 ) -> tuple[str, ...]:
     """`wgmma_wait` for registers that have names in PTX: LLVM gets what they hold."""
     types, names = [type for type, _ in accumulators], [name for _, name in accumulators]
-    ptx, constraints = _moves(types, names)
-    ptx = f"wgmma.wait_group.sync.aligned {pending};\n{ptx}".strip()
-    constraints += ["r"] * len(operands)
-    return w.asm_values(ptx, types, constraints, [("i32", x) for x in operands])
+    ptx = f"wgmma.wait_group.sync.aligned {pending};\n{_moves(names)}".strip()
+    return w.asm(ptx, [("i32", x) for x in operands], types)
 
 
-def _moves(types: Sequence[str], names: Sequence[str]) -> tuple[str, list[str]]:
-    moves = "\n".join(f"mov.b32 ${i}, {name};" for i, name in enumerate(names))
-    return moves, [f"={'f' if type == 'float' else 'r'}" for type in types]
+def _moves(names: Sequence[str]) -> str:
+    return "\n".join(f"mov.b32 ${i}, {name};" for i, name in enumerate(names))
 
 
 def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
     """A branch around moves of 0. LLVM would make a `select` of each register from its own."""
     count = len(texts)
-    letter = {"float": "f", "i32": "r", "i16": "h"}[type]
-    moves = "\n".join(f"mov.b{16 if letter == 'h' else 32} ${i}, 0;" for i in range(count))
+    moves = "\n".join(f"mov.b{16 if type == 'i16' else 32} ${i}, 0;" for i in range(count))
     ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
-    constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
     args = [*((type, x) for x in texts), ("i1", cond)]
-    return w.asm_values(ptx, [type] * count, constraints, args)
+    return w.asm(ptx, args, [type] * count, tied=range(count))
 
 
 def zero_named_unless(w: Writer, cond: str, type: str, names: Sequence[str]) -> tuple[str, ...]:
     """`zero_unless`, where they were read from: of copies both would be held."""
-    types = [type] * len(names)
-    moves, constraints = _moves(types, names)
     zeros = "\n".join(f"mov.b32 {name}, 0;" for name in names)
-    ptx = f"{{\n@${len(names)} bra KEEP_${{:uid}};\n{zeros}\nKEEP_${{:uid}}:\n{moves}\n}}"
-    return w.asm_values(ptx, types, [*constraints, "b"], [("i1", cond)])
+    ptx = f"{{\n@${len(names)} bra KEEP_${{:uid}};\n{zeros}\nKEEP_${{:uid}}:\n{_moves(names)}\n}}"
+    return w.asm(ptx, [("i1", cond)], [type] * len(names))

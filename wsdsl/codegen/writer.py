@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 Operand = tuple[str, str]
 """(LLVM type, text)."""
+LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "float": "f"} | dict.fromkeys(
+    ("ptr", "ptr addrspace(1)"), "l"
+)
+"""What LLVM calls the register of a type."""
 
 
 @dataclass
@@ -92,46 +96,55 @@ class Writer:
     def asm(
         self,
         ptx: str,
-        result: str,
-        constraints: str,
-        args: Sequence[Operand],
+        args: Sequence[Operand] = (),
+        results: Sequence[str] = (),
         *,
+        tied: Sequence[int] = (),
+        early: bool = False,
         pure: bool = False,
-    ) -> str:
-        """Inline PTX. All but pure text is volatile, and orders memory accesses around it.
-
-        Every call is convergent: LLVM must not copy it to, or move it under, other conditions.
-        """
-        if not pure:
-            constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
-        effect = "" if pure else "sideeffect "
-        shown = ptx.replace("\n", "\\0A")
-        held = ", ".join(f"{t} {x}" for t, x in args)
-        # Attribute groups #1 and #2 stand in module.py.
-        text = f'call {result} asm {effect}"{shown}", "{constraints}"({held}) #{2 if pure else 1}'
-        if result == "void":
-            self.line(text)
-            return ""
-        return self.value(text)
-
-    def asm_values(
-        self, ptx: str, types: Sequence[str], constraints: Sequence[str], args: Sequence[Operand]
     ) -> tuple[str, ...]:
-        """An `asm` with a result of each of `types`."""
-        count, shown = len(types), ",".join(constraints)
-        if count == 0:
-            self.asm(ptx, "void", shown, args)
-            return ()
-        if count == 1:
-            return (self.asm(ptx, types[0], shown, args),)
+        """Inline PTX: operands `$0`, … are a result of each type of `results`, then `args`, the
+        first of which start in the registers of the results `tied`. `early` results are written
+        before the last argument is read.
+
+        All but pure text is volatile, and orders memory accesses around it. Every call is
+        convergent: LLVM must not copy it to, or move it under, other conditions.
+        """
+        held = ["=&" + LETTERS[t] if early else "=" + LETTERS[t] for t in results]
+        held += [str(i) for i in tied] + [LETTERS[t] for t, _ in args[len(tied) :]]
+        constraints = ",".join(held if pure else [*held, "~{memory}"])
         # By name: LLVM spends long on reading, at each `extractvalue`, what an accumulator is.
-        body = f"{{ {', '.join(types)} }}"
-        result = self.structs.setdefault(body, f"%results.{len(self.structs)}")
-        made = self.asm(ptx, result, shown, args)
-        first, self.values = self.values, self.values + count
-        names = tuple([f"%{first + i}" for i in range(count)])
+        result = results[0] if results else "void"
+        if len(results) > 1:
+            body = f"{{ {', '.join(results)} }}"
+            result = self.structs.setdefault(body, f"%results.{len(self.structs)}")
+        effect, shown = "" if pure else "sideeffect ", ptx.replace("\n", "\\0A")
+        given = ", ".join(f"{t} {x}" for t, x in args)
+        # Attribute groups #1 and #2 stand in module.py.
+        text = f'call {result} asm {effect}"{shown}", "{constraints}"({given}) #{2 if pure else 1}'
+        if not results:
+            self.line(text)
+            return ()
+        made = self.value(text)
+        if len(results) == 1:
+            return (made,)
+        first, self.values = self.values, self.values + len(results)
+        names = tuple([f"%{first + i}" for i in range(len(results))])
         self.lines += [f"  {x} = extractvalue {result} {made}, {i}" for i, x in enumerate(names)]
         return names
+
+    def asm_value(
+        self,
+        ptx: str,
+        args: Sequence[Operand],
+        result: str = "i32",
+        *,
+        tied: Sequence[int] = (),
+        early: bool = False,
+        pure: bool = False,
+    ) -> str:
+        """An `asm` with one result."""
+        return self.asm(ptx, args, (result,), tied=tied, early=early, pure=pure)[0]
 
     def binary(self, op: str, type: str, a: str, b: str | int) -> str:
         return self.value(f"{op} {type} {a}, {b}")
