@@ -31,13 +31,13 @@ def take(asm: Asm) -> None:
     asm.wait("at", "before")
 
 
-def step(asm: Asm, slots: int) -> None:
+def step(asm: Asm, slots: int, slot: str = "slot", phase: str = "phase") -> None:
     asm(f"""
-        add.u32 slot, slot, 1;
-        setp.eq.u32 done, slot, {slots};
-        selp.u32 slot, 0, slot, done;
+        add.u32 {slot}, {slot}, 1;
+        setp.eq.u32 done, {slot}, {slots};
+        selp.u32 {slot}, 0, {slot}, done;
         selp.u32 y, 1, 0, done;
-        xor.b32 phase, phase, y;""")
+        xor.b32 {phase}, {phase}, y;""")
 
 
 def expect(asm: Asm, bytes: int = BLOCK) -> None:
@@ -115,12 +115,7 @@ def copies(name: str) -> Kernel:
             asm.wait("at", "state")
             asm(f"mad.lo.u32 from, full, {BLOCK}, base;\n{STORE} [into], [from], {BLOCK};")
             asm("cp.async.bulk.commit_group;\nadd.u64 into, into, stride;")
-            asm(f"""
-                add.u32 full, full, 1;
-                setp.eq.u32 done, full, {SLOTS};
-                selp.u32 full, 0, full, done;
-                selp.u32 y, 1, 0, done;
-                xor.b32 state, state, y;""")
+            step(asm, SLOTS, "full", "state")
         asm("cp.async.bulk.wait_group 0;")
     asm.stop()
     return kernel(name, asm, 32, "u64 source", "u64 target", "u64 stride")

@@ -31,6 +31,11 @@ def rate(unit: str, meaning: str, bench: str, *, outside: bool = False) -> Any:
     return field(metadata=described)
 
 
+def outside(unit: str, meaning: str, bench: str) -> Any:
+    """A rate of what lies outside of the SM."""
+    return rate(unit, meaning, bench, outside=True)
+
+
 class Described(NamedTuple):
     """What is known of a rate beside its value."""
 
@@ -73,36 +78,31 @@ class Rates:
     )
 
     # L2, lines that it holds.
-    l2_bytes: float = rate(
+    l2_bytes: float = outside(
         "bytes a cycle and SM",
         "that TMA brings to each of all SMs, aligned lines, each wanted by a row or column of CTAs "
         "as the operands of a product are",
         PRODUCTS,
-        outside=True,
     )
-    l2_own_bytes: float = rate(
-        "bytes a cycle and SM", "the same where no two CTAs want the same lines", "l2", outside=True
+    l2_own_bytes: float = outside(
+        "bytes a cycle and SM", "the same where no two CTAs want the same lines", "l2"
     )
-    l2_one_bytes: float = rate(
-        "bytes a cycle", "that TMA brings to one SM alone", "l2", outside=True
-    )
-    l2_cluster_2_bytes: float = rate(
+    l2_one_bytes: float = outside("bytes a cycle", "that TMA brings to one SM alone", "l2")
+    l2_cluster_2_bytes: float = outside(
         "bytes a cycle and SM",
         "as `l2_bytes` with CTAs in clusters of 2, without multicast",
         PRODUCTS,
-        outside=True,
     )
-    l2_cluster_4_bytes: float = rate(
-        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS, outside=True
+    l2_cluster_4_bytes: float = outside(
+        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS
     )
-    l2_multicast_2_bytes: float = rate(
+    l2_multicast_2_bytes: float = outside(
         "bytes a cycle and SM",
         "that come to each SM by multicast in clusters of 2, of which each loads half",
         PRODUCTS,
-        outside=True,
     )
-    l2_multicast_4_bytes: float = rate(
-        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS, outside=True
+    l2_multicast_4_bytes: float = outside(
+        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS
     )
     l2_crossing: float = rate(
         "times as long", "takes a row of 128 bytes that crosses from one line to the next", PRODUCTS
@@ -110,16 +110,13 @@ class Rates:
     l2_split: float = rate(
         "times as long", "takes a row of 128 bytes that begins amid a sector of 32", PRODUCTS
     )
-    l2_load_bytes: float = rate(
-        "bytes a cycle and SM",
-        "that threads load, 16 bytes each, 8 under way",
-        "l2_threads",
-        outside=True,
+    l2_load_bytes: float = outside(
+        "bytes a cycle and SM", "that threads load, 16 bytes each, 8 under way", "l2_threads"
     )
-    l2_store_bytes: float = rate(
-        "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads", outside=True
+    l2_store_bytes: float = outside(
+        "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads"
     )
-    l2_tma_store_bytes: float = rate("bytes a cycle and SM", "that TMA stores", "l2", outside=True)
+    l2_tma_store_bytes: float = outside("bytes a cycle and SM", "that TMA stores", "l2")
 
     # DRAM: of the whole card, in nanoseconds, since it has a clock of its own.
     dram_read_bytes: float = rate("bytes a nanosecond", "that TMA reads and nobody writes", "dram")
@@ -137,15 +134,10 @@ class Rates:
     exp_lanes: float = rate("threads a cycle and SM", "`ex2`, `rcp`, `rsqrt`, `tanh`", "issue")
 
     # Latencies.
-    tma_l2_cycles: float = rate(
-        "cycles",
-        "from the issue of a TMA load to the end of its wait, of what L2 holds",
-        "latency",
-        outside=True,
+    tma_l2_cycles: float = outside(
+        "cycles", "from the issue of a TMA load to the end of its wait, of what L2 holds", "latency"
     )
-    tma_dram_cycles: float = rate(
-        "cycles", "the same of what memory holds", "latency", outside=True
-    )
+    tma_dram_cycles: float = outside("cycles", "the same of what memory holds", "latency")
     tma_issue_cycles: float = rate(
         "cycles", "of the thread that issues them, from one TMA load to the next", "latency"
     )
@@ -153,31 +145,24 @@ class Rates:
         "cycles", "from an arrive to the end of another warp's wait", "barriers"
     )
     named_barrier_cycles: float = rate("cycles", "of a `bar.sync` of 256 threads", "barriers")
-    cluster_exchange_cycles: float = rate(
+    cluster_exchange_cycles: float = outside(
         "cycles",
         "from a store to another CTA's SMEM and an arrive there to the end of its wait",
         "cluster",
-        outside=True,
     )
-    cluster_barrier_cycles: float = rate(
-        "cycles", "of a `barrier.cluster` of two CTAs", "cluster", outside=True
+    cluster_barrier_cycles: float = outside(
+        "cycles", "of a `barrier.cluster` of two CTAs", "cluster"
     )
-    cluster_send_bytes: float = rate(
-        "bytes a cycle and SM",
-        "that threads store to the SMEM of a neighbour",
-        "cluster",
-        outside=True,
+    cluster_send_bytes: float = outside(
+        "bytes a cycle and SM", "that threads store to the SMEM of a neighbour", "cluster"
     )
-    hand_over_cycles: float = rate(
+    hand_over_cycles: float = outside(
         "cycles",
         "from the last store of one CTA to the first load of another that waited for its flag in "
         "global memory",
         "hand_over",
-        outside=True,
     )
-    atomic_cycles: float = rate(
-        "cycles", "of an `atom.add` whose result is used", "hand_over", outside=True
-    )
+    atomic_cycles: float = outside("cycles", "of an `atom.add` whose result is used", "hand_over")
     kernel_ns: float = rate(
         "nanoseconds",
         "from kernel to kernel in a graph, of a CTA an SM with all its SMEM, which do nothing",

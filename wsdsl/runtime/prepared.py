@@ -32,21 +32,17 @@ def fills_of(views: Mapping[str, ArrayView]) -> Fills:
     return {name: (low, high - low) for name, (low, high) in found.items()}
 
 
-def _all_or_none() -> Any:
-    """The launch attribute of a kernel whose CTAs all wait for each other."""
+def _attribute(together: bool) -> Any:
+    """The launch attribute of a kernel whose CTAs all wait for each other, or of one that waits for
+    the one in front of it by itself.
+    """
     cuda = driver.api()
-    made = cuda.CUlaunchAttribute()
-    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    made.value.cooperative = 1
-    return made
-
-
-def _early_start() -> Any:
-    """The launch attribute of a kernel that waits for the one in front of it by itself."""
-    cuda = driver.api()
-    made = cuda.CUlaunchAttribute()
-    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    made.value.programmaticStreamSerializationAllowed = 1
+    made, of = cuda.CUlaunchAttribute(), cuda.CUlaunchAttributeID
+    if together:
+        made.id, made.value.cooperative = of.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
+    else:
+        made.id = of.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        made.value.programmaticStreamSerializationAllowed = 1
     return made
 
 
@@ -191,10 +187,9 @@ class Prepared:
         config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
         config.sharedMemBytes = self._signature.smem_bytes
         config.hStream = stream
-        attributes = [_early_start()] if self._early else []
-        if self._signature.together:
-            # It starts when there is room for all, so not early.
-            attributes = [_all_or_none()]
+        # CTAs that run together start when there is room for all, so not early.
+        together = self._signature.together
+        attributes = [_attribute(together)] if together or self._early else []
         config.attrs, config.numAttrs = attributes, len(attributes)
         if len(self._configs) >= MAX_STREAMS:
             self._configs.clear()
