@@ -12,7 +12,7 @@ from wsdsl import knobs
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import in_background
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.dumps import dumped, pass_dumps
 from wsdsl.execution import Executable
 from wsdsl.lazy import cached_property
@@ -120,7 +120,7 @@ class Compiled(Executable):
     def plan(self) -> Plan:
         """What lowering goes by; its text is a page. CompileError for IR of a later level."""
         if (plan := self.partitioned.plan) is None:
-            raise CompileError(Finding(f"{self.name} was not compiled from tile; it has no plan"))
+            raise CompileError(f"{self.name} was not compiled from tile; it has no plan")
         return plan
 
     @cached_property
@@ -146,7 +146,7 @@ class Compiled(Executable):
         """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""
         if level not in self._levels:
             has = ", ".join(self._levels)
-            raise CompileError(Finding(f"{self.name} was not compiled from {level}; it has {has}"))
+            raise CompileError(f"{self.name} was not compiled from {level}; it has {has}")
         return str(self._levels[level])
 
     @cached_property
@@ -247,7 +247,7 @@ class Compiled(Executable):
     def _need(self, made: T | None) -> T:
         if made is None:
             hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` tells what is found"
-            raise CompileError(Finding("there is no ptxas here", hint=hint))
+            raise CompileError("there is no ptxas here", hint=hint)
         return made
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, Finding, TypeCheckError, WsdslError, did_you_mean
+from wsdsl.diagnostics import CompileError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
@@ -61,7 +61,7 @@ class Kernel(Serving):
         known = "exact", "on_miss"
         if name not in known and not name.startswith("_"):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
-            raise WsdslError(Finding(f"`{name}` of a kernel cannot be set", hint=hint))
+            raise WsdslError(f"`{name}` of a kernel cannot be set", hint=hint)
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -194,8 +194,7 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         if missing := [name for name in kernel.dims if name not in sizes]:
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(Finding(message, self.tile.loc, hint))
+            raise CompileError(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
         room = made.target.num_sms, made.target.cluster_room(compiled.signature.cluster)
@@ -258,7 +257,7 @@ class Kernel(Serving):
         schedule, known = self._checked(schedule, sizes)
         if missing := [name for name in self.dims if name not in known]:
             message = f"tuning {self.name} needs a size for {', '.join(missing)}"
-            raise CompileError(Finding(message, hint=f"its dimensions are {', '.join(self.dims)}"))
+            raise CompileError(message, hint=f"its dimensions are {', '.join(self.dims)}")
         ones = {p.name: 1 for p in self.params if isinstance(p.type, Tile)}
         call = contiguous(self.params, self.access, known)
         call = dataclasses.replace(call, scalars={**ones, **(scalars or {})})

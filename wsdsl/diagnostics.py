@@ -55,12 +55,15 @@ class Finding:
 class WsdslError(Exception):
     """Base of every error that wsdsl raises for a user's mistake.
 
-    `findings` holds all that is wrong, in source order; `str()` renders them with carets.
+    `findings` holds all that is wrong, in source order; `str()` renders them with carets. `loc` and
+    `hint` are those of a text.
     """
 
-    def __init__(self, findings: Finding | Sequence[Finding] | str) -> None:
+    def __init__(
+        self, findings: Finding | Sequence[Finding] | str, loc: Loc | None = None, hint: str = ""
+    ) -> None:
         if isinstance(findings, str):
-            findings = Finding(findings)
+            findings = Finding(findings, loc, hint)
         self.findings: tuple[Finding, ...] = (
             (findings,) if isinstance(findings, Finding) else tuple(findings)
         )

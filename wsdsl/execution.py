@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl import knobs
 from wsdsl.callee import Callee, called
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 
 if TYPE_CHECKING:
     from wsdsl.runtime.arguments import Call
@@ -69,7 +69,7 @@ class Executable(Callee):
         """`prepare`, of arguments that are resolved already."""
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
-            raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
+            raise LaunchError("prepare() needs arrays on a GPU", hint=hint)
         return self.launcher.prepare(
             call.views, call.scalars, call.dims, stream, call.zeroed, keepalive=keepalive
         )
@@ -88,7 +88,7 @@ class Executable(Callee):
         from wsdsl.simulator.machine import simulate
 
         if call.device != "cpu":
-            raise LaunchError(Finding("the simulator takes NumPy arrays", hint="copy to the CPU"))
+            raise LaunchError("the simulator takes NumPy arrays", hint="copy to the CPU")
         arrays = call.on_host()
         copies = {n: padded_array(arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**arrays, **copies, **call.scalars}, seed=seed)
@@ -103,10 +103,10 @@ def runs_simulated(movable: bool = False) -> bool:
     from wsdsl.runtime.device import gpu_available
 
     if backend == "gpu" and not gpu_available():
-        raise LaunchError(Finding("there is no Hopper GPU here", hint="`wsdsl doctor` tells more"))
+        raise LaunchError("there is no Hopper GPU here", hint="`wsdsl doctor` tells more")
     if movable and backend == "auto" and gpu_available():
         hint = 'move them to the GPU, or say `with wsdsl.knobs.override(backend="simulator"):`'
-        raise LaunchError(Finding("the arrays are on the CPU, and there is a GPU", hint=hint))
+        raise LaunchError("the arrays are on the CPU, and there is a GPU", hint=hint)
     if movable and not gpu_available():
         _warn_once("there is no Hopper GPU here; the simulator, which is slow, runs", stacklevel=5)
     return not gpu_available()

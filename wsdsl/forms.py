@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.schedule import Schedule
 
@@ -86,7 +86,7 @@ class OfForm(Compiled):
         if call is None:
             message = f"{self.name} was compiled for contiguous arrays that begin at whole words"
             hint = "call the kernel itself, which is compiled for what it is given"
-            raise LaunchError(Finding(message, hint=hint))
+            raise LaunchError(message, hint=hint)
         made = frozenset(call.views.keys() - call.sources.keys())
         bind(self.params, call.views, self.fixed_sizes, access=self.access, allocated=made)
         return call

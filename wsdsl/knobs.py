@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from wsdsl.diagnostics import Finding, WsdslError
+from wsdsl.diagnostics import WsdslError
 
 T = TypeVar("T")
 Backend = Literal["auto", "gpu", "simulator"]
@@ -56,7 +56,7 @@ class Knob(Generic[T]):
         except (ValueError, RuntimeError):  # the latter of `~` without a home
             message = f"{self.variable} is {text!r}; expected {self.expected}"
             hint = f"unset {self.variable}, or correct it"
-            raise WsdslError(Finding(message, hint=hint)) from None
+            raise WsdslError(message, hint=hint) from None
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def override(**values: Any) -> Generator[None]:
     unknown = sorted(values.keys() - {k.name for k in KNOBS})
     if unknown:
         known = ", ".join(k.name for k in KNOBS)
-        raise WsdslError(Finding(f"there is no knob {unknown[0]!r}", hint=f"the knobs are {known}"))
+        raise WsdslError(f"there is no knob {unknown[0]!r}", hint=f"the knobs are {known}")
     token = _overrides.set({**_overrides.get(), **values})
     try:
         yield

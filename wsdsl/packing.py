@@ -104,7 +104,7 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
             told = ", ".join(names) or "nothing"
             hint = "give them by name: pack(W=w)"
             message = f"{kernel.name} computes operands from {told}; {len(arrays)} arrays given"
-            raise LaunchError(Finding(message, hint=hint))
+            raise LaunchError(message, hint=hint)
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
     kinds = {p.name: p.type for p in kernel.params}
@@ -121,7 +121,7 @@ def pack_scales(array: Any) -> Any:
     """An array of scales [rows, blocks], of one byte each, in atoms that zeros fill up."""
     if len(array.shape) < 2 or not all(array.shape) or array.itemsize != 1:
         told = f"scales are arrays of rows and blocks, of one byte each, not {tuple(array.shape)}"
-        raise LaunchError(Finding(told))
+        raise LaunchError(told)
     *outer, rows, blocks = array.shape
     raw = contiguous(array).view(bytes_of(array))
     raw = with_zeros(raw, [(0, -rows % ROWS), (0, -blocks % BLOCKS)])

@@ -283,7 +283,7 @@ def as_schedule(given: Any) -> Schedule | None:
     if given is None or isinstance(given, Schedule):
         return given
     message = f"{given!r} is no schedule"
-    raise ScheduleError(Finding(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")'))
+    raise ScheduleError(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")')
 
 
 def with_constants(schedule: Schedule | None, names: Collection[str]) -> Schedule | None:

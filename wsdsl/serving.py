@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, Finding, LaunchError, counted
+from wsdsl.diagnostics import CompileError, LaunchError, counted
 from wsdsl.execution import runs_simulated
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
 from wsdsl.lazy import cached_property
@@ -92,12 +92,11 @@ class Serving(Callee):
         unknown = [name for name in sizes if name not in self.dims]
         if unknown:
             message = f"{self.name} has no dimension {', '.join(unknown)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(Finding(message, self.tile.loc, hint))
+            raise CompileError(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
         wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
             message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
-            raise CompileError(Finding(message, self.tile.loc))
+            raise CompileError(message, self.tile.loc)
         return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _told_of_record(
@@ -202,7 +201,7 @@ class Serving(Callee):
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
-            raise LaunchError(Finding(f'on_miss is {on_miss!r}, expected "wait" or "nearest"'))
+            raise LaunchError(f'on_miss is {on_miss!r}, expected "wait" or "nearest"')
         if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
             given = as_schedule(schedule)
             alignment = self._alignment(call, given, exact=False)

@@ -10,7 +10,7 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
-from wsdsl.diagnostics import CompileError, Finding, WsdslError
+from wsdsl.diagnostics import CompileError, WsdslError
 from wsdsl.records.row import Asked
 from wsdsl.variants import Variants
 
@@ -22,14 +22,14 @@ def combinations(
     unknown = [dim for dim in sizes if dim not in dims]
     if unknown:
         message = f"{name} has no dimension {', '.join(unknown)}"
-        raise CompileError(Finding(message, hint=f"its dimensions are {', '.join(dims)}"))
+        raise CompileError(message, hint=f"its dimensions are {', '.join(dims)}")
     missing = [dim for dim in dims if dim not in sizes]
     if missing:
         message = f"{name}.warm() needs sizes for {', '.join(missing)}"
         example = ", ".join(
             f"{dim}=range(1, 4097)" if dim == dims[0] else f"{dim}=4096" for dim in dims
         )
-        raise CompileError(Finding(message, hint=f"as in {name}.warm({example})"))
+        raise CompileError(message, hint=f"as in {name}.warm({example})")
     each = [[n] if isinstance(n, int) else [*n] for n in sizes.values()]
     for chosen in itertools.product(*each):
         yield dict(zip(sizes, chosen, strict=True))

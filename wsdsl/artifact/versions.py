@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsdsl import knobs
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 
 if TYPE_CHECKING:
     from wsdsl.ir.op import Kernel
@@ -126,8 +126,7 @@ def find_ptxas(path: str | None = None) -> str | None:
 
         found = shutil.which(path)
         if found is None:
-            hint = "unset WSDSL_PTXAS, or correct it"
-            raise CompileError(Finding(f"no ptxas at {path}", hint=hint))
+            raise CompileError(f"no ptxas at {path}", hint="unset WSDSL_PTXAS, or correct it")
         return found
     return _find_tool("ptxas")
 

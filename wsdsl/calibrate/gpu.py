@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
 from wsdsl.codegen.ptxas import assemble
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.lazy import cached_property
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, context_for
@@ -127,7 +127,7 @@ class Cuda:
         driver.call("cuStreamSynchronize", self._stream)
         samples = self._samples(grid)
         if any(looks >= PATIENCE for _, _, looks in samples):
-            raise LaunchError(Finding(f"{kernel.name}: what a thread waited for did not come"))
+            raise LaunchError(f"{kernel.name}: what a thread waited for did not come")
         cycles = statistics.fmean(cycles for cycles, _, _ in samples)
         elapsed = statistics.fmean(ns for _, ns, _ in samples)
         longest = max(ns for _, ns, _ in samples)

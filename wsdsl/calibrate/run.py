@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.calibrate.benches import benches
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import target_of_device
 from wsdsl.rates.files import Card, RatesFile
 from wsdsl.rates.of_target import rates_of
@@ -46,7 +46,7 @@ def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured
         now = ""
         for line in _lines(seconds * POWER_SHARE, left):
             if "failed" in line:
-                raise LaunchError(Finding(f"nothing can be measured: {line['failed']}"))
+                raise LaunchError(f"nothing can be measured: {line['failed']}")
             now = line.get("begins", now)
             found.card = line.get("card", found.card)
             if "begins" in line:
@@ -60,14 +60,14 @@ def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured
             found.failed[now] = "it did not end, or ended its process"
             left.remove(now)
         elif left and not now:
-            raise LaunchError(Finding("the process that measures ended before it began"))
+            raise LaunchError("the process that measures ended before it began")
     for name, value in list(found.values.items()):
         if not 0 <= value < float("inf") or (value == 0 and name not in ZERO):
             found.failed[name] = f"measured as {value}"
             del found.values[name]
     if not found.values:
         told = "; ".join(f"{name}: {why}" for name, why in found.failed.items())
-        raise LaunchError(Finding(f"nothing was measured ({told})"))
+        raise LaunchError(f"nothing was measured ({told})")
     return found
 
 

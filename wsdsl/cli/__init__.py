@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(Finding(message, hint=f"`{self.prog} --help` lists what there is"))
+        raise UsageError(message, hint=f"`{self.prog} --help` lists what there is")
 
 
 def _seed(text: str) -> int:

@@ -16,15 +16,14 @@ from wsdsl.artifact.kept import disk
 from wsdsl.artifact.plain import CorruptError, OtherFormatError, from_bytes, opened
 from wsdsl.artifact.versions import emitter
 from wsdsl.cli.options import UsageError
-from wsdsl.diagnostics import Finding, counted
+from wsdsl.diagnostics import counted
 from wsdsl.regular import read_regular
 
 
 def cache_command(options: argparse.Namespace) -> int:
     place = disk()
     if place is None:
-        hint = "WSDSL_CACHE_DIR names a directory"
-        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+        raise UsageError("nothing is kept on disk", hint="WSDSL_CACHE_DIR names a directory")
     if options.clear:
         gone = place.clear()
         told = {"folder": str(place.folder), "removed": len(gone), "bytes": _bytes(gone)}

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from wsdsl.cli.options import UsageError, check_names
-from wsdsl.diagnostics import Finding
 from wsdsl.rates import files
 
 
@@ -19,12 +18,12 @@ def calibrate_command(options: argparse.Namespace) -> int:
         options.bench, [bench.name for bench in benches(0.0)], "microbenchmark", "calibrate"
     )
     if not options.seconds > 0:
-        raise UsageError(Finding("--seconds: expected a positive number", hint="60 by default"))
+        raise UsageError("--seconds: expected a positive number", hint="60 by default")
     place = files.folder()
     out: Path | None = options.out
     if place is None and out is None:
         hint = "--out FILE says where to write, or WSDSL_CACHE_DIR a directory"
-        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+        raise UsageError("nothing is kept on disk", hint=hint)
     _require_gpu()
     from wsdsl.calibrate.run import measure, rates_file, table
 
@@ -51,4 +50,4 @@ def _require_gpu() -> None:
 
     if not gpu_available():
         hint = f"{needed_device()} is needed; `wsdsl doctor` says what is missing"
-        raise UsageError(Finding("there is no GPU here whose rates could be measured", hint=hint))
+        raise UsageError("there is no GPU here whose rates could be measured", hint=hint)

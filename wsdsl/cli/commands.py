@@ -22,7 +22,6 @@ from wsdsl.cli.options import (
     written_schedule,
 )
 from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read
-from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import LEVELS
 from wsdsl.schedule import Schedule
 
@@ -104,10 +103,8 @@ def run_command(options: argparse.Namespace) -> int:
 
     if is_ir(options.target):
         raise UsageError(
-            Finding(
-                "`run` compares with the reference, which dumped IR may not have",
-                hint="give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python",
-            )
+            "`run` compares with the reference, which dumped IR may not have",
+            hint="give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python",
         )
     kernel = load_kernel(options.target)
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
@@ -150,7 +147,7 @@ def _timeline(
     schedule = schedule_from(options.set)
     if options.schedule is not None:
         if schedule:
-            raise UsageError(Finding("both --schedule and --set", hint="give one of them"))
+            raise UsageError("both --schedule and --set", hint="give one of them")
         schedule = written_schedule(options.schedule)
     require_sizes(kernel, sizes)
     return kernel, schedule, sizes, kernel.timeline(schedule, **sizes)
@@ -240,13 +237,13 @@ def bench_command(options: argparse.Namespace) -> int:
     )
     if not known:
         hint = "run this in a checkout of the repository; the installed package has no benchmarks"
-        raise UsageError(Finding("there is no folder benchmarks/ here", hint=hint))
+        raise UsageError("there is no folder benchmarks/ here", hint=hint)
     if options.name is None:
         print(json.dumps(known) if options.json else "\n".join(known))
         return 0
     if options.name not in known:
         raise UsageError(
-            Finding(f"there is no benchmark `{options.name}`", hint=f"one of {', '.join(known)}")
+            f"there is no benchmark `{options.name}`", hint=f"one of {', '.join(known)}"
         )
     more = ["--json"] if options.json else []
     command = [sys.executable, "-m", f"benchmarks.{options.name}", *more, *options.rest]
@@ -256,7 +253,7 @@ def bench_command(options: argparse.Namespace) -> int:
 def dumped(target: str, schedule: Schedule | None, sizes: dict[str, int]) -> wsdsl.Compiled:
     """A file of IR, which has its schedule and sizes."""
     if schedule or sizes:
-        raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
+        raise UsageError("dumped IR carries its schedule and sizes", hint="edit them")
     return wsdsl.compile_ir(read(Path(target)), target)
 
 
@@ -277,7 +274,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"can not make the folder {path}: {error.strerror}"
-        raise UsageError(Finding(message, hint="-o takes a folder")) from error
+        raise UsageError(message, hint="-o takes a folder") from error
 
 
 def in_tuple(held: Any) -> tuple[Any, ...]:
@@ -295,7 +292,7 @@ def require_sizes(kernel: Any, sizes: dict[str, int]) -> None:
     if missing := [n for n in names if n not in sizes]:
         needed = " ".join(f"{n}=512" for n in missing)
         message = f"kernel `{kernel.name}` needs a size for {', '.join(missing)}"
-        raise UsageError(Finding(message, hint=f"--size {needed}"))
+        raise UsageError(message, hint=f"--size {needed}")
 
 
 def require_gpu() -> None:
@@ -303,4 +300,4 @@ def require_gpu() -> None:
 
     if not gpu_available():
         hint = "`wsdsl doctor` says what is missing; --backend simulator needs no GPU"
-        raise UsageError(Finding("there is no GPU that runs sm_90a here", hint=hint))
+        raise UsageError("there is no GPU that runs sm_90a here", hint=hint)

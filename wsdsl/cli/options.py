@@ -23,9 +23,9 @@ def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise UsageError(Finding(f"{option} {text}: expected NAME=VALUE", hint=example))
+            raise UsageError(f"{option} {text}: expected NAME=VALUE", hint=example)
         if found.setdefault(key.strip(), value.strip()) != value.strip():
-            raise UsageError(Finding(f"{option} {key.strip()} is given twice", hint=example))
+            raise UsageError(f"{option} {key.strip()} is given twice", hint=example)
     return found
 
 
@@ -35,7 +35,7 @@ def sizes_from(texts: Iterable[str]) -> dict[str, int]:
     for name, value in pairs(each, "--size", "--size M=512 N=512").items():
         if not value.isdecimal():
             message = f"--size {name}={value}: {value!r} is no size"
-            raise UsageError(Finding(message, hint=f"a whole number, as in --size {name}=512"))
+            raise UsageError(message, hint=f"a whole number, as in --size {name}=512")
         found[name] = int(value)
     return found
 
@@ -47,7 +47,7 @@ def scalars_from(texts: Iterable[str]) -> dict[str, float]:
             found[name] = float(value)
         except ValueError:
             message = f"--scalar {name}={value}: {value!r} is no number"
-            raise UsageError(Finding(message, hint=f"as in --scalar {name}=0.5")) from None
+            raise UsageError(message, hint=f"as in --scalar {name}=0.5") from None
     return found
 
 
@@ -63,13 +63,13 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
         by_name = by_name or (name == "decode" and bool(dot))
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"
-            raise ScheduleError(Finding(f"--set {key}={value}", hint=f"as in --set {want}"))
+            raise ScheduleError(f"--set {key}={value}", hint=f"as in --set {want}")
         if name == "counters":
             held.setdefault(name, {})[part] = tuple(map(int, re.findall(r"\d+", value)))
         elif by_name:
             if isinstance(typed, str) and name != "decode":
                 message = f"--set {key}={value}: {value!r} is no whole number"
-                raise ScheduleError(Finding(message, hint=f"as in --set {key}=128"))
+                raise ScheduleError(message, hint=f"as in --set {key}=128")
             held.setdefault(name, {})[part] = typed
         else:
             held[name] = tuple(re.findall(r"\w+", value)) if name == "constant" else typed
@@ -91,7 +91,7 @@ def written_schedule(text: str) -> Schedule:
         return parse_schedule(text)
     except ValueError:
         hint = "as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
-        raise UsageError(Finding(f"--schedule {text}: no schedule", hint=hint)) from None
+        raise UsageError(f"--schedule {text}: no schedule", hint=hint) from None
 
 
 def check_names(
@@ -103,5 +103,4 @@ def check_names(
 ) -> None:
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise kind(Finding(f"{where} has no {what} `{name}`", hint=hint))
+            raise kind(Finding(f"{where} has no {what} `{name}`", hint=did_you_mean(name, known)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from wsdsl.cli.commands import require_sizes
 from wsdsl.cli.options import UsageError, check_names, scalars_from, schedule_from, sizes_from
 from wsdsl.cli.target import load_kernel
-from wsdsl.diagnostics import Finding, ScheduleError, counted
+from wsdsl.diagnostics import ScheduleError, counted
 from wsdsl.ir.types import Tile
 from wsdsl.records import text
 from wsdsl.records.database import Database, RecordsError, user_file
@@ -45,12 +45,12 @@ def records_command(options: argparse.Namespace) -> int:
         expected = (
             "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no more"
         )
-        raise UsageError(Finding(f"records {options.action}: expected {expected}"))
+        raise UsageError(f"records {options.action}: expected {expected}")
     try:
         return _ACTIONS[options.action](options)
     except RecordsError as error:
         hint = "`wsdsl records clear` removes what is kept"
-        raise UsageError(Finding(str(error), hint=hint)) from None
+        raise UsageError(str(error), hint=hint) from None
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def _show(options: argparse.Namespace) -> int:
     if not rows:
         known = ", ".join(sorted({row.name for row in _all()})) or "none at all"
         message = f"there are no measurements of {', '.join(options.what)}"
-        raise UsageError(Finding(message, hint=f"there are some of: {known}"))
+        raise UsageError(message, hint=f"there are some of: {known}")
     if options.json:
         return _json(rows)
     for _, same in groupby(sorted(rows, key=_quickest), key=lambda row: row.key):
@@ -90,7 +90,7 @@ def _merge(options: argparse.Namespace) -> int:
                 fault = f"its schedule is none of this version: {error}"
             if fault:
                 hint = "leave that measurement out of the file"
-                raise UsageError(Finding(f"{file}: {row.name}, {row.sizes}: {fault}", hint=hint))
+                raise UsageError(f"{file}: {row.name}, {row.sizes}: {fault}", hint=hint)
         num += Database(path).merge(rows)
     told = {"file": str(path), "merged": num}
     print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} merged")
@@ -133,8 +133,7 @@ def _all() -> list[Row]:
 def _own() -> Path:
     path = user_file()
     if path is None:
-        hint = "WSDSL_CACHE_DIR names a directory"
-        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+        raise UsageError("nothing is kept on disk", hint="WSDSL_CACHE_DIR names a directory")
     return path
 
 
@@ -160,7 +159,7 @@ def tune_command(options: argparse.Namespace) -> int:
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
     if not options.seconds > 0 or (options.candidates is not None and options.candidates < 1):
-        raise UsageError(Finding("--seconds and --candidates: expected positive numbers"))
+        raise UsageError("--seconds and --candidates: expected positive numbers")
     tuned = kernel.tune_for(
         sizes,
         scalars,

@@ -9,7 +9,7 @@ from typing import Any
 
 import wsdsl
 from wsdsl.cli.options import UsageError, check_names
-from wsdsl.diagnostics import Finding, WsdslError
+from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.tile_ops import Store
 
@@ -23,7 +23,7 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(Finding(f"can not read {path}: {why}")) from error
+        raise UsageError(f"can not read {path}: {why}") from error
 
 
 def load_kernel(target: str) -> Any:
@@ -31,7 +31,7 @@ def load_kernel(target: str) -> Any:
     kernels = load_kernels(target)
     if len(kernels) > 1:
         hint = " or ".join(f"{target}:{k.name}" for k in kernels)
-        raise UsageError(Finding(f"{target} has {len(kernels)} kernels: say which", hint=hint))
+        raise UsageError(f"{target} has {len(kernels)} kernels: say which", hint=hint)
     return kernels[0]
 
 
@@ -41,14 +41,13 @@ def load_kernels(target: str) -> list[Any]:
     path = Path(file)
     if path.suffix not in (".py", ".ws"):
         what = "dumped IR" if path.suffix == ".ir" else "no kernel's file"
-        message = f"`{file}` is {what}"
-        raise UsageError(Finding(message, hint="give a .py or .ws file with the kernel"))
+        raise UsageError(f"`{file}` is {what}", hint="give a .py or .ws file with the kernel")
     read(path)
     held = vars(wsdsl.load(file) if path.suffix == ".ws" else import_file(path))
     kernels = {k: v for k, v in held.items() if isinstance(v, wsdsl.Kernel)}
     if not kernels:
         hint = "a kernel is a function decorated with @kernel"
-        raise UsageError(Finding(f"{file} has no kernel", hint=hint))
+        raise UsageError(f"{file} has no kernel", hint=hint)
     if name:
         check_names([name], list(kernels), "kernel", file)
         return [kernels[name]]
@@ -67,7 +66,7 @@ def import_file(path: Path) -> Any:
         raise
     except Exception as error:
         message = f"importing {path} failed: {type(error).__name__}: {error}"
-        raise UsageError(Finding(message, hint=f"`python {path}` shows where")) from error
+        raise UsageError(message, hint=f"`python {path}` shows where") from error
     finally:
         sys.path.pop(0)
     return module

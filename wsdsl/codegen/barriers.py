@@ -8,7 +8,7 @@ from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.held import Scalar, Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At, comment
 from wsdsl.codegen.remote_ptx import expect_remote
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.claims import NOTHING_LEFT
@@ -25,7 +25,7 @@ def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
 def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> int:
     if op.offset < 0:
         label = "tensor memory" if isinstance(op, AllocateTensorMemory) else op.label
-        raise CompileError(Finding(f"`{label}` has no place in SMEM yet", op.loc))
+        raise CompileError(f"`{label}` has no place in SMEM yet", op.loc)
     return op.offset
 
 

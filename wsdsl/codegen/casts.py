@@ -13,7 +13,7 @@ from wsdsl.codegen.elementwise import define, dtype_and_shape, int_to_float
 from wsdsl.codegen.fragments import as_floats, elements, from_elements, from_floats, resized
 from wsdsl.codegen.held import Anew, Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.tile_ops import Bitcast, Cast
 from wsdsl.ir.types import DTYPES, I32, DType
 
@@ -112,7 +112,7 @@ def convert_bitcast(c: Context, op: Bitcast) -> None:
         c.held[op.result] = _anew(c, x)
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
-        raise CompileError(Finding(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc))
+        raise CompileError(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc)
     if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
         c.held[op.result] = Registers(dtype, *shape, x.texts)
         return

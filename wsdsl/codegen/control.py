@@ -14,7 +14,7 @@ from wsdsl.codegen.convert_type import in_words, llvm_types, rebuild, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.barrier_ops import Elect, ForRange
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
@@ -202,7 +202,7 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
     for i, sharing in enumerate(together):
         op = sharing[0]
         if c.place.inside:
-            raise CompileError(Finding("a partition inside a partition", op.loc))
+            raise CompileError("a partition inside a partition", op.loc)
         label = w.name(f"{op.role}_partition")
         if i + 1 < len(together):
             following = w.name("other_partitions")

@@ -39,7 +39,7 @@ from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.codegen.thread_store import convert_thread_store
 from wsdsl.codegen.tma_loads import convert_prefetch_box, convert_prefetch_tile, convert_tma_load
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
@@ -64,7 +64,7 @@ def convert_op(c: Context, op: Op) -> None:
     arm = ARMS.get(type(op))
     if arm is None:
         name = op_name(type(op))
-        raise CompileError(Finding(f"codegen has no way to emit `{name}`", op.loc))
+        raise CompileError(f"codegen has no way to emit `{name}`", op.loc)
     arm(c, op)
 
 

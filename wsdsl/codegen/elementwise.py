@@ -24,7 +24,7 @@ from wsdsl.codegen.literals import literal
 from wsdsl.codegen.paired_maps import paired
 from wsdsl.codegen.relaxed_functions import relaxed
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
@@ -107,9 +107,7 @@ def convert_map(c: Context, op: Map) -> None:
     elif gives_bool or dtype.bits == operand.bits:
         held = from_elements(c.w, dtype, shape, results)
     else:
-        raise CompileError(
-            Finding(f"map {op.fn}: {operand} operands do not give {dtype} elements", op.loc)
-        )
+        raise CompileError(f"map {op.fn}: {operand} operands do not give {dtype} elements", op.loc)
     define(c, op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
         c.held[op.result] = _integer(op, held.texts[0], dtype, [c.held[a] for a in op.args])
@@ -333,5 +331,5 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
         "mod": lambda a, b: remainder(f, a, b)[1],
     }  # fmt: skip
     if op.fn not in binary:
-        raise CompileError(Finding(f"`{op.fn}` has no meaning on {dtype} elements", op.loc))
+        raise CompileError(f"`{op.fn}` has no meaning on {dtype} elements", op.loc)
     return binary[op.fn]

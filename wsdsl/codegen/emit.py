@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.target import H200, Target
 
 MIXED_INTEGERS = re.compile(r"\.s32\.(s8\.u8|u8\.s8) ")
@@ -43,7 +43,7 @@ def emit_ptx(text: str, target: Target = H200) -> str:
         module.verify()
     except RuntimeError as e:
         raise CompileError(
-            Finding(f"LLVM refuses the IR: {e}", hint="this is a bug in wsdsl; please report it")
+            f"LLVM refuses the IR: {e}", hint="this is a bug in wsdsl; please report it"
         ) from e
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_unrolling = False

@@ -24,7 +24,7 @@ from wsdsl.codegen.fragments import (
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.vector_access import WORD, load_vectors, store_vectors
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.types import Fragment, Tensor
 
@@ -120,16 +120,12 @@ def checked_value(c: Context, op: StoreGlobal) -> Registers:
     """What is stored, if it may be."""
     kind, value = op.tensor.as_tensor, c.registers(op.value)
     if value.dtype != kind.dtype:
-        raise CompileError(
-            Finding(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
-        )
+        raise CompileError(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
     if op.accumulate and kind.dtype.name not in REDUCTIONS:
         raise CompileError(
-            Finding(
-                f"the card can not add {kind.dtype} elements atomically",
-                op.loc,
-                f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
-            )
+            f"the card can not add {kind.dtype} elements atomically",
+            op.loc,
+            f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
         )
     return value
 
@@ -144,7 +140,7 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
     if kind.dtype.bits == 4:
         if not _paired(op, c, shape):
             told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
-            raise CompileError(Finding(told, op.loc))
+            raise CompileError(told, op.loc)
         store.bytes()
     elif not _paired(op, c, shape) or (op.accumulate and kind.dtype.is_integer):
         store.singles()  # The card adds no vectors of integers.

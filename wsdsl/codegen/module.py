@@ -23,7 +23,7 @@ from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
 from wsdsl.collector import held_back
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.barrier_ops import ForRange, LaunchGrid
 from wsdsl.ir.fragment_ops import AsAccumulator, EmptyAccumulator, Wgmma, WgmmaWait, ZeroUnless
 from wsdsl.ir.memory_ops import AllocateGlobal
@@ -59,7 +59,7 @@ SIZE_TYPE = "i32 range(i32 0, -2147483648)"
 @held_back()
 def emit_llvm(kernel: Kernel) -> str:
     if kernel.level != "scheduled":
-        raise CompileError(Finding(f"codegen takes a scheduled kernel, not {kernel.level}"))
+        raise CompileError(f"codegen takes a scheduled kernel, not {kernel.level}")
     launch = signature(kernel)
     w = Writer()
     body = _context(w, kernel, launch)

@@ -12,7 +12,7 @@ from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.types import DType
@@ -23,7 +23,7 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     rows, columns, _ = shape
     if columns % 8 or (dtype.bits < 8 and rows == 1):
-        raise CompileError(Finding(f"load_panels: not {op.result.type}", op.loc))
+        raise CompileError(f"load_panels: not {op.result.type}", op.loc)
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
@@ -156,9 +156,7 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
     w, shared, index = c.w, c.shared(op.shared), c.registers(op.index)
     dtype, shape = dtype_and_shape(op.result.type)
     if dtype.bits not in (16, 32):
-        raise CompileError(
-            Finding(f"load_shared reads elements of two or four bytes, not {dtype}", op.loc)
-        )
+        raise CompileError(f"load_shared reads elements of two or four bytes, not {dtype}", op.loc)
     item = c.item(shared, c.state(op.state).stage)
     if op.first is not None:
         item = w.add(item, w.multiply(c.scalar(op.first).text, dtype.bytes))

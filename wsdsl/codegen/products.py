@@ -12,7 +12,7 @@ from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Descriptor, Registers
 from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.wgmma_group import Group, Product
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
@@ -33,11 +33,9 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
         start = c.scalar(op.start)
         if isinstance(start.known, int) and start.known % held.start_unit:
             raise CompileError(
-                Finding(
-                    f"a wgmma operand can not begin {start.known} elements into its tile",
-                    op.loc,
-                    f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
-                )
+                f"a wgmma operand can not begin {start.known} elements into its tile",
+                op.loc,
+                f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
             )
         address = w.add(address, w.multiply(start.text, held.per_start))
     address = w.add(address, shared.offset + op.offset)
@@ -63,7 +61,7 @@ def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
 
 def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     if op.columns:
-        raise CompileError(Finding("a kernel of one of several widths is not code", op.loc))
+        raise CompileError("a kernel of one of several widths is not code", op.loc)
     named = c.named.get(op.acc)
     held_back = c.group is not None and op.acc in c.group.results
     acc = c.group.sums[c.group.results[op.acc]] if c.group and held_back else None
@@ -71,16 +69,14 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
     if acc.dtype != sum_of(*dtypes):
         kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
-        raise CompileError(Finding(f"there is no wgmma of {kinds}", op.loc))
+        raise CompileError(f"there is no wgmma of {kinds}", op.loc)
     steps = op.k // k_step(dtypes[0])
     in_registers = isinstance(op.a.type, Fragment)
     sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
     for value, k_major in sides[1:] if in_registers else sides:
         held = c.descriptor(value)
         if held.k_major != k_major or len(held.steps) < steps:
-            raise CompileError(
-                Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
-            )
+            raise CompileError(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
     accumulate = c.scalar(op.accumulate).text
     if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
         accumulate = c.never
@@ -129,7 +125,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     source = c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
-        raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
+        raise CompileError(f"zero_unless: not on {op.x.type}", op.loc)
     if source is not None:
         texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
     else:

@@ -49,7 +49,7 @@ def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assemb
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as e:
-            raise CompileError(Finding(f"cannot run {ptxas}: {e}")) from e
+            raise CompileError(f"cannot run {ptxas}: {e}") from e
         log = f"{done.stdout}{done.stderr}".replace(str(source), "kernel.ptx")
         if done.returncode or not cubin.exists():
             raise AssembleError(log, ptxas)
@@ -76,14 +76,13 @@ def disassemble(cubin: bytes) -> str:
     """SASS. CompileError if there is no nvdisasm."""
     tool = find_nvdisasm()
     if tool is None:
-        hint = "pip install nvidia-cuda-nvdisasm"
-        raise CompileError(Finding("there is no nvdisasm here", hint=hint))
+        raise CompileError("there is no nvdisasm here", hint="pip install nvidia-cuda-nvdisasm")
     with tempfile.TemporaryDirectory(prefix="wsdsl-") as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
         done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CompileError(Finding(f"nvdisasm fails: {done.stderr.strip()}"))
+        raise CompileError(f"nvdisasm fails: {done.stderr.strip()}")
     return done.stdout
 
 

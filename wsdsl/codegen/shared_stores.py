@@ -16,7 +16,7 @@ from wsdsl.codegen.fragments import elements, join_bytes, texts_of
 from wsdsl.codegen.held import Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import StoreShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 
@@ -53,11 +53,9 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
     room = shared.bytes // (1 if op.joined else 4) - op.before
     if line * size > span or lines * span > room or value.columns % 8:
         raise CompileError(
-            Finding(
-                f"store_shared: {lines} lines of {line * size} bytes do not fit a panel of lines "
-                f"of {span} bytes in {room} bytes",
-                op.loc,
-            )
+            f"store_shared: {lines} lines of {line * size} bytes do not fit a panel of lines "
+            f"of {span} bytes in {room} bytes",
+            op.loc,
         )
     place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
     place = At(place.base, place.offset + op.before)

@@ -34,7 +34,7 @@ def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
         raise TypeCheckError(findings)
     if not kernels:
         hint = "a kernel is a def under the line @kernel"
-        raise ParseError(Finding(f"{file}: there is no kernel", hint=hint))
+        raise ParseError(f"{file}: there is no kernel", hint=hint)
     return kernels
 
 

@@ -55,19 +55,15 @@ def _tree(source: Source) -> Tree[Token]:
         except UnexpectedCharacters as e:
             message, hint = explain.strange(text[e.pos_in_stream or 0])
             loc = source.loc(e.line, e.column, e.line, e.column + 1)
-            raise ParseError(Finding(message, loc, hint)) from None
+            raise ParseError(message, loc, hint) from None
         except LayoutError as e:
             line, column = e.token.end_line or 1, e.token.end_column or 1
             loc = source.loc(line, 1, line, column)
             hint = "line it up with a line of the block that it belongs to"
-            raise ParseError(
-                Finding("this line is indented like no block around it", loc, hint)
-            ) from None
+            raise ParseError("this line is indented like no block around it", loc, hint) from None
         except UnexpectedEOF:
             hint = "the last line is not complete"
-            raise ParseError(
-                Finding(f"{source.file}: the text ends too early", hint=hint)
-            ) from None
+            raise ParseError(f"{source.file}: the text ends too early", hint=hint) from None
 
 
 def _at(source: Source, token: Token, message: str, hint: str) -> Finding:

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from wsdsl import annotations, language
-from wsdsl.diagnostics import Finding, Loc, ParseError
+from wsdsl.diagnostics import Loc, ParseError
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.build import Kind
 from wsdsl.frontend.entities import (
@@ -37,11 +37,10 @@ def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
     if written.odd_line:
         line, first = written.odd_line, written.first_line
         loc = Loc(written.file, first, 1, len(line) + 1, line)
-        hint = f"write it as a def under @{kind}"
-        raise ParseError(Finding(f"`{name}` is no def", loc, hint))
+        raise ParseError(f"`{name}` is no def", loc, f"write it as a def under @{kind}")
     if not written.text:
         hint = "define it in a file, or give the text to wsdsl.parse"
-        raise ParseError(Finding(f"the source of `{name}` is not to be had", hint=hint))
+        raise ParseError(f"the source of `{name}` is not to be had", hint=hint)
     source = Source(written.file, written.text, written.first_line)
     module = parse(source, kind)
     (definition,) = module.definitions.values()

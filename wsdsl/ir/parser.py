@@ -12,7 +12,7 @@ from typing import Any, NoReturn, get_type_hints
 from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedEOF, UnexpectedToken
 
-from wsdsl.diagnostics import Finding, Loc, ParseError, WsdslError
+from wsdsl.diagnostics import Loc, ParseError, WsdslError
 from wsdsl.ir import (
     barrier_ops,
     counter_ops,
@@ -50,9 +50,9 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
         if ended or isinstance(e, UnexpectedEOF):
             lines = text.rstrip().splitlines() or [""]
             loc = _loc(lines, file, len(lines), len(lines[-1]), len(lines[-1]) + 1)
-            raise ParseError(Finding("the IR ends too early; a `}` is missing?", loc)) from e
+            raise ParseError("the IR ends too early; a `}` is missing?", loc) from e
         loc = _loc(text.splitlines(), file, e.line, e.column, e.column + 1)
-        raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
+        raise ParseError("not IR", loc, "see docs/ir.md for the textual form") from e
     return _Reader(text, file).kernel(tree.children[0])
 
 
@@ -64,7 +64,7 @@ def _check_nesting(text: str, file: str) -> None:
             line = text.count("\n", 0, found.start()) + 1
             column = found.start() - text.rfind("\n", 0, found.start())
             loc = _loc(text.splitlines(), file, line, column, column + 1)
-            raise ParseError(Finding(f"nested {depth} deep; the limit is {MAX_NESTED}", loc))
+            raise ParseError(f"nested {depth} deep; the limit is {MAX_NESTED}", loc)
 
 
 def _loc(lines: list[str], file: str, line: int, column: int, end: int) -> Loc:
@@ -77,7 +77,7 @@ class _Reader:
         self.values: dict[str, Value] = {}
 
     def fail(self, at: Any, message: str, hint: str = "") -> NoReturn:
-        raise ParseError(Finding(message, self.loc(at), hint))
+        raise ParseError(message, self.loc(at), hint)
 
     def loc(self, at: Any) -> Loc:
         """Of a token: a tree has no place of its own, which would be most of the work to keep."""

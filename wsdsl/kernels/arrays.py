@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 RAW = {1: np.uint8, 2: np.int16}
@@ -25,9 +25,7 @@ def shape_of(name: str, array: Any) -> tuple[int, ...]:
     """LaunchError for what is no array."""
     if not hasattr(array, "shape"):
         hint = "give one of torch, CuPy, JAX or NumPy"
-        raise LaunchError(
-            Finding(f"{name} of type {type(array).__name__}, expected an array", hint=hint)
-        )
+        raise LaunchError(f"{name} of type {type(array).__name__}, expected an array", hint=hint)
     return tuple(array.shape)
 
 
@@ -36,11 +34,10 @@ def matrix_shape(name: str, array: Any) -> tuple[int, int]:
     shape = shape_of(name, array)
     if len(shape) != 2:
         hint = "give one matrix at a time"
-        raise LaunchError(Finding(f"{name} of shape {shape}, expected [N, K]", hint=hint))
+        raise LaunchError(f"{name} of shape {shape}, expected [N, K]", hint=hint)
     if 0 in shape:
         message = f"{name} of shape {shape}, expected at least one row and one column"
-        hint = "leave out the product: its result is empty, or 0"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint="leave out the product: its result is empty, or 0")
     return shape[0], shape[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.gemm.dtypes import OUTPUTS, dtype_of
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
@@ -21,10 +21,10 @@ def type_of_addend(
         return None
     view = describe(array)
     if view.shape != shape:
-        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {shape}"))
+        raise LaunchError(f"{name} has shape {view.shape}, expected {shape}")
     if view.dtype.name not in kinds:
         hint = f"convert it to one of {', '.join(kinds)}"
-        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
+        raise LaunchError(f"{name} is {view.dtype}, which is not taken", hint=hint)
     return view.dtype.name
 
 
@@ -41,11 +41,10 @@ def type_of_output(
         view = describe(out)
         if view.shape != shape or view.strides != contiguous_strides(shape):
             message = f"out has shape {view.shape} and strides {view.strides}"
-            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
+            raise LaunchError(message, hint=f"it is {shape}, and contiguous")
         if wanted not in (None, view.dtype.name):
-            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
+            raise LaunchError(f"out is {view.dtype}, and out_dtype {wanted}")
         wanted = view.dtype.name
     if wanted not in (None, *kinds):
-        message = f"the result is to be {wanted}, expected {', '.join(kinds)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(f"the result is to be {wanted}, expected {', '.join(kinds)}")
     return wanted or default

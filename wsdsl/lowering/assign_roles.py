@@ -209,21 +209,17 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
         raise ScheduleError(
-            Finding(
-                f'Schedule.mma is "{mma}", which no product has as a free axis',
-                kernel.loc,
-                f"the free axes of products are {known}",
-            )
+            f'Schedule.mma is "{mma}", which no product has as a free axis',
+            kernel.loc,
+            f"the free axes of products are {known}",
         )
     for axis in named:
         if not sides.columns(axis, False):
             raise ScheduleError(
-                Finding(
-                    f'Schedule.mma is "{mma}", but other uses put `{axis}` on the columns of the '
-                    "tensor cores' tile",
-                    kernel.loc,
-                    "what is reduced runs along the columns",
-                )
+                f'Schedule.mma is "{mma}", but other uses put `{axis}` on the columns of the '
+                "tensor cores' tile",
+                kernel.loc,
+                "what is reduced runs along the columns",
             )
 
 

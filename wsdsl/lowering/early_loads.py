@@ -76,7 +76,7 @@ def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
             message = (
                 f"`{op.tensor.name}` decides what is loaded, and is written by the kernel itself"
             )
-            raise CompileError(Finding(message, op.loc, "write to another tensor"))
+            raise CompileError(message, op.loc, "write to another tensor")
 
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
@@ -91,7 +91,7 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
                 f"is read from `{op.tensor.name}`, which the kernel in front may write"
             )
             hint = f"name `{op.tensor.name}`, too, if it is as constant; else leave both out"
-            raise ScheduleError(Finding(message, op.loc, hint))
+            raise ScheduleError(message, op.loc, hint)
 
 
 # L2 prefetch before `griddepcontrol.wait`.

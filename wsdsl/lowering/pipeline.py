@@ -8,7 +8,7 @@ from typing import Protocol
 
 from wsdsl import knobs
 from wsdsl.collector import held_back
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.ranked import ranked
@@ -188,7 +188,7 @@ def _through(
             kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
         except RecursionError:
             message = "too many operations, each of which needs the one before"
-            raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
+            raise CompileError(message, kernel.loc, "make it two kernels") from None
         if verifies and kernel != before:
             verify(kernel)
         for listener in listeners:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import gcd
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Op, Value
@@ -26,7 +26,7 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     b = context.builder
     if isinstance(op, Load) and op.packed:
         message = f"{op.tensor.name} is packed, and this load comes through no slot"
-        raise CompileError(Finding(message, op.loc, f"give {op.tensor.name} as it is"))
+        raise CompileError(message, op.loc, f"give {op.tensor.name} as it is")
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
     entries = [entry_of(v, context, find) for v in op.index]
     found: dict[tuple[Value, ...], Value] = {}

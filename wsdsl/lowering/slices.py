@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.diagnostics import CompileError, Finding, Loc
+from wsdsl.diagnostics import CompileError, Loc
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
@@ -105,13 +105,11 @@ class ProducerSlice:
                 )
             case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
                 raise CompileError(
-                    Finding(
-                        "whether, or from where, operands of `@` are loaded depends on this; the "
-                        "thread that loads them has scalars only",
-                        op.loc,
-                        "decide by elements of tensors, `end(…)` and sizes, or compute it in a "
-                        "kernel before this one",
-                    )
+                    "whether, or from where, operands of `@` are loaded depends on this; the "
+                    "thread that loads them has scalars only",
+                    op.loc,
+                    "decide by elements of tensors, `end(…)` and sizes, or compute it in a "
+                    "kernel before this one",
                 )
             case _:
                 return op if wanted else None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wsdsl.diagnostics import Finding, VerifyError
+from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
@@ -74,7 +74,7 @@ def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> Non
             line = ptx.count("\n", 0, found.at) + 1
             shown = " ".join(f"{found.op} {found.args}".split())
             message = f"`{shown}` (line {line} of the PTX) may come before `griddepcontrol.wait`"
-            raise VerifyError(Finding(message, kernel.loc, HINT))
+            raise VerifyError(message, kernel.loc, HINT)
 
 
 def _before_waits(text: str) -> Iterator[Statement]:

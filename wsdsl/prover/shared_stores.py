@@ -85,8 +85,7 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
     first, span = a.slots[i.extra[op.start.name]], SWIZZLE_SPAN[op.swizzle]
     reach = lines_reached(op.apart)
     if isinstance(first, int) and not 0 <= first <= op.rows - reach:
-        told = f"lines {first} to {first + reach} of a tile of {op.rows}"
-        raise m.fail("misuse", a, op, told)
+        raise m.fail("misuse", a, op, f"lines {first} to {first + reach} of a tile of {op.rows}")
     for number, warp in enumerate(WARPS):
         events = warp_wrote(m, a, warp)
         for panel in range(op.panels):

@@ -45,7 +45,7 @@ def _with_last_argument(ptx: str, value: int, kernel: Kernel) -> str:
     told, num = load.subn(rf"mov.b32\g<1>\g<2>, {value};", ptx)
     if not last or not num:
         message = "no parameter of the PTX tells how wide a launch's tiles are"
-        raise VerifyError(Finding(message, kernel.loc, HINT))
+        raise VerifyError(message, kernel.loc, HINT)
     return told
 
 
@@ -72,7 +72,7 @@ def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
     if launched is None or int(launched[1]) != places.num_threads:
         has = launched[0] if launched else "no .reqntid"
         message = f"expected .reqntid {places.num_threads}, the PTX has {has}"
-        raise VerifyError(Finding(message, kernel.loc, HINT))
+        raise VerifyError(message, kernel.loc, HINT)
     runs = Runs(Program(ptx, places), places.ranks)
     for everybody, members in runs.classes(skeleton.ways):
         try:
@@ -82,7 +82,7 @@ def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
                 _compare(kernel, skeleton, runs, 1 << tid, [(tid, rank)])
     if found := differing_event(kernel, runs.program, places.ranks):
         op, message = found
-        raise VerifyError(Finding(message, op.loc if op else kernel.loc, HINT))
+        raise VerifyError(message, op.loc if op else kernel.loc, HINT)
 
 
 def _compare(
@@ -93,7 +93,7 @@ def _compare(
         found = difference(left, right)
     except EndlessError:
         message = "expected rings of stages, the PTX has registers that count without end"
-        raise VerifyError(Finding(message, kernel.loc, HINT)) from None
+        raise VerifyError(message, kernel.loc, HINT) from None
     if found is not None:
         lines = runs.program.text.splitlines()
         raise VerifyError(_finding(kernel, skeleton, found, lines, members[0][0]))

@@ -128,7 +128,7 @@ def _subplots(
 ) -> tuple[Any, Any]:
     if path.suffix.lower() not in SUFFIXES:
         told = f"`{path}` has the suffix of no figure: {', '.join(SUFFIXES)}"
-        raise FigureError(Finding(told, hint="write to timeline.svg"))
+        raise FigureError(told, hint="write to timeline.svg")
     matplotlib = require_matplotlib()
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "wsdsl"})

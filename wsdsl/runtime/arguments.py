@@ -199,7 +199,7 @@ def _match(
         message = f"{name} takes {len(params)} arguments ({names}){without}; {len(args)} given"
         read = [p.name for p in params if p.name in access.writes - optional]
         hint = f"{', '.join(read)} can not be left out: the kernel reads it (and so does `+=`)"
-        raise LaunchError(Finding(message, hint=hint if read else ""))
+        raise LaunchError(message, hint=hint if read else "")
     given = {p.name: i for i, (p, arg) in enumerate(zip(chosen, args)) if arg is not None}
     where = positions(params)
     findings: list[Finding] = []
@@ -229,10 +229,10 @@ def _allocate(
     unknown = [d for d in param.type.dims if isinstance(d, str) and d not in dims]
     if unknown:
         message = f"{place}: left out, but no other argument tells the size of {unknown[0]}"
-        raise LaunchError(Finding(message, hint=f"give {param.name}"))
+        raise LaunchError(message, hint=f"give {param.name}")
     if not views:
         message = f"{place}: left out, but there is no input to say of what kind it shall be"
-        raise LaunchError(Finding(message, hint=f"give {param.name}"))
+        raise LaunchError(message, hint=f"give {param.name}")
     shape = [d if isinstance(d, int) else dims[d] for d in param.type.dims]
     try:
         like = next(iter(views.values()))
@@ -248,26 +248,24 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
     A tensor of one element is refused: to read it would wait for the GPU.
     """
     if hasattr(value, "shape") and getattr(value, "shape", ()) != ():
-        raise LaunchError(Finding(f"an array, expected a number ({dtype})"))
+        raise LaunchError(f"an array, expected a number ({dtype})")
     if is_array(value) and not hasattr(value, "__array_interface__"):
-        hint = "give a number: x.item()"
-        raise LaunchError(Finding(f"an array, expected a number ({dtype})", hint=hint))
+        raise LaunchError(f"an array, expected a number ({dtype})", hint="give a number: x.item()")
     try:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError  # float() would read it
         number = float(value) if dtype.is_float else operator.index(value)
     except (TypeError, ValueError, OverflowError):
         message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"
-        raise LaunchError(Finding(message)) from None
+        raise LaunchError(message) from None
     if dtype.is_float and not _fits_f32(float(number)):
         hint = "f32 holds up to 3.4e38; float('inf') is infinity"
-        raise LaunchError(Finding(f"{value!r} does not fit {dtype}", hint=hint))
+        raise LaunchError(f"{value!r} does not fit {dtype}", hint=hint)
     if dtype.is_integer:
         low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
         high = low + (1 << dtype.bits) - 1
         if not low <= number <= high:
-            message = f"{number} does not fit {dtype}, expected {low} to {high}"
-            raise LaunchError(Finding(message))
+            raise LaunchError(f"{number} does not fit {dtype}, expected {low} to {high}")
     return number
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.device import Context, context_for, current, may_allocate
@@ -70,7 +70,7 @@ class Copies:
                 raise
             message = f"there are no {bytes} bytes for a copy of an operand that TMA can not take"
             hint = "free memory, or give operands whose rows begin at multiples of 16 bytes"
-            raise LaunchError(Finding(message, hint=hint)) from None
+            raise LaunchError(message, hint=hint) from None
 
     def _arguments(
         self, packed: PackedArguments, held: list[int]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import TARGETS
 from wsdsl.runtime import driver
 
@@ -122,7 +122,7 @@ def require_arch(device: Device, arch: str) -> None:
             f"it needs {needed_device(arch)}; "
             "NumPy arrays run in the simulator with WSDSL_BACKEND=simulator"
         )
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)
 
 
 _primaries: dict[int, Any] = {}

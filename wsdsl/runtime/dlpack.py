@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.views import ArrayView, contiguous_strides, dtype_named
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
@@ -47,7 +47,7 @@ def device_of(array: Any) -> str:
     if int(kind) in (CPU, CUDA_HOST):
         return "cpu"
     hint = "copy it to a CUDA device or to the host"
-    raise LaunchError(Finding(f"an array on DLPack device type {int(kind)}", hint=hint))
+    raise LaunchError(f"an array on DLPack device type {int(kind)}", hint=hint)
 
 
 def describe(array: Any) -> ArrayView:

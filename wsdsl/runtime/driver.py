@@ -62,10 +62,10 @@ def api() -> Any:
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
         hint = 'install it: pip install "cuda-bindings>=12.9"'
-        raise LaunchError(Finding(f"cuda-python cannot be imported: {error}", hint=hint)) from None
+        raise LaunchError(f"cuda-python cannot be imported: {error}", hint=hint) from None
     if not is_installed():
         hint = "install an NVIDIA driver, or run in the simulator (WSDSL_BACKEND=simulator)"
-        raise LaunchError(Finding("there is no CUDA driver (libcuda.so.1) here", hint=hint))
+        raise LaunchError("there is no CUDA driver (libcuda.so.1) here", hint=hint)
     status = driver.cuInit(0)[0]
     if int(status) != 0:
         raise DriverError("cuInit", name_of(status))

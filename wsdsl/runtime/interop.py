@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DType
 from wsdsl.runtime import dlpack, driver
 from wsdsl.runtime.views import (
@@ -80,19 +80,19 @@ def _describer(kind: type) -> Describer:
         return _jax
     if root in ("jax", "jaxlib"):
         hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"
-        raise LaunchError(Finding(f"a {kind.__name__} of JAX has no memory", hint=hint))
+        raise LaunchError(f"a {kind.__name__} of JAX has no memory", hint=hint)
     if root == "cupy" and hasattr(kind, "data"):
         return _cupy
     if hasattr(kind, "__cuda_array_interface__"):
         return _cuda_array_interface
     if hasattr(kind, "filled") and hasattr(kind, "mask"):
-        raise LaunchError(Finding("a masked array", hint=MASKED_HINT))
+        raise LaunchError("a masked array", hint=MASKED_HINT)
     if hasattr(kind, "__array_interface__"):
         return _numpy
     if hasattr(kind, "__dlpack__"):
         return dlpack.describe
     hint = "give a torch, CuPy, JAX or NumPy array, or one with __cuda_array_interface__ or DLPack"
-    raise LaunchError(Finding(f"a {kind.__name__} is no array", hint=hint))
+    raise LaunchError(f"a {kind.__name__} is no array", hint=hint)
 
 
 def has_gradient(array: Any) -> bool:
@@ -129,7 +129,7 @@ def address_of(tensor: Any) -> int:
         found = 0
     if traced or (not found and 0 not in tensor.shape and tensor.device.type != "meta"):
         hint = "call the kernel on plain tensors, outside torch.func, torch.export and fake modes"
-        raise LaunchError(Finding("a tensor without memory, of a trace or transform", hint=hint))
+        raise LaunchError("a tensor without memory, of a trace or transform", hint=hint)
     return found
 
 
@@ -137,19 +137,19 @@ def _torch(array: Any) -> ArrayView:
     address = address_of(array)
     if getattr(array, "is_neg", bool)():
         hint = "give x.resolve_neg()"
-        raise LaunchError(Finding("a view that negates its memory, as .conj().imag", hint=hint))
+        raise LaunchError("a view that negates its memory, as .conj().imag", hint=hint)
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     tangent = forward.unpack_dual(array).tangent if is_transformed() else None
     if has_gradient(array) or tangent is not None:
         hint = "call it under `torch.no_grad()`, or give `.detach()` of the tensor"
-        raise LaunchError(Finding("torch records the gradient of it; a kernel has none", hint=hint))
+        raise LaunchError("torch records the gradient of it; a kernel has none", hint=hint)
     dtype = _torch_dtypes.get(array.dtype)
     if dtype is None:
         name = str(array.dtype).removeprefix("torch.")
         dtype = _torch_dtypes[array.dtype] = dtype_named(name, array.element_size())
     layout = str(getattr(array, "layout", "torch.strided"))
     if layout != "torch.strided":
-        raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
+        raise LaunchError(f"a torch tensor of layout {layout}", hint="give a dense tensor")
     device = _torch_devices.get(array.device)
     if device is None:
         kind, index = array.device.type, array.device.index
@@ -168,23 +168,23 @@ def _torch(array: Any) -> ArrayView:
 
 def _torch_look(array: Any) -> tuple[Any, int]:
     if (array.requires_grad and has_gradient(array)) or not (address := array.data_ptr()):
-        raise LaunchError(Finding("recorded, or without memory"))
+        raise LaunchError("recorded, or without memory")
     look = array.shape, array.stride(), array.dtype, array.device, array.layout, address & 15
     return look, address
 
 
 def _no_look(array: Any) -> tuple[Any, int]:
-    raise LaunchError(Finding(f"a {type(array).__name__} is described at each call"))
+    raise LaunchError(f"a {type(array).__name__} is described at each call")
 
 
 def _jax(array: Any) -> ArrayView:
     if array.is_deleted():
         hint = "it was donated to a jitted function; use that function's result"
-        raise LaunchError(Finding("a JAX array that has been deleted", hint=hint))
+        raise LaunchError("a JAX array that has been deleted", hint=hint)
     devices = list(array.devices())
     if len(devices) != 1:
         hint = "give each device's shard of its own"
-        raise LaunchError(Finding(f"a JAX array sharded over {len(devices)} devices", hint=hint))
+        raise LaunchError(f"a JAX array sharded over {len(devices)} devices", hint=hint)
     device = devices[0]
     index = getattr(device, "local_hardware_id", None)
     on_gpu = device.platform in ("gpu", "cuda")
@@ -206,7 +206,7 @@ def _jax(array: Any) -> ArrayView:
 def _element_strides(strides: Sequence[int], itemsize: int, name: str) -> tuple[int, ...]:
     if any(s % itemsize for s in strides):
         message = f"strides of {tuple(strides)} bytes are no multiples of {name}'s {itemsize}"
-        raise LaunchError(Finding(message, hint="make a contiguous copy"))
+        raise LaunchError(message, hint="make a contiguous copy")
     return tuple(s // itemsize for s in strides)
 
 
@@ -232,10 +232,10 @@ def _numpy(array: Any) -> ArrayView:
     dtype = array.dtype
     name, itemsize = str(dtype.name), int(dtype.itemsize)
     if not dtype.isnative:
-        raise LaunchError(Finding(f"{name} in foreign byte order", hint="use .astype(native)"))
+        raise LaunchError(f"{name} in foreign byte order", hint="use .astype(native)")
     if name in ("int4", "uint4", "float4_e2m1fn"):
         hint = "give two elements to a byte, low nibble first, in a uint8 array of half the width"
-        raise LaunchError(Finding(f"{name} of ml_dtypes takes a byte an element", hint=hint))
+        raise LaunchError(f"{name} of ml_dtypes takes a byte an element", hint=hint)
     interface = array.__array_interface__
     pointer, readonly = interface["data"]
     return ArrayView(
@@ -253,13 +253,13 @@ def _numpy(array: Any) -> ArrayView:
 def _cuda_array_interface(array: Any) -> ArrayView:
     interface: dict[str, Any] = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise LaunchError(Finding("a masked array", hint=MASKED_HINT))
+        raise LaunchError("a masked array", hint=MASKED_HINT)
     typestr = str(interface["typestr"])
     order, kind, itemsize = typestr[0], typestr[1], int(typestr[2:])
     words = {"f": "float", "i": "int", "u": "uint", "V": "V"}
     name = "bool" if kind == "b" else f"{words.get(kind, kind)}{8 * itemsize}"
     if order == ">":
-        raise LaunchError(Finding(f"{name} in foreign byte order", hint="convert it"))
+        raise LaunchError(f"{name} in foreign byte order", hint="convert it")
     pointer, readonly = interface["data"]
     shape = tuple(int(n) for n in interface["shape"])
     strides = interface.get("strides")
@@ -306,8 +306,7 @@ def allocator(
         name = "uint8"
     module: Any = sys.modules.get(like.framework)
     if module is None:
-        hint = "give it"
-        raise LaunchError(Finding(f"outputs cannot be allocated by {like.framework}", hint=hint))
+        raise LaunchError(f"outputs cannot be allocated by {like.framework}", hint="give it")
     if like.framework == "torch":
         device = like.keepalive.device
         return partial(getattr(module, make), shape, dtype=getattr(module, name), device=device)

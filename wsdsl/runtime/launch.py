@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from wsdsl.artifact.artifact import Access, Artifact
 from wsdsl.artifact.signature import MapArgument, Signature
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
@@ -63,12 +63,12 @@ def num_ctas(
         ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
         message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
         message += f"at most {MAX_CTAS} CTAs"
-        raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
+        raise LaunchError(message, hint="use larger tiles, or split the call")
     room = num_sms * signature.ctas_per_sm // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
     if told := scheduler.fault(items, depth, room):
         hint = 'use fewer splits, or reduction="serial"'
-        raise LaunchError(Finding(f"{signature.name}: {told}", hint=hint))
+        raise LaunchError(f"{signature.name}: {told}", hint=hint)
     return scheduler.num_workers(items, depth, room) * signature.cluster
 
 
@@ -141,7 +141,7 @@ class Launcher:
             what = "cluster" if self.signature.cluster > 1 else "CTA"
             uses = f"{self.signature.smem_bytes} bytes of SMEM, {self.signature.threads} threads"
             message = f"no {what} of {self.signature.name} ({uses}) fits on {context.device}"
-            raise LaunchError(Finding(message, hint="use smaller tiles, or fewer stages"))
+            raise LaunchError(message, hint="use smaller tiles, or fewer stages")
         self._fits.add(context.id)
 
     def prepare(
@@ -249,7 +249,7 @@ def _zeros(context: Context, stream: int) -> int:
         if is_capturing(stream):
             message = "a tensor is empty for the first time, and a CUDA graph is being captured"
             hint = "call the kernel once with these arrays before the capture"
-            raise LaunchError(Finding(message, hint=hint))
+            raise LaunchError(message, hint=hint)
         with current(context), may_allocate():
             address = int(driver.call("cuMemAlloc", ZEROS_BYTES))
             driver.call("cuMemsetD8", address, 0, ZEROS_BYTES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.artifact.machine_code import FIXED_IN, OF_REGISTERS, overwritten
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
 
@@ -56,7 +56,7 @@ class Module:
             if is_capturing(stream):
                 message = f"{self.name} is not loaded yet, and a CUDA graph is being captured"
                 hint = "call the kernel, or prepare() it, once before the capture"
-                raise LaunchError(Finding(message, hint=hint))
+                raise LaunchError(message, hint=hint)
             with current(context), may_allocate():
                 found = self._load(context)
             self._functions[context.id] = found
@@ -100,7 +100,7 @@ class Module:
         except driver.DriverError as error:
             message = f"the driver cannot assemble {self.name}: {error.code}\n{_text(errors)}"
             hint = "install ptxas (pip install nvidia-cuda-nvcc), or update the driver"
-            raise LaunchError(Finding(message.rstrip(), hint=hint)) from None
+            raise LaunchError(message.rstrip(), hint=hint) from None
         version = "{}.{}".format(*context_driver())
         notes = [f"assembled by the driver (CUDA {version}), since there is no ptxas"]
         lines = [line for log in (info, errors) for line in _text(log).splitlines()]
@@ -129,7 +129,7 @@ class Module:
                 f"{FIXED_IN}: install ptxas (pip install nvidia-cuda-nvcc); or make the operand "
                 'in shared memory: Schedule(decode="shared")'
             )
-            raise LaunchError(Finding(message, hint=hint))
+            raise LaunchError(message, hint=hint)
         return driver.call("cuModuleLoadData", cubin)
 
 

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.packing import num_blocks, packed_bytes, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, DType
@@ -46,7 +46,7 @@ class Packed:
         wanted = packed_bytes(self.shape, kind) if kind and packed_swizzle(kind) else -1
         if self.nbytes != wanted:
             message = f"{self.nbytes} bytes are no packed {self.dtype} of shape {self.shape}"
-            raise LaunchError(Finding(message, hint="pack the array: kernel.pack(array)"))
+            raise LaunchError(message, hint="pack the array: kernel.pack(array)")
 
     @property
     def nbytes(self) -> int:
@@ -74,11 +74,10 @@ def pack(array: Any, dtype: DType) -> Packed:
     view = adapt(describe(array), dtype)
     if view.dtype != dtype:
         hint = "of 4 bits it is of uint8, two elements to a byte" if dtype.bits == 4 else ""
-        message = f"dtype is {view.dtype}, expected {dtype}"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(f"dtype is {view.dtype}, expected {dtype}", hint=hint)
     *_, lines, last = view.shape
     if view.is_empty:
-        raise LaunchError(Finding(f"an array of shape {view.shape} has nothing to pack"))
+        raise LaunchError(f"an array of shape {view.shape} has nothing to pack")
     raw = contiguous(array).view(bytes_of(array))
     over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
     over.append((0, dtype.size(num_blocks(last) * PACKED_LINES - last)))

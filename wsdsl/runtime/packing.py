@@ -16,7 +16,7 @@ from wsdsl.artifact.signature import (
     SizeArgument,
     StrideArgument,
 )
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.tensor_map import MAP_BYTES, replace_address
 from wsdsl.runtime.views import ArrayView, normalise
@@ -89,7 +89,7 @@ def _stride(argument: StrideArgument, view: ArrayView) -> int:
     if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
         return stride
     message = f"{argument.tensor} has rows {stride} elements apart, expected {argument.known}"
-    raise LaunchError(Finding(message, hint="copy it: rows that `where` takes are contiguous"))
+    raise LaunchError(message, hint="copy it: rows that `where` takes are contiguous")
 
 
 def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:

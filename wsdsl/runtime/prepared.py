@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.artifact.signature import Signature
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import followed, marked, outside
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
@@ -207,5 +207,5 @@ class Prepared:
                 where = self._kernel.context.device
                 hint = f"the stream must belong to the arrays' device, {where}"
                 message = f"the launch of {self._signature.name} failed: {name} ({detail})"
-                raise LaunchError(Finding(message, hint=hint))
+                raise LaunchError(message, hint=hint)
             raise driver.DriverError(f"the launch of {self._signature.name}", name, detail)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import is_capturing
 from wsdsl.runtime.views import ArrayView
@@ -69,7 +69,7 @@ def given_stream(stream: Any) -> int:
     if type(stream).__module__.partition(".")[0] == "cuda":
         return int(stream)
     hint = "give a torch or CuPy stream, or the CUstream as an int"
-    raise LaunchError(Finding(f"stream is {stream!r}, which is no CUDA stream", hint=hint))
+    raise LaunchError(f"stream is {stream!r}, which is no CUDA stream", hint=hint)
 
 
 def current_stream(view: ArrayView) -> StreamOf:

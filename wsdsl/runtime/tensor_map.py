@@ -7,7 +7,7 @@ import threading
 from typing import NamedTuple
 
 from wsdsl.artifact.signature import MapArgument
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.packing import UNIT, block_bytes, num_blocks
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.tma import TMA_ALIGN, box_fault
@@ -69,8 +69,7 @@ def tiled_map(
     if fault := box_fault(argument.box, len(view.shape), view.dtype, argument.swizzle):
         faults.append(fault)
     if faults:
-        message = f"no tensor map for {argument.tensor}: {'; '.join(faults)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(f"no tensor map for {argument.tensor}: {'; '.join(faults)}")
     if argument.swizzle in PACKED_SPAN:
         return _packed_map(view, argument, zeros)
     dtype = view.dtype
@@ -151,7 +150,7 @@ def _encode(tiled: TiledMap) -> bytes:
             cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     except driver.DriverError as error:
-        raise LaunchError(Finding(f"the driver refuses {tiled}: {error.code}")) from None
+        raise LaunchError(f"the driver refuses {tiled}: {error.code}") from None
     return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
 
 

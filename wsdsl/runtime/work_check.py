@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.tile_scheduler import Problem, TileScheduler
 
 Array = npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ def check_work(
     if fault:
         problem = f"{tiles} tiles of {depth} steps for {workers} workers"
         hint = 'use scheduler="persistent" for this problem'
-        raise LaunchError(Finding(f"{name}: {fault} ({scheduler}, {problem})", hint=hint))
+        raise LaunchError(f"{name}: {fault} ({scheduler}, {problem})", hint=hint)
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import Signature
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
@@ -66,7 +66,7 @@ def lent_for(signature: Signature, slots: int) -> LaunchWorkspace:
 def _no_memory(kernel: str, amount: str, tensor: str, slots: int | None = None) -> LaunchError:
     why = "" if slots is None else f", for {slots} tiles whose contraction is cut"
     hint = 'use fewer splits, larger tiles, scheduler="persistent", or a smaller problem'
-    return LaunchError(Finding(f"{kernel} needs {amount} for {tensor}{why}", hint=hint))
+    return LaunchError(f"{kernel} needs {amount} for {tensor}{why}", hint=hint)
 
 
 class Buffer:

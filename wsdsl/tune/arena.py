@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.tune.spec import Spec
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Arena:
         self._failed(name, why)
         if is_incumbent:
             self._process.close()
-            raise LaunchError(Finding(f"what is chosen today can not be measured: {why}"))
+            raise LaunchError(f"what is chosen today can not be measured: {why}")
 
     def _restart(self) -> None:
         entered, self._entered = self._entered, {}
@@ -157,7 +157,7 @@ class Watched:
         except (LostError, FaultError) as error:
             self.close()
             told = str(error).removeprefix("LaunchError: ")
-            raise LaunchError(Finding(f"nothing can be measured: {told}")) from None
+            raise LaunchError(f"nothing can be measured: {told}") from None
         self._limit = limit
 
     def ask(self, what: str, *given: Any) -> Any:

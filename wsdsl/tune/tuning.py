@@ -15,7 +15,7 @@ from wsdsl.ahead.progress import Bar
 from wsdsl.artifact.artifact import Access, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import ScheduleError
 from wsdsl.records.row import agrees
 from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
@@ -142,7 +142,7 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
         assert whole is not None
         if not agrees(q.given, whole):
             message = f"the candidate {schedule!r} is none of {q.given!r}"
-            raise ScheduleError(Finding(message, hint="leave one of them out"))
+            raise ScheduleError(message, hint="leave one of them out")
         found[whole] = None
     return list(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.ir.wgmma import sum_of
 from wsdsl.runtime.views import ArrayView, adapt, dtype_named
@@ -27,7 +27,7 @@ def dtype_of(given: Any, what: str) -> DType:
             if found.kind != "other":
                 return found
     message = f"{what} is {given!r}, expected an element type"
-    raise LaunchError(Finding(message, hint=f"one of {', '.join(OUTPUTS)}"))
+    raise LaunchError(message, hint=f"one of {', '.join(OUTPUTS)}")
 
 
 def operand_views(
@@ -37,7 +37,7 @@ def operand_views(
     pair: Any = given if isinstance(given, tuple | list) else (given, given)
     if len(pair) != 2:
         message = f"operand_dtype has {len(pair)} types, expected one for both operands, or two"
-        raise LaunchError(Finding(message))
+        raise LaunchError(message)
     found = [_as(view, wanted, name) for view, wanted, name in zip((a, b), pair, "ab")]
     total = sum_of(found[0].dtype, found[1].dtype)
     if total is None:
@@ -45,7 +45,7 @@ def operand_views(
         if held == ["f32", "f32"]:
             hint = 'operand_dtype="tf32" multiplies their upper 19 bits; or convert to bf16 or f16'
         message = f"a is {held[0]} and b is {held[1]}, which the tensor cores do not multiply"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)
     return (found[0], found[1]), total
 
 
@@ -56,8 +56,7 @@ def _as(view: ArrayView, given: Any, name: str) -> ArrayView:
     found = adapt(view, wanted)
     if found.dtype != wanted:
         hint = f"convert {name}; operand_dtype only says what the bits stand for, or tf32 for f32"
-        message = f"{name} is {view.dtype}, which can not be taken as {wanted}"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(f"{name} is {view.dtype}, which can not be taken as {wanted}", hint=hint)
     return found
 
 

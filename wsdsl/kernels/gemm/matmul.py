@@ -242,14 +242,14 @@ def _constant(names: Any) -> tuple[str, ...]:
     held: tuple[Any, ...] = tuple(names) if known else ()
     if not known or not all(isinstance(x, str) and x in OPERANDS for x in held):
         hint = 'constant=("b",) for weights'
-        raise LaunchError(Finding(f"constant is {names!r}, expected names of a and b", hint=hint))
+        raise LaunchError(f"constant is {names!r}, expected names of a and b", hint=hint)
     return tuple(OPERANDS[name] for name in held)
 
 
 def _pair(scales: Any) -> tuple[Any, Any]:
     if not isinstance(scales, tuple | list) or len(scales) != 2:
         hint = "scales=(scale_a, None) scales by one alone"
-        raise LaunchError(Finding("scales is no pair (scale_a, scale_b)", hint=hint))
+        raise LaunchError("scales is no pair (scale_a, scale_b)", hint=hint)
     return _number(scales[0]), _number(scales[1])
 
 
@@ -263,18 +263,18 @@ def _number(scale: Any) -> Any:
 def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
     for name in options.numbers:
         if not name.startswith("scale_"):
-            raise LaunchError(Finding(f"{name} is a number, expected an array"))
+            raise LaunchError(f"{name} is a number, expected an array")
     for name in "ab":
         if name not in views:
-            raise LaunchError(Finding(f"{name} is None, expected an array"))
+            raise LaunchError(f"{name} is None, expected an array")
     accumulate: Any = options.accumulate
     if not isinstance(accumulate, bool):
-        raise LaunchError(Finding(f"accumulate is {accumulate!r}, expected True or False"))
+        raise LaunchError(f"accumulate is {accumulate!r}, expected True or False")
     activation: Any = options.activation
     named = activation is None or isinstance(activation, str)
     if not named or activation not in (None, *ACTIVATIONS):
         hint = f"one of {', '.join(ACTIVATIONS)}, or None"
-        raise LaunchError(Finding(f"there is no activation {activation!r}", hint=hint))
+        raise LaunchError(f"there is no activation {activation!r}", hint=hint)
     return make_plan(views, options)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.gemm.dtypes import (
     ADDENDS,
@@ -106,7 +106,7 @@ class Operands:
             if not found[name] and readings_of(along_k=True):
                 message = f"{name} has scales of blocks, and the operands are integers"
                 hint = "their sum is an integer: give a scale for each row, or one for all"
-                raise LaunchError(Finding(message, hint=hint))
+                raise LaunchError(message, hint=hint)
             if not found[name] or view.dtype.name != "f32":
                 raise LaunchError(no_scales(name, view, rows, self.sizes))
         for name, other in (("scale_a", "scale_b"), ("scale_b", "scale_a")):
@@ -120,7 +120,7 @@ class Operands:
         self.check_dtype("bias", view.dtype, ADDENDS)
         if not view.shape or view.shape[-1] != self.sizes["N"]:
             expected = f"[{self.sizes['N']}], one for each column"
-            raise LaunchError(Finding(f"bias has shape {view.shape}, expected {expected}"))
+            raise LaunchError(f"bias has shape {view.shape}, expected {expected}")
         self.add("bias", self.check_batch("bias", view, 1), ("N",))
 
     def residual(self) -> None:
@@ -142,17 +142,17 @@ class Operands:
         self.check_dtype("out" if view is not None else "out_dtype", found, OUTPUTS)
         if view is None:
             if self.options.accumulate:
-                raise LaunchError(Finding("accumulate=True adds to out", hint="give out"))
+                raise LaunchError("accumulate=True adds to out", hint="give out")
             # Contiguous, as it will be allocated.
             self.views["out"] = view = contiguous(self.views["a"], self.shape, found)
         elif adapt(view, found).dtype != found:
             message = f"out is {view.dtype}, and out_dtype is {found}"
-            raise LaunchError(Finding(message, hint="give one of the two"))
+            raise LaunchError(message, hint="give one of the two")
         elif view.shape != self.shape:
-            raise LaunchError(Finding(f"out has shape {view.shape}, expected {self.shape}"))
+            raise LaunchError(f"out has shape {view.shape}, expected {self.shape}")
         elif overlaps_itself(view):
             message = f"out has strides {view.strides}: its elements share memory"
-            raise LaunchError(Finding(message, hint="give an array of its own, not a broadcast"))
+            raise LaunchError(message, hint="give an array of its own, not a broadcast")
         self.add("out", self.like_result("out", view), ("M", "N"))
         return found
 
@@ -166,7 +166,7 @@ class Operands:
     def check_dtype(self, name: str, dtype: DType, allowed: Sequence[str]) -> None:
         if dtype.name not in allowed:
             hint = f"convert it to one of {', '.join(allowed)}"
-            raise LaunchError(Finding(f"{name} is {dtype}, which is not taken", hint=hint))
+            raise LaunchError(f"{name} is {dtype}, which is not taken", hint=hint)
 
     def check_batch(self, name: str, view: ArrayView, rank: int) -> ArrayView:
         """The array with no more batch dimensions than the result, of which those may be 1."""
@@ -175,7 +175,7 @@ class Operands:
         lead = view.shape[: len(view.shape) - rank]
         if not broadcasts(lead, self.batch):
             message = f"{name} has batch dimensions {lead}, the result has {self.batch}"
-            raise LaunchError(Finding(message, hint="they must be the same, or 1"))
+            raise LaunchError(message, hint="they must be the same, or 1")
         return view
 
     def like_result(self, name: str, view: ArrayView) -> ArrayView:
@@ -183,7 +183,7 @@ class Operands:
         vectors = [len(self.views[x].shape) == 1 for x in "ab"]
         tail = self.shape[len(self.batch) :]
         if len(view.shape) < len(tail) or view.shape[len(view.shape) - len(tail) :] != tail:
-            raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {self.shape}"))
+            raise LaunchError(f"{name} has shape {view.shape}, expected {self.shape}")
         shape, strides = view.shape, view.strides
         if vectors[1]:
             shape, strides = (*shape, 1), (*strides, 1)

@@ -73,7 +73,7 @@ def make_plan(views: Mapping[str, ArrayView], options: Options) -> Plan:
         left = " x ".join(str(o.sizes[x]) for x in batch)
         message = f"{len(batch)} batch dimensions can not be walked as fewer ({left})"
         hint = f"at most {len(BATCHES)}: make the operands contiguous, or split the call"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)
     names = dict(zip(batch, BATCHES))
     params: dict[str, Param | None] = dict.fromkeys(ARRAYS)
     slots: list[Slot] = []
@@ -106,7 +106,7 @@ def _parameter(
         matrix = found
     elif sizes[matrix[0]] > 1 and strides[matrix[0]] != 1:
         message = f"{name} has stride {strides[matrix[0]]}, expected 1"
-        raise LaunchError(Finding(message, hint="make it contiguous"))
+        raise LaunchError(message, hint="make it contiguous")
     kept = [x for x in names if x in strides or name == "out"]
     axes = (*kept, *matrix)
     title = OPERANDS.get(name, name)

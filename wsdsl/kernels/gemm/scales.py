@@ -107,11 +107,11 @@ def as_matrix(name: str, view: ArrayView, transposed: bool, axes: tuple[str, str
     """The operand with its axes in the order of the product; a vector gets the one it lacks."""
     shape, strides = view.shape, view.strides
     if not shape:
-        raise LaunchError(Finding(f"{name} is a scalar, expected a matrix", hint="multiply by `*`"))
+        raise LaunchError(f"{name} is a scalar, expected a matrix", hint="multiply by `*`")
     if len(shape) == 1:
         if transposed:
             message = f"transpose_{name} is given, and {name} is a vector of shape {shape}"
-            raise LaunchError(Finding(message, hint="leave it out"))
+            raise LaunchError(message, hint="leave it out")
         position = axes.index("K")
         shape = (shape[0], 1) if position == 0 else (1, shape[0])
         strides = (strides[0], 0) if position == 0 else (0, strides[0])
@@ -128,7 +128,7 @@ def batch_of(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     right = (1,) * (rank + 2 - len(b)) + tuple(b[:-2])
     if any(m != n and 1 not in (m, n) for m, n in zip(left, right)):
         message = f"a has batch dimensions {tuple(a[:-2])}, b has {tuple(b[:-2])}"
-        raise LaunchError(Finding(message, hint="they must be the same, or 1"))
+        raise LaunchError(message, hint="they must be the same, or 1")
     return tuple(n if m == 1 else m for m, n in zip(left, right))
 
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import arrays
 from wsdsl.kernels.arrays import matrix_shape
 
@@ -29,7 +29,7 @@ def bits_of(array: Any) -> Bits:
     name = kind.removeprefix("torch.")
     if name not in ("bfloat16", "uint16"):
         hint = "convert it; what is packed here has exactly the bits of a bf16"
-        raise LaunchError(Finding(f"the weights are {name}, expected bf16", hint=hint))
+        raise LaunchError(f"the weights are {name}, expected bf16", hint=hint)
     matrix_shape("weights", array)
     return np.ascontiguousarray(arrays.on_host(array)).view(np.uint16)
 

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError, WsdslError
+from wsdsl.diagnostics import LaunchError, WsdslError
 from wsdsl.kernels.lossless.arrays import Bits, bits_of
 from wsdsl.kernels.lossless.palette import KINDS, Kind
 from wsdsl.kernels.lossless.weights import Weights, pack
@@ -97,7 +97,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
     """
     found: dict[str, Weights] = {}
     if Path(path).is_fifo():
-        raise FileError(Finding(f"{path} is no regular file", hint="give a copy of it on disk"))
+        raise FileError(f"{path} is no regular file", hint="give a copy of it on disk")
     with open(path, "rb") as file:
         total = os.fstat(file.fileno()).st_size
         coder, tensors = _header(file, total)
@@ -156,11 +156,11 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
 def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
     path, start = file.name, file.read(START.size)
     if len(start) < START.size or not start.startswith(MAGIC):
-        raise FileError(Finding(f"{path} is no file of packed weights", hint="lossless.save"))
+        raise FileError(f"{path} is no file of packed weights", hint="lossless.save")
     _, version, size = START.unpack(start)
     if version != VERSION:
         hint = f"this wsdsl reads version {VERSION}"
-        raise FileError(Finding(f"{path} is of version {version}", hint=hint))
+        raise FileError(f"{path} is of version {version}", hint=hint)
     if size > total:
         raise _damaged(path, "it ends amid its header")
     header = file.read(size)
@@ -188,7 +188,7 @@ def _is_sane(tensor: _Tensor) -> bool:
 
 
 def _damaged(path: Any, why: str) -> FileError:
-    return FileError(Finding(f"{path} is damaged: {why}", hint="get the file again"))
+    return FileError(f"{path} is damaged: {why}", hint="get the file again")
 
 
 # Entropy coders of exponents.
@@ -231,10 +231,9 @@ CODERS = {name: Coder(name) for name in ("zlib", "zstd")}
 def coder_named(name: str) -> Coder:
     """LaunchError for one that is not known, or not installed."""
     if name not in CODERS:
-        message = f"coder is {name!r}, expected one of {', '.join(CODERS)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(f"coder is {name!r}, expected one of {', '.join(CODERS)}")
     if name == "zstd" and importlib.util.find_spec("zstandard") is None:
-        raise LaunchError(Finding("zstandard is not installed", hint="pip install 'wsdsl[zstd]'"))
+        raise LaunchError("zstandard is not installed", hint="pip install 'wsdsl[zstd]'")
     return CODERS[name]
 
 

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
@@ -113,11 +113,10 @@ def arranged(
     held: Any = weights
     if not isinstance(held, Weights):
         message = f"the weights are a {type(held).__name__}, expected what lossless.pack makes"
-        raise LaunchError(Finding(message))
+        raise LaunchError(message)
     (n, k), shape = weights.shape, describe(x).shape
     if not shape or shape[-1] != k:
-        message = f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}")
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
     dtype = type_of_output(out, out_dtype, whole, "bf16", OUTPUTS)

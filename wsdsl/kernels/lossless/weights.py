@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
@@ -145,7 +145,7 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
     bits = bits_of(weights)
     if bits.shape[1] > MOST_ROWS * ROW:
         message = f"weights of shape {bits.shape}: K is {MOST_ROWS * ROW} at the most"
-        raise LaunchError(Finding(message, hint="pack its parts along K, and add their products"))
+        raise LaunchError(message, hint="pack its parts along K, and add their products")
     counts = upper_counts(bits)
     chosen, missed = choose(bits, counts, palette)
     exponents = counts.reshape(2, 256).sum(0) / bits.size

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, contiguous, matrix_shape, on_host, placed_like, type_name
 from wsdsl.runtime.packed import Packed
@@ -35,14 +35,14 @@ def type_of(codes: Any, given: Any) -> str:
         name = type_name(codes)
         if name == "uint8":
             hint = 'dtype="i4", "u4" or "f4e2m1" for two to a byte, "u8" for one'
-            raise LaunchError(Finding("codes are uint8, which may hold several types", hint=hint))
+            raise LaunchError("codes are uint8, which may hold several types", hint=hint)
     else:
         own = getattr(given, "name", None) or getattr(given, "__name__", None) or given
         name = str(own).removeprefix("torch.")
     found = NAMES.get(name, name)
     if found not in (*WEIGHTS, *BIASED):
         taken = ", ".join((*WEIGHTS, *BIASED))
-        raise LaunchError(Finding(f"weights of {name} are not taken", hint=f"these are: {taken}"))
+        raise LaunchError(f"weights of {name} are not taken", hint=f"these are: {taken}")
     return found
 
 
@@ -53,7 +53,7 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
     if isinstance(array, Packed):
         if array.dtype != kind or len(array.shape) != 2 or flipped:
             message = f"codes are packed {array.dtype} of shape {array.shape}"
-            raise LaunchError(Finding(message, hint=f"expected [N, K] of {kind}"))
+            raise LaunchError(message, hint=f"expected [N, K] of {kind}")
         return array, (array.shape[0], array.shape[1])
     shape = matrix_shape("codes", array)
     own = type_name(array)
@@ -73,7 +73,7 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
     if own not in containers and not (own == "uint8" and type(array).__module__ == "cupy"):
         told = "two to a byte, of uint8" if dtype.bits == 4 else OF_HOST[kind].name
         told += f", or {32 // dtype.bits} to a word of int32"
-        raise LaunchError(Finding(f"codes are {own}, expected {kind}", hint=f"{kind} is {told}"))
+        raise LaunchError(f"codes are {own}, expected {kind}", hint=f"{kind} is {told}")
     if flipped:
         array = placed_like((on_host(array) ^ flipped).view(OF_HOST[kind]), array)
     return contiguous(array), (shape[0], dtype.count(shape[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
@@ -81,11 +81,11 @@ def arranged(
     if not isinstance(held, Weights):
         message = f"the weights are a {type(held).__name__}"
         hint = "expected what quantized.quantize or quantized.weights makes"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)
     view, (n, k) = describe(x), weights.shape
     if not view.shape or view.shape[-1] != k:
         message = f"x has shape {view.shape}, expected [..., {k}] for weights of shape {(n, k)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(message)
     whole = (*view.shape[:-1], n)
     rows = math.prod(view.shape[:-1])
     kind = AS_BITS.get(view.dtype.name, view.dtype.name)
@@ -120,8 +120,7 @@ def _form(
     grouped = "KB" in scales.dims
     _check_types(x, scales.dtype.name, by_group=grouped)
     if activation is not None and activation not in ACTIVATIONS:
-        message = f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}"
-        raise LaunchError(Finding(message))
+        raise LaunchError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
     return Form(
         x=x,
         weights=weights.dtype,
@@ -140,8 +139,8 @@ def _form(
 def _check_types(x: str, scales: str, *, by_group: bool) -> None:
     if x not in ("bf16", "f16"):
         hint = "convert it; fp8 and integers with scales are multiplied by wsdsl.kernels.matmul"
-        raise LaunchError(Finding(f"x is {x}, expected bf16 or f16", hint=hint))
+        raise LaunchError(f"x is {x}, expected bf16 or f16", hint=hint)
     if x == "f16" and scales == "f8e8m0" and by_group:
         hint = "give x as bf16, or scales as f16"
         message = "scales of f8e8m0 reach from 2**-127 to 2**127, which f16 does not"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)

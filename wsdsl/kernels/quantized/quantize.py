@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, matrix_shape, on_host, placed_like, type_name
@@ -58,20 +58,20 @@ def quantize(
     kind, group, scale_dtype = _format(dtype, group, scale_dtype)
     if type_name(values) not in HELD:
         message = f"weights are {type_name(values)}, expected f32, f16, bf16 or f64"
-        raise LaunchError(Finding(message, hint="convert them"))
+        raise LaunchError(message, hint="convert them")
     _, width = matrix_shape("weights", values)
     held = on_host(values).astype(np.float32)
     if held.shape[1] % 2 and DTYPES[kind].bits == 4:  # two to a byte
         held = np.pad(held, ((0, 0), (0, 1)))
     if not np.isfinite(held).all():
         hint = "no scale is right for them"
-        raise LaunchError(Finding("weights have elements that are not finite", hint=hint))
+        raise LaunchError("weights have elements that are not finite", hint=hint)
     signed = kind in OF_TYPE
     with_zeros = not signed if zeros is None else zeros
     if signed and with_zeros:
         unsigned = "u" + kind[1:] if DTYPES[kind].is_integer else "u4 or u8"
         hint = f"quantise to {unsigned}"
-        raise LaunchError(Finding(f"{kind} is quantised without zero points", hint=hint))
+        raise LaunchError(f"{kind} is quantised without zero points", hint=hint)
     k = held.shape[1]
     rows, columns = _group(group, (len(held), k), per_tensor=per_tensor)
     name = _scale_type(scale_dtype, type_name(values), grouped=columns < k)
@@ -115,14 +115,14 @@ def _format(dtype: Any, group: Group, scale_dtype: Any) -> tuple[str, Group, Any
     kind = type_of(None, dtype)
     if kind not in WEIGHTS:
         hint = f'quantise to "{BIASED[kind][0]}", which is the same'
-        raise LaunchError(Finding(f"{kind} is for codes that are there already", hint=hint))
+        raise LaunchError(f"{kind} is for codes that are there already", hint=hint)
     return kind, group, scale_dtype
 
 
 def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[int, int]:
     """Rows and columns that share a scale."""
     if per_tensor and group is not None:
-        raise LaunchError(Finding(f"per_tensor=True, and group={group}", hint="give one of them"))
+        raise LaunchError(f"per_tensor=True, and group={group}", hint="give one of them")
     if per_tensor:
         return shape
     return checked_group(group) or (1, shape[1])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, contiguous, on_host, placed_like, shape_of, type_name
@@ -196,7 +196,7 @@ def weights(
     if zeros is not None:
         if DTYPES[kind].is_float:
             hint = "zero points are for i4, u4, i8 and u8"
-            raise LaunchError(Finding(f"zeros are given, and codes are {kind}", hint=hint))
+            raise LaunchError(f"zeros are given, and codes are {kind}", hint=hint)
         points = _points(zeros, kind, kept, (n, k), sizes)
     whole = None if scale is None else _one_number(scale, kept)
     made = Weights((n, k), kind, sizes, held, kept, points, whole, of_scales)
@@ -210,15 +210,14 @@ def format_of(dtype: Any, group: Group, scale_dtype: Any) -> tuple[Any, Group, A
     kind, columns, scales = FORMATS[dtype]
     if group not in (None, columns) or scale_dtype not in (None, scales):
         message = f"{dtype} has groups of {columns} with scales of {scales}"
-        hint = f'leave group and scale_dtype out, or give dtype="{kind}"'
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=f'leave group and scale_dtype out, or give dtype="{kind}"')
     return kind, columns, scales
 
 
 def checked_scale_type(given: Any) -> str:
     found = dtype_of(given, "scale_dtype").name
     if found not in SCALES:
-        raise LaunchError(Finding(f"scales of {found}", hint=f"one of {', '.join(SCALES)}"))
+        raise LaunchError(f"scales of {found}", hint=f"one of {', '.join(SCALES)}")
     return found
 
 
@@ -231,15 +230,14 @@ def _type_of_scales(array: Any, kind: str, group: tuple[int, int], given: Any) -
         own = wanted or (next(usual, own) if group[0] == 1 else own)
         if DTYPES[own].is_integer or DTYPES[own].bits != 8:
             hint = 'say which: scale_dtype="f8e4m3", "f8e5m2" or "f8e8m0"'
-            raise LaunchError(Finding("scales are uint8, which may hold several types", hint=hint))
+            raise LaunchError("scales are uint8, which may hold several types", hint=hint)
     if own not in SCALES:
         message = f"scales are {type_name(array)}, expected {', '.join(SCALES)}"
         bits = "give the bits of scales as uint8, by `.view`, with scale_dtype"
-        hint = bits if own[0] in "iub" else "convert them to f32"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=bits if own[0] in "iub" else "convert them to f32")
     if wanted not in (None, own):
         hint = f"leave scale_dtype out, and give dtype={kind!r}"
-        raise LaunchError(Finding(f"scales are {own}, expected {wanted}", hint=hint))
+        raise LaunchError(f"scales are {own}, expected {wanted}", hint=hint)
     return own
 
 
@@ -252,7 +250,7 @@ def checked_group(group: Any) -> tuple[int, int] | None:
         isinstance(size, int | np.integer) and size >= 1 for size in found
     ):
         hint = "weights along K that share a scale, as 128; or (rows, columns) of a block"
-        raise LaunchError(Finding(f"group is {group!r}, expected positive integers", hint=hint))
+        raise LaunchError(f"group is {group!r}, expected positive integers", hint=hint)
     return found
 
 
@@ -279,7 +277,7 @@ def _arranged(
         turned = columns is not None and held == wanted[::-1]
         hint = f"give {name}.T" if turned else f"expected {fits}, or one number"
         message = f"{name} have shape {held}, for weights of shape {shape} and group={group}"
-        raise LaunchError(Finding(message, hint=hint))
+        raise LaunchError(message, hint=hint)
     return contiguous(array), (rows, columns)
 
 
@@ -290,14 +288,14 @@ def _points(
     found, _ = _arranged("zeros", zeros, shape, sizes)
     if tuple(found.shape) != tuple(scales.shape):
         message = f"zeros have shape {tuple(zeros.shape)}, scales {tuple(scales.shape)}"
-        raise LaunchError(Finding(message, hint="give one for each scale"))
+        raise LaunchError(message, hint="give one for each scale")
     held, wanted = on_host(found), OF_HOST[zeros_of(kind)]
     if held.dtype.kind not in "iu":
         hint = "round them; weights with zero points that are no integers are not taken"
-        raise LaunchError(Finding(f"zeros are {type_name(zeros)}, expected integers", hint=hint))
+        raise LaunchError(f"zeros are {type_name(zeros)}, expected integers", hint=hint)
     if not np.array_equal(held.astype(wanted), held):
         hint = f"a {kind} less its zero point is exact where that is {wanted.name}, too"
-        raise LaunchError(Finding(f"zeros from {held.min()} to {held.max()}", hint=hint))
+        raise LaunchError(f"zeros from {held.min()} to {held.max()}", hint=hint)
     return found if held.dtype == wanted else placed_like(held.astype(wanted), found)
 
 
@@ -305,7 +303,7 @@ def _one_number(scale: Any, like: Any) -> Any:
     try:
         held = np.asarray(on_host(scale) if hasattr(scale, "dtype") else scale, np.float32)
     except (TypeError, ValueError):
-        raise LaunchError(Finding(f"scale is {scale!r}, expected one number")) from None
+        raise LaunchError(f"scale is {scale!r}, expected one number") from None
     if held.size != 1:
-        raise LaunchError(Finding(f"scale has shape {held.shape}, expected one number"))
+        raise LaunchError(f"scale has shape {held.shape}, expected one number")
     return placed_like(held.reshape(1), like)

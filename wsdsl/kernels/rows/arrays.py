@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.runtime.interop import address_of, describe, has_gradient
 
@@ -71,14 +71,14 @@ def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
     dtype = AS_BITS.get(view.dtype.name, view.dtype.name)
     if dtype not in FLOATS:
         hint = f"convert it to one of {', '.join(FLOATS)}"
-        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
+        raise LaunchError(f"{name} is {view.dtype}, which is not taken", hint=hint)
     if not view.shape:
-        raise LaunchError(Finding(f"{name} is a single number, expected shape [..., N]"))
+        raise LaunchError(f"{name} is a single number, expected shape [..., N]")
     if like is not None and view.shape != like.shape:
-        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {like.shape}"))
+        raise LaunchError(f"{name} has shape {view.shape}, expected {like.shape}")
     if view.strides[-1] != 1 and view.shape[-1] > 1 and not view.is_empty:
         message = f"{name} has strides {view.strides}, and its last axis is not contiguous"
-        raise LaunchError(Finding(message, hint="give a contiguous copy"))
+        raise LaunchError(message, hint="give a contiguous copy")
     size = math.prod(view.shape[:-1]), view.shape[-1]
     matrix = array if view.shape == size else array.reshape(size)
     return Rows(array, matrix, view.shape, dtype)

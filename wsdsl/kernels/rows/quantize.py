@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
@@ -81,7 +81,7 @@ def quantize(
     scales = _one_of("scales", scale_dtype, SCALES)
     if block is not None and block not in BLOCKS:
         hint = "16, 32, 64, 128 or 256; or left out, for whole rows"
-        raise LaunchError(Finding(f"block is {block!r}", hint=hint))
+        raise LaunchError(f"block is {block!r}", hint=hint)
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "x * inverse" if block else "X[m, n] * inverse"
     kernel = kernel_of(
@@ -107,5 +107,5 @@ def _allocated(rows: Rows, columns: tuple[int, ...], dtype: str) -> Any:
 def _one_of(what: str, given: Any, kinds: tuple[str, ...]) -> str:
     name = dtype_of(given, "dtype").name
     if name not in kinds:
-        raise LaunchError(Finding(f"{what} of {name}, expected {', '.join(kinds)}"))
+        raise LaunchError(f"{what} of {name}, expected {', '.join(kinds)}")
     return name

@@ -28,7 +28,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.barrier_ops import AllocateBarriers
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, with_fields
@@ -56,7 +56,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
             used += 8
     if used > kernel.target.smem_bytes:
         message = f"the kernel needs {used} bytes of SMEM, a CTA has {kernel.target.smem_bytes}"
-        raise ScheduleError(Finding(message, kernel.loc, "use fewer stages or smaller tiles"))
+        raise ScheduleError(message, kernel.loc, "use fewer stages or smaller tiles")
     body = tuple(_placed(op, offsets) for op in kernel.body)
     return dataclasses.replace(kernel, level="scheduled", body=body)
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
@@ -95,7 +95,7 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
         if not group:
             what = f"a pair of CTAs has half of a tile of `{load.tensor.name}` each, and this one"
             told = f"{what} is not the same for both"
-            raise CompileError(Finding(told, load.loc, "leave Schedule.cta_group out"))
+            raise CompileError(told, load.loc, "leave Schedule.cta_group out")
 
     def change(op: Op) -> tuple[Op]:
         if isinstance(op, LoadToSlot) and op in found:

@@ -172,7 +172,7 @@ Why here: on tiles, before stages and parities of slots are threaded through the
 
 from __future__ import annotations
 
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
 from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
@@ -247,7 +247,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         body = region(own.body)
         if in_turn is None or not in_turn.used:
             if kernel.schedule is not None and kernel.schedule.order_barriers:
-                raise ScheduleError(Finding(NO_CHAIN, kernel.loc, "leave it out"))
+                raise ScheduleError(NO_CHAIN, kernel.loc, "leave it out")
             return with_fields(own, body=body)
         return with_fields(own, body=in_turn.around(body))
 
