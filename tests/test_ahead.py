@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
 from tests.runtime import test_recent
 from tests.runtime.fake_torch import Tensor
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, knobs
@@ -26,15 +27,7 @@ from wsdsl.background import in_background
 from wsdsl.diagnostics import Finding
 from wsdsl.runtime import device
 
-TEXT = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-"""
+TEXT = CASES["gemm"].text
 N, K = 128, 64
 
 

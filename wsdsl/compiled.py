@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +11,7 @@ from wsdsl import knobs
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import in_background
-from wsdsl.diagnostics import CompileError
+from wsdsl.diagnostics import CompileError, warn
 from wsdsl.dumps import dumped, pass_dumps
 from wsdsl.execution import Executable
 from wsdsl.lazy import cached_property
@@ -311,5 +310,5 @@ class Compiled(Executable):
 
         if self.artifact.cubin is None:
             message = f"{self.name}: without ptxas the driver assembles, and spills go unseen"
-            warnings.warn(f"{message}; `wsdsl doctor` tells more", stacklevel=3)
+            warn(f"{message}; `wsdsl doctor` tells more", UserWarning)
         return launcher_of(self.artifact)

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import currentframe
 from typing import Any
+
+
+def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
+    """At the line of the user's code that runs wsdsl."""
+    frame, level = currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("wsdsl."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, kind, stacklevel=level + 1)
+
+
+warn_once = cache(warn)
+"""In each process, and in a fork of it no more."""
 
 
 @dataclass(frozen=True, slots=True)

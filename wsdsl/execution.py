@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl import knobs
 from wsdsl.callee import Callee, called
-from wsdsl.diagnostics import LaunchError
+from wsdsl.diagnostics import LaunchError, warn_once
 
 if TYPE_CHECKING:
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
     from wsdsl.runtime.recent import Start
-
-_warn_once = cache(warnings.warn)
 
 
 class Executable(Callee):
@@ -108,5 +105,5 @@ def runs_simulated(movable: bool = False) -> bool:
         hint = 'move them to the GPU, or say `with wsdsl.knobs.override(backend="simulator"):`'
         raise LaunchError("the arrays are on the CPU, and there is a GPU", hint=hint)
     if movable and not gpu_available():
-        _warn_once("there is no Hopper GPU here; the simulator, which is slow, runs", stacklevel=5)
+        warn_once("there is no Hopper GPU here; the simulator, which is slow, runs")
     return not gpu_available()

@@ -134,8 +134,9 @@ def test_without_ptxas_the_ptx_is_kept(folder: Path, monkeypatch: pytest.MonkeyP
         assert found.assembled is None and found.artifact.image == first.ptx
         with pytest.raises(CompileError, match="there is no ptxas here"):
             _ = found.cubin
-        with pytest.warns(UserWarning, match="without ptxas"):
+        with pytest.warns(UserWarning, match="without ptxas") as told:
             _ = found.launcher
+        assert told[0].filename == __file__
     monkeypatch.delenv("WSDSL_PTXAS")
     assert in_another_process().compile(SMALL).assembled is not None
 

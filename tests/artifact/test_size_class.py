@@ -5,17 +5,10 @@ import random
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
 from wsdsl.artifact.size_class import alignments, beside_rows, is_round, row_parts, size_class
 
-SOURCE = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-
+SOURCE = f"""{CASES["gemm"].text.replace("C: bf16", "C: f32")}
 @kernel
 def summed(X: f32[M, N], Y: f32[M]):
     for m in tiles(M):

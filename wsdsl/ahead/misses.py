@@ -8,7 +8,6 @@ import atexit
 import math
 import os
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from wsdsl.ahead.process import Process
 from wsdsl.artifact.size_class import size_class
 from wsdsl.background import in_background
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import LaunchError
+from wsdsl.diagnostics import LaunchError, warn
 from wsdsl.records.row import Asked
 from wsdsl.runtime.alignment import Alignment
 from wsdsl.runtime.arguments import Call
@@ -69,11 +68,8 @@ class Misses:
         failed = job.exception() if job and job.done() else None
         if failed is not None and asked not in self._told:
             self._told.add(asked)
-            told = (
-                f"{self.name} could not be compiled for {found}: {failed}\n  calls are served by "
-            )
-            told += "what is compiled for other sizes"
-            warnings.warn(told, RuntimeWarning, stacklevel=5)
+            told = f"{self.name} could not be compiled for {found}: {failed}"
+            warn(f"{told}\n  calls are served by what is compiled for other sizes")
 
     def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
         job = Job(self._text(), self._variants.key, *given, knobs=now)

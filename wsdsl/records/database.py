@@ -8,13 +8,13 @@ none, and a process that is killed leaves no lock.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
+from wsdsl.diagnostics import warn_once
 from wsdsl.records.row import COLUMNS, Key, Row, row_from
 
 if TYPE_CHECKING:
@@ -170,15 +170,8 @@ def _identity(row: Row) -> tuple[Any, ...]:
     return tuple(getattr(row, name) for name in IDENTITY)
 
 
-_told: set[str] = set()
-
-
 def tell_once(error: RecordsError) -> None:
-    """In each process, and in a fork of it no more."""
-    if str(error) not in _told:
-        _told.add(str(error))
-        told = f"records are not used: {error}; `wsdsl records clear` removes them"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+    warn_once(f"records are not used: {error}; `wsdsl records clear` removes them")
 
 
 def signature(path: Path) -> tuple[int, ...]:
