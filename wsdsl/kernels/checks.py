@@ -19,7 +19,7 @@ def type_of_addend(
     """The type of an array that may be left out."""
     if array is None:
         return None
-    view = describe(array)
+    view = describe(array, name)
     if view.shape != shape:
         raise LaunchError(f"{name} has shape {view.shape}, expected {shape}")
     if view.dtype.name not in kinds:
@@ -38,7 +38,7 @@ def type_of_output(
     """That of `out`, or the one that is asked for, or else `default`."""
     wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
     if out is not None:
-        view = describe(out)
+        view = describe(out, "out")
         if view.shape != shape or view.strides != contiguous_strides(shape):
             message = f"out has shape {view.shape} and strides {view.strides}"
             raise LaunchError(message, hint=f"it is {shape}, and contiguous")

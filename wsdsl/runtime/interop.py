@@ -32,13 +32,21 @@ _torch_devices: dict[Any, str] = {}
 _describers: dict[type, Describer] = {}
 
 
-def describe(array: Any) -> ArrayView:
-    """What the runtime needs to know of an array. LaunchError for what is none."""
+def describe(array: Any, name: str = "") -> ArrayView:
+    """What the runtime needs to know of an array. LaunchError, which tells `name`, for what is no
+    array that a kernel may have.
+    """
     kind: type = type(array)
-    describer = _describers.get(kind)
-    if describer is None:
-        describer = _describers[kind] = _describer(kind)
-    return describer(array)
+    try:
+        describer = _describers.get(kind)
+        if describer is None:
+            describer = _describers[kind] = _describer(kind)
+        return describer(array)
+    except LaunchError as error:
+        if not name:
+            raise
+        found = error.findings[0]
+        raise LaunchError(f"{name}: {found.message}", hint=found.hint) from None
 
 
 def look_of(array: Any) -> tuple[Any, int]:

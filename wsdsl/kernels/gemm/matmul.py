@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
-from wsdsl.diagnostics import Finding, LaunchError, unknown_names
+from wsdsl.diagnostics import LaunchError, unknown_names
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
@@ -164,7 +164,7 @@ class Matmul:
                 numbers[name] = held
                 key.append(name)
             else:
-                views[name] = view = _described(name, held)
+                views[name] = view = describe(held, name)
                 key += (
                     view.dtype.name, view.shape, view.strides, view.pointer & 15,
                     view.device, view.readonly, view.framework,
@@ -226,14 +226,6 @@ class Matmul:
 def _unknown(names: Iterable[str], call: Callable[..., Any]) -> LaunchError:
     known = sorted({*inspect.signature(call).parameters} - {"self", "unknown"})
     return LaunchError(unknown_names(names, known, "matmul()"))
-
-
-def _described(name: str, array: Any) -> ArrayView:
-    try:
-        return describe(array)
-    except LaunchError as error:
-        found = [Finding(f"{name}: {f.message}", hint=f.hint) for f in error.findings]
-        raise LaunchError(found) from None
 
 
 def _constant(names: Any) -> tuple[str, ...]:

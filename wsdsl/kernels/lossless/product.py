@@ -114,7 +114,7 @@ def arranged(
     if not isinstance(held, Weights):
         message = f"the weights are a {type(held).__name__}, expected what lossless.pack makes"
         raise LaunchError(message)
-    (n, k), shape = weights.shape, describe(x).shape
+    (n, k), shape = weights.shape, describe(x, "x").shape
     if not shape or shape[-1] != k:
         raise LaunchError(f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}")
     whole = (*shape[:-1], n)

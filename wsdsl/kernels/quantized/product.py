@@ -82,7 +82,7 @@ def arranged(
         message = f"the weights are a {type(held).__name__}"
         hint = "expected what quantized.quantize or quantized.weights makes"
         raise LaunchError(message, hint=hint)
-    view, (n, k) = describe(x), weights.shape
+    view, (n, k) = describe(x, "x"), weights.shape
     if not view.shape or view.shape[-1] != k:
         message = f"x has shape {view.shape}, expected [..., {k}] for weights of shape {(n, k)}"
         raise LaunchError(message)

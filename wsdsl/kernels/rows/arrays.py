@@ -67,7 +67,7 @@ def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
     """Of an array [..., N] of f32, f16 or bf16, contiguous along its last axis. LaunchError for
     another one, or where its shape is not that of `like`.
     """
-    view = describe(array)
+    view = describe(array, name)
     dtype = AS_BITS.get(view.dtype.name, view.dtype.name)
     if dtype not in FLOATS:
         hint = f"convert it to one of {', '.join(FLOATS)}"

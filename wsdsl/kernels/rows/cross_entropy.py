@@ -147,7 +147,7 @@ def cross_entropy_backward(
 
 def _targets(targets: Any, rows: arrays.Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read."""
-    shape, name = describe(targets).shape, type_name(targets)
+    shape, name = describe(targets, "targets").shape, type_name(targets)
     if shape != rows.shape[:-1]:
         raise LaunchError(f"targets have shape {shape}, expected {rows.shape[:-1]}")
     m = rows.size[0]
