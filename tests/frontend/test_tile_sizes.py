@@ -90,6 +90,14 @@ SHOWN = {
     "a decay that infinities hide": (
         rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"),
         "depends on how large the tiles are"),
+    "the last tile, which NaN hides": (
+        rows("s = sum(R[m, n], over=n)", "t += sum(log(R[0, n]) + sqrt(R[1, n] - 0.75), over=n)",
+             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
+        "depends on how large the tiles are"),
+    "the last tile, which infinity hides": (
+        rows("s = sum(R[m, n], over=n)", "t += sum(log(max(R[0, n] - 1.75, 0.0)), over=n)",
+             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
+        "depends on how large the tiles are"),
     "a function of each tile's sum": (
         rows("s += exp(sum(R[m, n], over=n))"), "depends on how large the tiles are"),
     "a prefix": (

@@ -132,6 +132,26 @@ SLOTS = [
 ]
 
 
+AXES = [
+    ("f32[m, n] = map", "f32[m, None] = map", "f32[m, None]: no op defines the axis None"),
+    ("f32[m, n] = map", "f32[m] = map", "its operands have the axes m, n"),
+    ("f32[n] = take_subtiles", "f32[m] = take_subtiles", "is f32[m], in a slot of f32[n]"),
+    ("layouts=((f32[n],),)", "layouts=((f32[l],),)", "f32[l]: no op defines the axis l"),
+    ("smem<bf16[n, k]>", "smem<bf16[n, k, n]>", "in a slot of bf16[n, k]"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), AXES)
+def test_axes_of_tiles_are_those_of_operands(old, new, message):
+    schedule = Schedule(tile=dict(m=64, n=64, k=64), stages=2)
+    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir("partitioned")
+    assert old in text
+    with pytest.raises(wsdsl.VerifyError, match=re.escape(message)) as caught:
+        wsdsl.compile_ir(text.replace(old, new, 1), "user.ir")
+    line = text[: text.index(old)].count("\n") + 1
+    assert {finding.loc.line for finding in caught.value.findings} >= {line}
+
+
 @pytest.mark.parametrize(("old", "new", "message"), SLOTS)
 def test_slots_are_used_as_they_were_taken(old, new, message):
     text = wsdsl.parse(TEXT).gemm.compile(Schedule(arch="sm_100a")).ir("partitioned")

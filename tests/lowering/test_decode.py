@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.case_data import right_and_proved
@@ -61,6 +63,26 @@ def f(A: {a}[M, K], B: f8e5m2[N, K], C: f32[M, N]):
             made.compile()
     else:
         assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(Wgmma)} == {a}
+
+
+WHOLE = """
+@kernel
+def f(Q: bf16[M, D], X: bf16[S, D], t: bf16[S], Y: f32[M, D]):
+    for m in tiles(M):
+        acc = zeros(f32[m, D])
+        for s in tiles(S):
+            p = Q[m, :] @ X[s, :]
+            acc += cast(p, bf16) @ (full(bf16[D, s], 1.0) + t[s])
+        Y[m, :] = acc
+"""
+
+
+def test_an_operand_along_a_dimension_that_it_is_not_loaded_along() -> None:
+    q, x, t = (np.arange(n).reshape(-1, 8) % 3 - 1.0 for n in (72 * 8, 136 * 8, 136))
+    y = np.zeros((72, 8), np.float32)
+    made = parse(WHOLE).f.compile(M=72, S=136, D=8)
+    made.simulate(*(v.astype(ml_dtypes.bfloat16) for v in (q, x, t.reshape(-1))), y)
+    assert (y == (q @ x.T) @ (1.0 + t.reshape(-1, 1) + np.zeros((1, 8)))).all() and made.prove()
 
 
 def _decoding() -> Kernel:

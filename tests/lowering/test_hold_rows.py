@@ -168,6 +168,39 @@ def test_tiles_that_threads_can_not_hold_are_refused(schedule: Schedule, told: s
         KERNELS.rmsnorm.compile(schedule, M=100, N=1000)
 
 
+TWO_LINES = """
+@kernel
+def two(X: f32[N], Y: f32[B], W: f32[B, K]):
+    for b in each(B):
+        most = -inf
+        for n in tiles(N):
+            most = max(most, max(X[n], over=n))
+        for k in tiles(K):
+            Y[b] += sum(W[b, k] + most, over=k)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tile", "cluster", "told"),
+    [
+        (dict(n=16), dict(k=2), "cluster names `k`, which no parallel loop walks"),
+        (dict(k=256), dict(n=2, k=2), "CTAs along other axes"),
+        (dict(), dict(k=2), None),
+    ],
+)
+def test_a_cluster_shares_one_line_if_tiles_hold_all(
+    tile: dict[str, int], cluster: dict[str, int], told: str | None
+) -> None:
+    kernel, schedule = parse(TWO_LINES).two, Schedule(tile=tile, cluster=cluster)
+    x, y, w = np.arange(7.0), np.ones(2), np.arange(600.0).reshape(2, 300)
+    if told:
+        with pytest.raises(ScheduleError, match=told):
+            kernel.compile(schedule, N=700, B=2, K=300)
+        return
+    y = kernel.simulate(*(a.astype(np.float32) for a in (x, y, w)), schedule=schedule)
+    assert (y == 1 + w.sum(1) + 300 * 6).all()
+
+
 OTHERS = parse("""
 @kernel
 def distribution(X: f32[M, N], Y: f32[M, N]):

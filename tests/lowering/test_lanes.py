@@ -1,5 +1,8 @@
 """Kernels without products hold tiles as vectors, as memory wants them."""
 
+import contextlib
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -158,6 +161,19 @@ def test_every_schedule_gives_the_same(schedule: Schedule | None) -> None:
     made.simulate(x, b, y)
     assert (y == (x + b).astype(ml_dtypes.bfloat16)).all()
     assert made.prove()
+
+
+def test_tiles_of_every_size_have_registers() -> None:
+    """Or are rejected by name: lanes of fewer than 64 rows are not an accumulator's."""
+    kernel = vars(parse(MOVED.format(first="bf16", last="bf16")))["moved"]
+    for m, n in itertools.product((4, 8, 16, 32), range(8, 208, 8)):
+        with contextlib.suppress(ScheduleError):
+            assert lanes(kernel._compile(Schedule(tile=dict(m=m, n=n)), {}, ()).scheduled)
+    x, b = np.arange(40 * 200).reshape(40, 200) % 128, np.arange(200, dtype=np.float32)
+    y = np.zeros((40, 200), ml_dtypes.bfloat16)
+    made = kernel.compile(Schedule(tile=dict(m=32, n=72)), M=40, N=200)
+    made.simulate(x.astype(y.dtype), b, y)
+    assert (y == (x + b).astype(y.dtype)).all() and made.prove() and made.ptx
 
 
 @pytest.mark.parametrize(

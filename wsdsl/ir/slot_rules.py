@@ -10,7 +10,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
-from wsdsl.ir.types import Slot
+from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.ir.walk import walk, yielded
 
 Problem = tuple[Op | None, str]
@@ -47,12 +47,28 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
                 yield op, f"a slot of {source.ring} has {len(fields[0])} fields, and not {field}"
+            elif fields and isinstance(op, (s.SlotTile, s.SlotElements, s.StoreToSlot)):
+                value = op.value if isinstance(op, s.StoreToSlot) else op.result
+                yield from _of_slot(kernel, op, value, fields[0][field])
+    for op in kernel.of(s.TakeSubtiles):
+        for layout in rings[op.ring].layouts[:1] if op.ring in rings else ():
+            for value, tile in zip(op.result, layout, strict=False):
+                yield from _of_slot(kernel, op, value, tile)
     in_tensor = any(ring.space == "TMEM" for ring in rings.values())
     for own in (op for op in kernel.of(Partition) if op.role == "mma" and in_tensor):
         places = sum_places(own.body, s.SumToSlot)
         for op in walk(own.body):
             if isinstance(op, Contract) and op.result not in places:
                 yield op, f"no op says in which slot {op.result} is summed up"
+
+
+def _of_slot(kernel: Kernel, op: Op, value: Value, tile: Tile) -> Iterator[Problem]:
+    """The axes of a decode partition have other names."""
+    dims = {v.type.name: v.type.dim for v in kernel.defined if isinstance(v.type, Axis)}
+    kinds = (value.type, tile)
+    own, there = (sorted(dims.get(x, "") for x in getattr(kind, "axes", ())) for kind in kinds)
+    if own != there:
+        yield op, f"{value} is {value.type}, in a slot of {tile}"
 
 
 def sum_places(body: Region, kind: type[Sum]) -> dict[Value, Sum]:

@@ -45,6 +45,7 @@ from wsdsl.ir.op import (
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.scale_atoms import in_atoms
+from wsdsl.ir.slot_ops import SlotElements
 from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
@@ -181,6 +182,18 @@ def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
             yield op, "a cast changes the dtype alone"
 
 
+def tiles_span_their_operands(kernel: Kernel) -> Iterator[Problem]:
+    """Along the axes that a map adds all elements are the same."""
+    for op in kernel.of(Load, SlotElements, Map):
+        sources = op.args if isinstance(op, Map) else op.index
+        axes = {axis for v in sources for axis in getattr(v.type, "axes", ())}
+        axes |= {v.type.name for v in sources if isinstance(v.type, Axis)}
+        own = {*getattr(op.result.type, "axes", ())}
+        if not (axes <= own if isinstance(op, Map) else axes == own):
+            told = ", ".join(sorted(axes)) or "none"
+            yield op, f"{op.result} is {op.result.type}; its operands have the axes {told}"
+
+
 def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
     outer = {id(op) for op in kernel.body}
     for op in kernel.of(Partition):
@@ -197,6 +210,7 @@ COMMON: tuple[Rule, ...] = (
     maps_have_one_dtype,
     tensors_are_indexed_whole,
     casts_keep_the_shape,
+    tiles_span_their_operands,
     partitions_stand_outside,
 )
 _PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)

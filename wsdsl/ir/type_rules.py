@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from wsdsl.ir import types as t
 from wsdsl.ir.op import Kernel, Op, Value, fields_of, op_name
@@ -59,6 +60,12 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
             yield None, f"the parameter {p} is {p.type}; expected a tensor or a scalar"
     by_mmas = kernel.level == "partitioned" and bool(kernel.of(Contract))
+    tiles = [(kernel.definers.get(v), v.type) for v in kernel.defined]
+    tiles += [(op, tile) for op in kernel.ops for tile in chain(*getattr(op, "layouts", ()))]
+    axes = {kind.name for _, kind in tiles if isinstance(kind, t.Axis)}
+    for op, kind in tiles:
+        for axis in {*getattr(kind, "axes", ())} - axes:
+            yield op, f"{kind}: no op defines the axis {axis}"
     for value in kernel.defined:
         kind = value.type
         if isinstance(kind, t.Fragment):

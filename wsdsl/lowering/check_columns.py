@@ -125,6 +125,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if all(rows) and are_held(kernel, chosen, sizes):
         yield from _of_one_row(kernel, chosen, sizes, height if rows else 1)
+    yield from cluster_faults(chosen, held_axes(kernel))
     for name, axis in axes_of(kernel).items() if not rows else ():
         unit = COLUMN_STEP * shares["columns"]
         if axis.role == "columns" and sizes[name] % unit:
@@ -134,7 +135,6 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         return  # There are none, or it is open how many there are beside the columns.
     if height * lanes.WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
-    yield from cluster_faults(chosen, held_axes(kernel))
     if max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1) > 1:
         for name in sorted(read_and_stored(kernel)):
             told = f"CTAs of a cluster share rows, and each would read and store `{name}`"

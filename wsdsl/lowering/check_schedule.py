@@ -96,8 +96,9 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     listed = ", ".join(known) or "none"
     summed = contracted_variable(body)
     walked = f"{listed}; {summed} is summed over" if summed else listed
+    held = held_axes(kernel) if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else ()
     for name, size in (chosen.cluster or {}).items():
-        if name in (*known, summed, *map(loop_variable, held_axes(kernel))) or size == 1:
+        if name in (*known, summed, *map(loop_variable, held)) or size == 1:
             continue
         scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
         yield Finding(

@@ -314,6 +314,8 @@ def _wide_lanes(kernel: Kernel) -> Lanes:
     across = max(least, WARP)
     while across > least and columns % (across * vector):
         across //= 2
+    if (vector, across) == ACCUMULATOR[:2] and height_of(kernel) < ROWS:
+        vector = 1  # An accumulator has 64 rows.
     return Lanes(vector, across, is_striped(kernel) and vector > 1)
 
 

@@ -28,6 +28,8 @@ LARGEST_FIXED = 64
 """Of a dimension whose size the kernel says: no loop walks it, and what lies beyond is 0."""
 LARGEST_DRAWN = 2.0
 """Of floats, times their scale."""
+ONE_SIGN = (1.0, 0.5, 16.0, -1.0)
+"""Scales of floats of one sign, tried until all results are finite: for logarithms and roots."""
 ONE_TILE = 1 << 40
 BOUNDED = (*t.COMPARISONS, "min", "max")
 TOLERANCE = 1e-9
@@ -45,12 +47,14 @@ class Shown:
 class Draw:
     """Floats are eighths times `scale`. Integers are less than `most`, or with `LARGEST` half of
     them of any size; of those under 2 all are indices. With `near`, half of the integers are from
-    there, and a quarter of the floats.
+    there, and a quarter of the floats. Floats are `signed`, except where results that
+    are not finite may hide what differs.
     """
 
     scale: float = 1.0
     most: int = LARGEST
     near: tuple[float, ...] = ()
+    signed: bool = True
 
 
 @np.errstate(all="ignore")
@@ -64,11 +68,21 @@ def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
     for trial, (tried, draw) in enumerate(trials):
         rng = np.random.default_rng(trial)
         most = LARGEST if trial % TRIALS and not draw.near else 2
-        small, arrays = _random_arrays(tried, rng, dataclasses.replace(draw, most=most))
-        sizes = (1, 2, int(rng.integers(3, LARGEST)))
-        if shown := _compare(small, arrays, dict.fromkeys(axes, sizes)):
-            return shown
+        draw = dataclasses.replace(draw, most=most)
+        others = [dataclasses.replace(draw, scale=scale, signed=False) for scale in ONE_SIGN]
+        for own in (draw, *others):
+            small, arrays = _random_arrays(tried, rng, own)
+            sizes = (1, 2, int(rng.integers(3, LARGEST)))
+            expected = _evaluated(small, arrays, dict.fromkeys(axes, ONE_TILE))
+            if shown := _compare(small, arrays, dict.fromkeys(axes, sizes), expected):
+                return shown
+            if draw.near or _all_finite(expected):
+                break
     return None
+
+
+def _all_finite(arrays: Mapping[str, Array]) -> bool:
+    return all(np.isfinite(a).all() for a in arrays.values() if a.dtype == np.float64)
 
 
 def _decided(kernel: Kernel) -> Iterator[Kernel]:
@@ -119,7 +133,8 @@ def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]
     pairs = zip(kernel.params, exact.params, strict=True)
     double = {p.name: _as_double(p, own, arrays[p.name]) for p, own in pairs}
     sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
-    return _compare(exact, double, sizes)
+    expected = _evaluated(exact, double, dict.fromkeys(axes, ONE_TILE))
+    return _compare(exact, double, sizes, expected)
 
 
 def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
@@ -139,9 +154,11 @@ def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ..
 
 
 def _compare(
-    kernel: Kernel, arrays: Mapping[str, Any], cuts: Mapping[str, Sequence[int]]
+    kernel: Kernel,
+    arrays: Mapping[str, Any],
+    cuts: Mapping[str, Sequence[int]],
+    expected: Mapping[str, Array],
 ) -> Shown | None:
-    expected = _evaluated(kernel, arrays, dict.fromkeys(cuts, ONE_TILE))
     for axis, sizes in cuts.items():
         for size in sizes:
             others = dict.fromkeys(cuts, ONE_TILE)
@@ -338,7 +355,8 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, draw
         return rng.integers(0, 2, size=shape).astype(np.bool_)
     if dtype.is_float:
         eighths = round(8 * LARGEST_DRAWN)
-        made = rng.integers(-eighths, eighths + 1, size=shape) * np.float64(draw.scale / 8)
+        least = -eighths if draw.signed else 1
+        made = rng.integers(least, eighths + 1, size=shape) * np.float64(draw.scale / 8)
         return _some_of(made, draw.near, 4, rng)
     low, high = integer_range(dtype)
     made = rng.integers(0, min(high, draw.most), size=shape)

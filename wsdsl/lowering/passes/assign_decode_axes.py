@@ -24,14 +24,15 @@ Why here: whatever cuts the partitions' loops alike knows them by their axes, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
-from wsdsl.ir.tile_ops import ReduceBlocks
+from wsdsl.ir.tile_ops import ReduceBlocks, Whole
 from wsdsl.ir.types import Axis, Role, Tile, Type
 from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk
+from wsdsl.lowering.axes import axes_of
 
 
 def assign_decode_axes(kernel: Kernel) -> Kernel:
@@ -42,7 +43,8 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
             others = tuple(other for other in kernel.body if other is not op)
             names = _names(kernel, others, _roles(op, rings))
             change = _change(names)
-            body[place] = with_fields(op, body=_retyped(op.body, change, names))
+            own = (*_taken_whole(kernel, op, names), *op.body)
+            body[place] = with_fields(op, body=_retyped(own, change, names))
             read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
             body = [
                 _laid_out(ring, change)
@@ -69,12 +71,26 @@ def _names(kernel: Kernel, others: Region, roles: dict[str, Role]) -> dict[str, 
     """By axis, its name and role in the partition. The name stays of an axis that no op outside of
     the partition defines: a dimension that products take whole."""
     namer = Namer(v.type.name for v in definitions(kernel) if isinstance(v.type, Axis))
-    walked = {v.type for op in walk(others) for v in (*results_of(op), *bound(op))}
-    shared = {kind.name for kind in walked if isinstance(kind, Axis)}
+    shared = _defined(others)
     return {
         axis: (namer.new(f"{axis}_decode") if axis in shared else axis, role)
         for axis, role in roles.items()
     }
+
+
+def _defined(region: Region) -> set[str]:
+    """Names of axes."""
+    values = (v for op in walk(region) for v in (*results_of(op), *bound(op)))
+    return {v.type.name for v in values if isinstance(v.type, Axis)}
+
+
+def _taken_whole(kernel: Kernel, partition: Partition, names: Iterable[str]) -> list[Whole]:
+    """Axes along which the partition computes tiles, and which only others index tensors by."""
+    namer, missing = Namer.of(kernel), {*names} - _defined(partition.body)
+    return [
+        Whole(result=Value(namer.new(name), axes_of(kernel)[name]), loc=partition.loc)
+        for name in sorted(missing)
+    ]
 
 
 def _change(names: dict[str, tuple[str, Role]]) -> Callable[[Type], Type]:
