@@ -217,6 +217,16 @@ def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
             acc += X[m, k] @ W[n, k]
         Y[m, n] = acc
 """
+PART_FROM_AN_ITEM = """
+@kernel
+def made(X: f32[B, N], Y: f32[B, N], Z: f32[B]):
+    for b in each(B):
+        acc = 0.0
+        for n in tiles(b, N, of=N):
+            acc += sum(X[b, n], over=n)
+            Y[b, n] = X[b, n]
+        Z[b] = acc
+"""
 UNDER = {
     "test_in_front_of_a_turn": (TEST_IN_FRONT, Schedule(mode="pingpong", stages=4)),
     "own_loop_in_front_of_others": (OWN_LOOP_IN_FRONT, Schedule(mode="pingpong", stages=4)),
@@ -226,6 +236,7 @@ UNDER = {
         Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ),
     "whole_dimension_in_a_cluster": (PARTLY, Schedule(tile=dict(n=16), cluster=dict(n=2))),
+    "part_from_an_item_on": (PART_FROM_AN_ITEM, Schedule(tile=dict(n=64), scheduler="grid")),
     "operand_of_what_does_not_change": (OPERAND, Schedule(tile=dict(m=192, n=48), consumers=3)),
 }
 REFUSED = {

@@ -61,7 +61,8 @@ def odd_start(rng: Random) -> tuple[str, dict[str, int], Schedule]:
     into = rng.choice(("Y[m, n] = {}", "Y[m, n] = Y[m, n] - {}", "Z[m] += sum({}, over=n)"))
     text = HEAD.format(f"X: {source}[M, N], I: i32[1], Y: f32[M, N], Z: f32[M]")
     text += f"    for m in tiles(M):\n        for n in tiles({start}, N - 1, of=N):\n"
-    return text + f"            {into.format(value)}\n", dict(M=9, N=70), Schedule()
+    schedule = Schedule(tile=dict(n=64), stages=rng.randint(1, 4))
+    return text + f"            {into.format(value)}\n", dict(M=9, N=70), schedule
 
 
 def cast_operands(rng: Random) -> tuple[str, dict[str, int], Schedule]:

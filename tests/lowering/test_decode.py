@@ -146,6 +146,27 @@ def test_places_that_are_refused(case: Case, decode: Any, told: str) -> None:
         case.kernel.compile(Schedule(decode=decode), **case.sizes)
 
 
+@pytest.mark.parametrize("by", [8, 24, 48])
+@pytest.mark.parametrize("unaligned", [(), ("X",)])
+def test_tiles_of_8_bits_begin_at_boxes(by: int, unaligned: tuple[str, ...]) -> None:
+    """Threads copy them from anywhere, TMA from multiples of 16 bytes."""
+    text = f"""
+@kernel
+def f(X: f8e5m2[K, N], A: i8[M, K], Y: f16[M, N]):
+    for m in tiles(M):
+        for n in tiles(N, by={by}):
+            acc = zeros(f32[n, m])
+            for k in tiles(K):
+                acc += cast(X[k, n], f16) @ cast(A[m, k], f16)
+            Y[m, n] = acc
+"""
+    if by % 16 == 0 or unaligned:
+        assert parse(text).f._compile(None, {}, unaligned).certificate
+    else:
+        with pytest.raises(ScheduleError, match=r"(?s)copied by 16 bytes.*a multiple of 16"):
+            parse(text).f.compile()
+
+
 NOT_IN_REGISTERS = {
     "both_operands_computed": (
         """

@@ -55,11 +55,8 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
                 several = zip(given, yielded(op.then), yielded(op.orelse), strict=True)
                 yield from ((value, of(*each)) for value, *each in several)
             case ForRange():
-                start, handed = made.get(op.start), yielded(op.body)
-                # A loop that begins at its end runs no iteration.
-                ends = isinstance(start, Map) and start.fn == "where" and start.args[2] == op.stop
-                first = start.args[1] if ends and isinstance(start, Map) else op.start
-                yield op.index, of(first, handed[-1] if op.claimed else op.step)
+                handed = yielded(op.body)
+                yield op.index, of(op.start, handed[-1] if op.claimed else op.step)
                 several = (*zip(op.args, op.init, handed), *zip(op.result, op.init, handed))
                 yield from ((value, of(*each)) for value, *each in several)
             case _:

@@ -197,9 +197,9 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
                 at,
                 f"make it a multiple of {step}",
             )
-
     for load in kernel.of(t.Load):
-        last = load.last.name if load.last and load.dtype.bits < 8 and len(load.axes) > 1 else ""
+        by_tma = load.tensor.name not in kernel.unaligned and len(load.axes) > 1
+        last = load.last.name if load.last and by_tma else ""
         if (
             load.result in decoded(kernel).inside
             and load.dtype.size(sizes.get(last, 0)) % TMA_ALIGN

@@ -32,7 +32,7 @@ from wsdsl.prover.scheduler_terms import count_items
 
 GLOBAL_ORDER = "global memory"
 """The kind of failure."""
-OF_A_CTA = ("CtaIndex", "ClusterIndex")
+NUMBERS = (b.CtaIndex, b.ClusterIndex, b.NumCtas, b.NumClusters)
 MOST_BEHIND = 16
 """Groups of TMA stores that are told apart; more pending ones are not understood."""
 
@@ -167,7 +167,7 @@ class _Partition:
         self.num = num = partition.num_warpgroups
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
-        grid = next(iter(kernel.of(b.LaunchGrid)), None)
+        self.grid = grid = next(iter(kernel.of(b.LaunchGrid)), None)
         self.one_item = (
             grid is not None
             and grid.scheduler == "persistent"
@@ -219,18 +219,22 @@ class _Partition:
 
     def _is_work(self, op: b.ForRange) -> bool:
         """Its items are this CTA's, or this cluster's: they have tiles of their own. Where no tile
-        is cut, it begins at that number; a loop that only ends by it walks a part of a dimension.
+        is cut, it begins at that number, or goes on by how many there are; another loop that begins
+        or ends by it walks a part of a dimension.
         """
-        cut = any(isinstance(o, b.LaunchGrid) and o.contraction for o in self.kernel.body)
-        bounds = (op.start, op.stop) if cut else (op.start,)
-        ahead: list[Any] = [self.places.sums.of(v) for v in bounds]
+        sums, grid = self.places.sums, self.grid
+        start, stop, step = (sums.of(v) for v in (op.start, op.stop, op.step))
+        if grid is None or not grid.contraction:
+            if work := any(sums.special(x) in (start, step) for x in NUMBERS):
+                self._check_items(op)
+            return work
+        ahead: list[Any] = [start, stop]
         while ahead:
             x = ahead.pop()
             if isinstance(x, Linear):
-                ahead += [self.places.sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
+                ahead += [sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
             elif isinstance(x, tuple):
-                if x[0] in OF_A_CTA:
-                    self._check_items(op)
+                if x[0] in ("CtaIndex", "ClusterIndex"):
                     return True
                 ahead += x[1:]
         return False
@@ -238,8 +242,7 @@ class _Partition:
     def _check_items(self, op: b.ForRange) -> None:
         """No two CTAs, or clusters, walk the same item. Of tiles that are cut `split_k_protocol`
         says what an iteration does."""
-        grid = next((o for o in self.kernel.body if isinstance(o, b.LaunchGrid)), None)
-        if grid is None or grid.contraction:
+        if (grid := self.grid) is None:
             return
         sums, cluster = self.places.sums, grid.cluster > 1
         own = b.ClusterIndex if cluster else b.CtaIndex

@@ -18,14 +18,14 @@ tile ends with the part, or with the dimension: `tiles(0, end(q), of=S)` walks w
 tile of `q` has a whole number of them.
 
 TMA copies from multiples of 16 bytes of a row on, and threads load whole bytes of elements of 4
-bits. Along a contiguous dimension the first tile begins there, unless there is nothing to walk, and
-has elements from `first` on:
+bits. Along a contiguous dimension the first tile begins there, and has elements from `first` on. A
+loop without an element ends where it begins:
 
       %first: i32 = map(fn="max", args=(%a, %zero))
       %even: i32 = map(fn="sub", args=(%first, %rest))
       %any: bool = map(fn="lt", args=(%first, %last))
-      %begin: i32 = map(fn="where", args=(%any, %even, %last))
-      for_tiles(index=%k: axis<k of K by 64>, start=%begin, stop=%last, first=%first, ...) {
+      %end: i32 = map(fn="where", args=(%any, %last, %even))
+      for_tiles(index=%k: axis<k of K by 64>, start=%even, stop=%end, first=%first, ...) {
 
 Why here: tile sizes are known, and which loops overlap their tiles.
 """
@@ -84,9 +84,9 @@ class _Ranges:
             start = b.map("max", start, b.integer(0), wish="first")
         if op.start and start and shifted and not self.is_multiple(op.start, axis, unit):
             first, end = start, stop or size
-            even = b.map("sub", first, b.remainder(first, unit), wish="even")
+            start = b.map("sub", first, b.remainder(first, unit), wish="even")
             some = b.map("lt", first, end, wish="some")
-            start = b.map("where", some, even, end, type=INT, wish="begin")
+            stop = b.map("where", some, end, start, type=INT, wish="end")
         return with_fields(
             op, start=start, stop=stop, first=first, clipped=clipped, shifted=shifted
         )
