@@ -90,6 +90,29 @@ def with_empty_loops(trips: int) -> str:
     return "".join(made)
 
 
+CHAINED_AND_NOT = """
+@kernel
+def f(A: bf16[K, M], B: bf16[K, N], V: bf16[N, D], Y: f32[M, D], P: bf16[M, D], Q: bf16[K, D],
+      Z: f32[M, K]):
+    for m in tiles(M):
+        total = zeros(f32[m, D])
+        for n in tiles(N):
+            s = zeros(f32[m, n])
+            for k in tiles(K):
+                s += A[k, m] @ B[k, n]
+            total += cast(s, bf16) @ V[n, :]
+        Y[m, :] = total
+        for k in tiles(K):
+            Z[m, k] = P[m, :] @ Q[k, :]
+"""
+
+
+def test_equal_loops_in_other_loops() -> None:
+    """Who only runs the second loop over K can not come to an iteration of the first."""
+    kernel = parse(CHAINED_AND_NOT).f._compile(Schedule(arch="sm_100a"), {"D": 16}, ())
+    assert explore(kernel.scheduled).states < 100
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("trips", [0, 3, 4, 7])
 def test_empty_loops_are_run_to_their_end(trips: int) -> None:

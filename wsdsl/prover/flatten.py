@@ -218,7 +218,8 @@ class Flattener:
         )
         first = self._here()
         if told:
-            self.code.bounds.setdefault(signature, []).append((first - 1, slots))
+            around = {self.shapes[loop.index.name][1] for loop in self.around}
+            self.code.bounds.setdefault(signature, []).append((first - 1, slots, around))
         for n in ahead.ops.keys() & self._needed(op.args):
             self._made_ahead(ahead, n, elected)
         self.around.append(op)

@@ -72,7 +72,10 @@ def may_enter(m: Machine, a: Agent, key: Any) -> bool:
     if a.ended or m.entered.get(key, 0) >> a.index & 1:
         return False
     code, passed = m.model.codes[a.partition], _passed(a, parent)
-    for at, slots in code.bounds.get(signature, ()):
+    outer = m.iterations.get(parent)
+    for at, slots, around in code.bounds.get(signature, ()):
+        if outer is not None and outer.signature not in around:
+            continue
         if at >= passed and all(
             slot not in code.constant or a.slots[slot] in (None, bound)
             for slot, bound in zip(slots, bounds, strict=True)

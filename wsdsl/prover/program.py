@@ -62,11 +62,12 @@ class Code:
     slots: dict[str, int] = field(default_factory=dict[str, int])
     ring_families: list[int] = field(default_factory=list[int])
     live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    bounds: dict[int, list[tuple[int, tuple[int, ...]]]] = field(
-        default_factory=dict[int, list[tuple[int, tuple[int, ...]]]]
+    bounds: dict[int, list[tuple[int, tuple[int, ...], set[int]]]] = field(
+        default_factory=dict[int, list[tuple[int, tuple[int, ...], set[int]]]]
     )
-    """Where the loops of each signature are entered, and the slots of their bounds; but for those
-    of which nobody else, and nothing behind them, can tell how often they run."""
+    """Where the loops of each signature are entered, the slots of their bounds, and the signatures
+    of the loops around them; but for those of which nobody else, and nothing behind them, can tell
+    how often they run."""
     own: set[int] = field(default_factory=set[int])
     """Signatures of loops of which no other partition can tell how often they run."""
     constant: set[int] = field(default_factory=set[int])
