@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kernels import CASES
+from tests.prover.hostile_kernels import KERNELS
 from tests.prover.ptx_mutants import changed_flags
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
@@ -63,4 +64,27 @@ def test_trip_counts_are_compared_when_sizes_bound_them(arch: Arch) -> None:
     bounds = re.findall(r"setp\.(?:lt|ge)\.[su]32 .*, %r\d+;", made.ptx)
     mutants = [made.ptx.replace(x, re.sub(r"\.(lt|ge)\.", y, x)) for x in bounds for y in ORDER]
     assert len(mutants) > 4
+    assert missed(made, mutants) == []
+
+
+def test_conditions_of_loaded_numbers_are_compared() -> None:
+    """Also which element is loaded, and one more or less; of each role."""
+    case, schedule = KERNELS["if_in_a_loop"], Schedule(**PLAIN)
+    made = case.kernel._compile(schedule, case.sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+    mutants = list[str]()
+    for found in re.finditer(r"b32 (%r\d+), \[%rd\d+(\]);[^@]*setp\.lt\.s32 .*\1, (2);", made.ptx):
+        for group, texts in ((2, ("+4]",)), (3, ("1", "3"))):
+            before, after = made.ptx[: found.start(group)], made.ptx[found.end(group) :]
+            mutants += [before + text + after for text in texts]
+    assert len(mutants) == 6
+    assert missed(made, mutants) == []
+
+
+def test_trip_counts_of_loaded_numbers_are_compared() -> None:
+    made = CASES["part"].kernel._compile(Schedule(**PLAIN), CASES["part"].sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+    found = re.findall(r"ld\.global\.nc\.b32 %r\d+, \[%rd\d+\];", made.ptx)
+    mutants = [made.ptx.replace(load, load.replace("]", "+4]")) for load in found]
+    assert len(mutants) >= 4
     assert missed(made, mutants) == []
