@@ -48,13 +48,18 @@ def test_changed_semaphores_are_reported(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_coordinates_are_compared_when_both_are_registers(arch: Arch) -> None:
+def test_maps_and_coordinates_of_copies_are_compared(arch: Arch) -> None:
     made = CASES["gemm"].kernel._compile(Schedule(**PLAIN, arch=arch), {}, ())
     found = re.findall(r"cp\..*tensor.*\{(%r\d+), (%r\d+)\}.*", made.ptx)
     assert len(found) > 2
     swapped = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{y}, {x}}}") for x, y in found]
     moved = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{x}, 8}}") for x, y in found]
-    assert missed(made, [*swapped, *moved]) == []
+    maps = sorted({*re.findall(r"\[(%rd\d+), \{", made.ptx)})
+    mapped = [
+        made.ptx.replace(f"[{x}, {{", f"[{y}, {{") for x in maps for y in (*maps, "%rd99") if x != y
+    ]
+    assert len(mapped) == 9
+    assert missed(made, [*swapped, *moved, *mapped]) == []
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])

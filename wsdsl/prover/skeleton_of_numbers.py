@@ -178,7 +178,8 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
                 elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
                     at[0] >>= 1  # In bytes.
-                yield _copy(isinstance(op, TmaLoad), at), op
+                number = _arguments(kernel).index(("map", box)) << POINTER
+                yield _copy(isinstance(op, TmaLoad), number, at), op
             case b.ArriveFlag() | b.WaitFlag():
                 by = op.count if isinstance(op, b.WaitFlag) else op.by or op.wrap or op.amount
                 index = held.get(op.index[0])
@@ -239,8 +240,10 @@ def _near_thresholds(kernel: Kernel) -> list[int]:
     return sorted({*range(4), *near})
 
 
-def _copy(loads: bool, at: Sequence[int | None]) -> Seen:
-    return f"a TMA {'load' if loads else 'store'}", tuple(x and x % (1 << 32) for x in at)
+def _copy(loads: bool, box: int | None, at: Sequence[int | None]) -> Seen:
+    by = UNKNOWN if box is None else box >> POINTER
+    kind = f"a TMA {'load' if loads else 'store'} by argument {by}"
+    return kind, tuple(x and x % (1 << 32) for x in at)
 
 
 @once
@@ -308,8 +311,9 @@ def _ptx_events(
         return None if found is None else bool(found) != (guard[:1] == "!")
 
     def made(d: Definition, operands: Sequence[tuple[Any, ...]]) -> Any:
-        if (of := computed(d.op)) is None and d.op.startswith("ld.param"):
-            number = int(d.operands.rstrip("] ").rpartition("_")[2])
+        of = computed(d.op)
+        if argument := re.search(r"_param_(\d+)\]?$", d.operands):
+            number = int(argument[1])
             return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
         if d.op.startswith("ld.global"):
             start = held.get(operands[0][1])
@@ -341,9 +345,10 @@ def _ptx_events(
         elif token.op.startswith("mbarrier.try_wait") and does is not False:
             yield ("a wait", ()), of.line
         elif (copy := COPIES.match(token.op)) and does is not False:
-            given = re.search(r"\{([^}]*)\}", token.args)
-            at_each = [value(text.strip(), at) for text in given[1].split(",")] if given else []
-            yield _copy(bool(copy[1]), at_each), of.line
+            told = re.search(r"\[[^\]]*\{[^}]*\}", token.args)
+            box, *place = re.findall(r"[%\w-]+", told[0] if told else "none")
+            coordinates = [value(x, at) for x in place]
+            yield _copy(bool(copy[1]), value(box, at), coordinates), of.line
         elif token.op.startswith(SEMAPHORE) and does is not False:
             args, test = OPERAND.findall(token.args), steps[min(i + 1, len(steps) - 1)][2]
             to, by = args[0], args[-1]
