@@ -60,6 +60,7 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     first, outside = 0, [op for op in kernel.body if not isinstance(op, Partition)]
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
+        | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
         | {("size", dim): size for dim, size in kernel.sizes}
         for size in (SIZE, SIZE // 2)
     )
@@ -178,17 +179,11 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
                 elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
                     at[0] >>= 1  # In bytes.
-                number = _arguments(kernel).index(("map", box)) << POINTER
-                yield _copy(isinstance(op, TmaLoad), number, at), op
+                yield _copy(isinstance(op, TmaLoad), held["map", box], at), op
             case b.ArriveFlag() | b.WaitFlag():
                 by = op.count if isinstance(op, b.WaitFlag) else op.by or op.wrap or op.amount
                 index = held.get(op.index[0])
-                at = (
-                    None
-                    if index is None
-                    else (_arguments(kernel).index(("tensor", op.tensor.name)) << POINTER)
-                    + 4 * index
-                )
+                at = None if index is None else held["tensor", op.tensor.name] + 4 * index
                 yield _flag(at, held.get(by) if isinstance(by, Value) else by), op
             case t.Constant():
                 held[op.result] = op.value
@@ -223,7 +218,7 @@ def _loaded(kernel: Kernel, op: LoadGlobal, held: Held) -> int | None:
         return 0
     apart = (*(held["stride", name, d] for d in tensor.dims[:-1]), 1)
     number = sum(x * n for x, n in zip(at, apart, strict=True)) * tensor.dtype.bits // 8
-    return _datum((_arguments(kernel).index(("tensor", name)) << POINTER) + number, held)
+    return _datum(held["tensor", name] + number, held)
 
 
 def _datum(address: int, held: Held) -> int:
@@ -265,6 +260,10 @@ def _arguments(kernel: Kernel) -> list[Any]:
 
 Steps = tuple[list[tuple[int, str, Any]], dict[str, int]]
 """Also the step at each label."""
+
+
+def _points(argument: Any) -> bool:
+    return not isinstance(argument, Value) and argument[0] in ("map", "tensor")
 
 
 def _steps(program: Program) -> Steps:
@@ -313,8 +312,7 @@ def _ptx_events(
     def made(d: Definition, operands: Sequence[tuple[Any, ...]]) -> Any:
         of = computed(d.op)
         if argument := re.search(r"_param_(\d+)\]?$", d.operands):
-            number = int(argument[1])
-            return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
+            return [*sizes, None][int(argument[1])]
         if d.op.startswith("ld.global"):
             start = held.get(operands[0][1])
             place = None if start is None else start + split_address(d.operands)[1]
