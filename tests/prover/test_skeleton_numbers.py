@@ -93,3 +93,12 @@ def test_trip_counts_of_loaded_numbers_are_compared() -> None:
     mutants = [made.ptx.replace(load, load.replace("]", "+4]")) for load in found]
     assert len(mutants) >= 4
     assert missed(made, mutants) == []
+
+
+def test_which_cta_of_a_pair_multiplies_is_compared() -> None:
+    schedule = Schedule(arch="sm_100a", tile=dict(m=128, n=64), stages=2, cta_group=2)
+    made = CASES["gemm"].kernel._compile(schedule, {}, ())
+    ranks = re.findall(r"mov\.u32 \s*(%r\d+), %cluster_ctarank;", made.ptx)
+    tests = [x for r in ranks for x in re.findall(rf"setp\.\w+\.b32 \s*%p\d+, {r}, 0;", made.ptx)]
+    assert len(tests) == 1
+    assert missed(made, [made.ptx.replace(tests[0], tests[0].replace("0;", "1;"))]) == []
