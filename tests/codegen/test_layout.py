@@ -5,7 +5,7 @@ import pytest
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.fragments import column_offset, row_offset, source_element
 from wsdsl.codegen.held import Shape
-from wsdsl.codegen.products import layout, low_half
+from wsdsl.ir.operand_layout import layout, low_half
 from wsdsl.ir.swizzle import TMA_SPAN, panel_address
 from wsdsl.ir.types import ACCUMULATOR, Lanes
 

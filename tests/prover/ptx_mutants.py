@@ -124,6 +124,20 @@ def overtaken(lines: list[str]) -> Mutants:
                 yield f"{line} beyond {lines[met[0]]}", made
 
 
+def other_descriptor(lines: list[str]) -> Mutants:
+    """Another place, stage or layout of an operand in SMEM."""
+    for i, line in enumerate(lines):
+        if found := re.match(r"(add\.s32 l[ab], )(%r\d+), (\d+);", line):
+            to, base, plus = found.groups()
+            others = {f"{to}{base}, {int(plus) + 2};", f"{to}{1 << 16}, {plus};"}
+        elif found := re.match(r"(mov\.b32 h[ab], )(\d+);", line):
+            others = {f"{found[1]}{int(found[2]) ^ 64};"}
+        else:
+            continue
+        for other in sorted(others):
+            yield f"{other} for {line}", [*lines[:i], other, *lines[i + 1 :]]
+
+
 def changed_flags(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Another element or pointer of each semaphore, another amount, another test of a wait."""
     for i, line in enumerate(lines):
@@ -162,6 +176,7 @@ COMPARED = (
     unlooped,
     other_parity,
     other_length,
+    other_descriptor,
 )
 OF_FEATURES = (other_flag,)
 NOT_COMPARED = (other_branch, other_bound)

@@ -3,17 +3,22 @@
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import wsdsl
 from tests.kernels import CASES
+from tests.lowering.test_spread_rows import KERNELS
 from wsdsl import Schedule, knobs
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
+from wsdsl.ir.memory_ops import StorePartials
 from wsdsl.ir.parser import OPS, parse_kernel
-from wsdsl.prover.explore import explore
+from wsdsl.prover.explore import Explored, _explore, explore
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.prove import digest, prove
 from wsdsl.schedule import Arch
@@ -74,6 +79,22 @@ def test_proofs_are_quick(name: str) -> None:
     started = time.process_time()
     explore(kernel)
     assert time.process_time() - started < 0.6
+
+
+def test_slots_that_nobody_gives_back_are_proved_in_a_hurry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That a slot of `partials` has been read is known by the barrier of the next one."""
+    schedule = Schedule(mode="pingpong", consumers=2)
+    kernel = KERNELS.probabilities._compile(schedule, dict(M=4096, N=512, K=512), ()).scheduled
+    assert any(op.barriers for op in kernel.of(StorePartials))
+    monkeypatch.setattr("wsdsl.prover.explore._explore", partial(hurried, _explore))
+    explore(kernel)
+
+
+def hurried(explore: Callable[..., Explored], *given: Any) -> Explored:
+    assert given[2], "a guess has failed"
+    return explore(*given)
 
 
 def changed(name: str, *changes: tuple[str, str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kernels import CASES
+from tests.prover.hostile_kernels import KERNELS
 from tests.prover.ptx_mutants import changed_flags
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
@@ -47,13 +48,18 @@ def test_changed_semaphores_are_reported(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_coordinates_are_compared_when_both_are_registers(arch: Arch) -> None:
+def test_maps_and_coordinates_of_copies_are_compared(arch: Arch) -> None:
     made = CASES["gemm"].kernel._compile(Schedule(**PLAIN, arch=arch), {}, ())
     found = re.findall(r"cp\..*tensor.*\{(%r\d+), (%r\d+)\}.*", made.ptx)
     assert len(found) > 2
     swapped = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{y}, {x}}}") for x, y in found]
     moved = [made.ptx.replace(f"{{{x}, {y}}}", f"{{{x}, 8}}") for x, y in found]
-    assert missed(made, [*swapped, *moved]) == []
+    maps = sorted({*re.findall(r"\[(%rd\d+), \{", made.ptx)})
+    mapped = [
+        made.ptx.replace(f"[{x}, {{", f"[{y}, {{") for x in maps for y in (*maps, "%rd99") if x != y
+    ]
+    assert len(mapped) == 9
+    assert missed(made, [*swapped, *moved, *mapped]) == []
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
@@ -64,3 +70,35 @@ def test_trip_counts_are_compared_when_sizes_bound_them(arch: Arch) -> None:
     mutants = [made.ptx.replace(x, re.sub(r"\.(lt|ge)\.", y, x)) for x in bounds for y in ORDER]
     assert len(mutants) > 4
     assert missed(made, mutants) == []
+
+
+def test_conditions_of_loaded_numbers_are_compared() -> None:
+    """Also which element is loaded, and one more or less; of each role."""
+    case, schedule = KERNELS["if_in_a_loop"], Schedule(**PLAIN)
+    made = case.kernel._compile(schedule, case.sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+    mutants = list[str]()
+    for found in re.finditer(r"b32 (%r\d+), \[%rd\d+(\]);[^@]*setp\.lt\.s32 .*\1, (2);", made.ptx):
+        for group, texts in ((2, ("+4]",)), (3, ("1", "3"))):
+            before, after = made.ptx[: found.start(group)], made.ptx[found.end(group) :]
+            mutants += [before + text + after for text in texts]
+    assert len(mutants) == 6
+    assert missed(made, mutants) == []
+
+
+def test_trip_counts_of_loaded_numbers_are_compared() -> None:
+    made = CASES["part"].kernel._compile(Schedule(**PLAIN), CASES["part"].sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+    found = re.findall(r"ld\.global\.nc\.b32 %r\d+, \[%rd\d+\];", made.ptx)
+    mutants = [made.ptx.replace(load, load.replace("]", "+4]")) for load in found]
+    assert len(mutants) >= 4
+    assert missed(made, mutants) == []
+
+
+def test_which_cta_of_a_pair_multiplies_is_compared() -> None:
+    schedule = Schedule(arch="sm_100a", tile=dict(m=128, n=64), stages=2, cta_group=2)
+    made = CASES["gemm"].kernel._compile(schedule, {}, ())
+    ranks = re.findall(r"mov\.u32 \s*(%r\d+), %cluster_ctarank;", made.ptx)
+    tests = [x for r in ranks for x in re.findall(rf"setp\.\w+\.b32 \s*%p\d+, {r}, 0;", made.ptx)]
+    assert len(tests) == 1
+    assert missed(made, [made.ptx.replace(tests[0], tests[0].replace("0;", "1;"))]) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.codegen import nvvm, wgmma_ptx
@@ -15,19 +14,16 @@ from wsdsl.codegen.wgmma_group import Group, Product
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.narrowing import narrowings
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.operand_layout import START_MASK, layout_of
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
-from wsdsl.ir.wgmma import K_BYTES, k_step, sum_of
+from wsdsl.ir.wgmma import k_step, sum_of
 
 UNDEFINED = "undef"
 
 
 def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
     w, shared = c.w, c.shared(op.shared)
-    dtype = DTYPES[op.dtype]
-    # Of halves of bytes lines run along K, and are told in bytes.
-    columns = dtype.size(op.columns) if dtype.bits < 8 else op.columns
-    held = layout(op.rows, columns, op.swizzle, op.k_major, dtype.bytes)
+    held = layout_of(op)
     address = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         start = c.scalar(op.start)
@@ -41,7 +37,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
     address = w.add(address, shared.offset + op.offset)
     field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
     low = w.binary("or", "i32", field, held.leading >> 4 << 16)
-    steps = tuple(step >> 4 for step in held.steps[op.first // k_step(DTYPES[op.dtype]) :])
+    steps = tuple(step >> 4 for step in held.steps)
     c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
 
 
@@ -142,52 +138,3 @@ ARMS: Arms = {
     f.WgmmaWait: convert_wgmma_wait,
     f.ZeroUnless: convert_zero_unless,
 }
-
-
-# SMEM descriptors of wgmma operands.
-MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
-START_MASK = 0x3FFF
-"""Above these bits a shared address carries the CTA's rank in its cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperandLayout:
-    """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to step i of K;
-    `per_start`: bytes by which one element along M or N moves the start; `start_unit`: the start
-    must be a multiple of so many elements.
-    """
-
-    leading: int
-    stride: int
-    steps: tuple[int, ...]
-    per_start: int
-    start_unit: int
-    high: int
-
-
-def layout(
-    rows: int, columns: int, swizzle: str, k_major: bool, element_bytes: int = 2
-) -> OperandLayout:
-    """An operand of `rows` x `columns` elements; k-major: columns are the contraction."""
-    span = SWIZZLE_SPAN[swizzle]
-    panel = rows * span
-    eight_lines = 8 * span
-    if k_major:
-        # 8-row groups follow each other in a panel. Without swizzle a k step reads two panels.
-        leading = panel if swizzle == "none" else 16
-        stride = eight_lines
-        count = columns * element_bytes // K_BYTES
-        steps = tuple(i * K_BYTES // span * panel + i * K_BYTES % span for i in range(count))
-        per_start, start_unit = span, 8
-    else:
-        # Without swizzle the two offsets swap their meaning.
-        leading, stride = (eight_lines, panel) if swizzle == "none" else (panel, eight_lines)
-        steps = tuple(i * 2 * eight_lines for i in range(rows // 16))
-        per_start, start_unit = rows * element_bytes, span // element_bytes
-    high = stride >> 4 | MODE_BITS[swizzle] << 30
-    return OperandLayout(leading, stride, steps, per_start, start_unit, high)
-
-
-def low_half(layout: OperandLayout, address: int) -> int:
-    """What codegen computes at run time, for an address that is known."""
-    return address >> 4 & START_MASK | layout.leading >> 4 << 16

@@ -28,16 +28,12 @@ from wsdsl.ir.block_scales import (
     word_columns,
 )
 from wsdsl.ir.op import Value
+from wsdsl.ir.operand_layout import ATOM, VERSION
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, Lanes, TensorMemory
 
-VERSION = 1 << 14
-"""What smem descriptors have in their high half, beside wgmma's fields."""
-ATOM = 128 >> 4
-"""The high half of an smem descriptor of atoms: from eight rows to the next eight, in units of 16
-bytes, and no swizzle."""
 LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""
 

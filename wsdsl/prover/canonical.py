@@ -139,9 +139,12 @@ class Canonical:
     # Rings ------------------------------------------------------------------------------------
 
     def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> StageSymmetry:
+        """Of rings whose stages are given back on a barrier: of others is known by that of the next
+        stage that one has been read."""
         ring_of = {
             (cta, array.index): number
             for cta, number in turns
+            if sum(array.first >= 0 for array in self.ring_families[number].arrays) > 1
             for array in self.ring_families[number].arrays
         }
         return StageSymmetry(m, self.places, ring_of, barriers, items, self._held(m, turns))

@@ -24,7 +24,7 @@ from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_claims import claim_events
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
-from wsdsl.prover.skeleton_of_tensors import tensor_events
+from wsdsl.prover.skeleton_of_tensors import operand_event, tensor_events
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 from wsdsl.prover.skeleton_stores import partial_fills, store_fills, wgmma_told
 from wsdsl.prover.skeleton_values import FOLDED
@@ -93,6 +93,7 @@ class Builder:
         """Bytes of what a map copies."""
         self.empty: set[Value] = set()
         self.columns: dict[Value, TensorColumns] = {}
+        self.operands: dict[Value, f.MatrixOperand] = {}
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the loops that stand around."""
         self.decided: dict[tuple[Value, Value], bool] = {}
@@ -351,6 +352,11 @@ class Builder:
                     known = None  # It takes over registers, by a flag that nobody can fold.
                 for step in range(op.k // k_step(DTYPES[op.dtype])):
                     self.emit(op, "wgmma.mma_async", wgmma_told(op, step, known))
+                    for x in (op.a, op.b):
+                        if not isinstance(x.type, Fragment):
+                            operand_event(self, op, x, step)
+            case f.MatrixOperand():
+                self.operands[op.result] = op
             case f.WgmmaCommit():
                 self.emit(op, "wgmma.commit_group")
             case f.WgmmaWait():

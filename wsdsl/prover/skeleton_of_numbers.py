@@ -8,7 +8,6 @@ all its threads.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, product
 from typing import Any
@@ -25,19 +24,24 @@ from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.skeleton_letters import UNKNOWN
 from wsdsl.prover.skeleton_of_ptx import OPERAND, Jump, Program
 from wsdsl.prover.skeleton_registers import read, result, split_address
-from wsdsl.prover.skeleton_values import FOLDED, Definition, computed
+from wsdsl.prover.skeleton_values import COMPARED, FOLDED, Definition, computed
 
-SIZE, CLUSTERS, FEW, APART, DATA = 640, 37, 5, 7, 3
+SIZE, CLUSTERS, FEW, APART, SAMPLES = 640, 37, 5, 7, 12
 """Most sizes, the clusters of the grid, or a few with many items, from one to the
-next, and the value of each load."""
+next, and the samples of data."""
 STEPS, MOST = 1 << 12, 48
-"""Instructions and events of one thread."""
+"""Instructions and events of one thread; events of a loop."""
+DATA = "data", 0
+"""The values of loads, of which address and sample choose one."""
 POINTER = 40
 """Argument n, if it is a pointer, is n << POINTER."""
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
+LESS = "setp.lt.s32"
 FLAGS = (b.ArriveFlag, b.WaitFlag)
 EVENTS = (*FLAGS, b.WaitBarrier, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
+EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
+REGISTER = re.compile(r"%?[a-z]\w*")
 FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
 Numbers = tuple[int | None, ...]
 Seen = tuple[str, Numbers]
@@ -51,18 +55,22 @@ Events = Iterator[tuple[Seen, Any]]
 
 
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
-    """The first difference. Loads give one number; an unknown branch or bound ends a comparison."""
+    """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), _steps(program)
     first, outside = 0, [op for op in kernel.body if not isinstance(op, Partition)]
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
+        | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
         | {("size", dim): size for dim, size in kernel.sizes}
         for size in (SIZE, SIZE // 2)
     )
     dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
     of_items = {dim for grid in kernel.of(b.LaunchGrid) for dim, _ in grid.tiles}
     some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
-    few = [(FEW, 0, plain | {("size", dim): n}) for dim, n in some]
+    near, samples = _near_thresholds(kernel), 1
+    if any(op.result.type == Tile(I32) for op in kernel.of(LoadGlobal)):
+        samples = SAMPLES
+    few = [(FEW, i, plain | {("size", dim): n}) for dim, n in some for i in range(0, samples, 3)]
     roles = list[tuple[Partition, range, int]]()
     for together in by_warpgroup(kernel.of(Partition)):
         groups = range(first, first + together[0].num_warpgroups)
@@ -71,16 +79,18 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     for partition, groups, warp in roles:
         flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
         compared = set[int]()
-        of_flags = [(CLUSTERS, n, sizes) for sizes in (plain, half) for n in range(8)]
-        many = [*(of_flags if flags else of_flags[:1]), *few]
+        of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
+        many = [*(of_flags if flags else of_flags[:samples]), *few]
         for (clusters, n, given), rank, group in product(many, range(ranks), groups):
-            if (n > 1 and compared >= flags) or (clusters == FEW and group > groups.start):
+            more = n > 1 and compared >= flags
+            if (more and samples == 1) or ((more or clusters == FEW) and group > groups.start):
                 continue
             cta = n * APART % clusters * ranks + rank
             special = {
                 "%tid.x": 128 * group + 32 * warp, "%cluster_ctarank": cta % ranks,
                 "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
                 "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
+                DATA: (near, n),
             }  # fmt: skip
             held = {b.WarpgroupIndex: group - groups.start, **special, **given}
             own = chain(_kernel_events(kernel, [*outside, *partition.body], held), [(END, None)])
@@ -128,8 +138,9 @@ SPECIAL: dict[type[Op], Any] = {
 
 
 def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
+    around = _around_events(kernel)
     for op in region:
-        events = any(isinstance(x, EVENTS) for inner in regions(op) for x in walk(inner))
+        events = id(op) in around
         match op:
             case b.Elect():
                 if events and not held[b.WarpgroupIndex]:
@@ -142,10 +153,13 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 yield from _kernel_events(kernel, body, held)
                 given = [None if cond is None else held.get(x) for x in yielded(body)]
                 held |= zip(op.result, given, strict=True)
-            case b.ForRange() if events:
+            case b.ForRange() if events or any(x.type == Tile(I32) for x in op.result):
                 bounds: list[Any] = [held.get(x) for x in (op.start, op.stop, op.step)]
-                if None in bounds:
-                    yield STOP, op
+                if None in bounds or (not events and len(range(*bounds)) > MOST):
+                    if events:
+                        yield STOP, op
+                    held |= dict.fromkeys(op.result)
+                    continue
                 carried = [held.get(x) for x in op.init]
                 for index in range(*bounds):
                     held |= zip((op.index, *op.args), (index, *carried), strict=False)
@@ -165,26 +179,18 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
                 elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
                     at[0] >>= 1  # In bytes.
-                yield _copy(isinstance(op, TmaLoad), at), op
+                yield _copy(isinstance(op, TmaLoad), held["map", box], at), op
             case b.ArriveFlag() | b.WaitFlag():
                 by = op.count if isinstance(op, b.WaitFlag) else op.by or op.wrap or op.amount
                 index = held.get(op.index[0])
-                at = (
-                    None
-                    if index is None
-                    else (_arguments(kernel).index(("tensor", op.tensor.name)) << POINTER)
-                    + 4 * index
-                )
+                at = None if index is None else held["tensor", op.tensor.name] + 4 * index
                 yield _flag(at, held.get(by) if isinstance(by, Value) else by), op
             case t.Constant():
                 held[op.result] = op.value
             case t.DimSize():
                 held[op.result] = held.get(("size", op.dim))
             case LoadGlobal():
-                sizes = [held.get(("size", d), d) for d in op.tensor.as_tensor.dims]
-                at = [held.get(x) for x in op.index]
-                inside = all(0 <= x < n for x, n in zip(at, sizes, strict=True) if x is not None)
-                held[op.result] = None if None in at else DATA * inside
+                held[op.result] = _loaded(kernel, op, held)
             case t.Map() if op.fn in FOLDS and all(held.get(x) is not None for x in op.args):
                 args = [held[x] for x in op.args]
                 divides = op.fn in ("floordiv", "mod")
@@ -195,8 +201,44 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 held |= dict.fromkeys(results_of(op))
 
 
-def _copy(loads: bool, at: Sequence[int | None]) -> Seen:
-    return f"a TMA {'load' if loads else 'store'}", tuple(x and x % (1 << 32) for x in at)
+@once
+def _around_events(kernel: Kernel) -> set[int]:
+    inside = ((op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner))
+    return {id(op) for op, x in inside if isinstance(x, EVENTS)}
+
+
+def _loaded(kernel: Kernel, op: LoadGlobal, held: Held) -> int | None:
+    """0 outside of the tensor."""
+    tensor, name = op.tensor.as_tensor, op.tensor.name
+    at: list[Any] = [held.get(x) for x in op.index]
+    if None in at:
+        return None
+    sizes = (held.get(("size", d), d) for d in tensor.dims)
+    if not all(0 <= x < n for x, n in zip(at, sizes, strict=True)):
+        return 0
+    apart = (*(held["stride", name, d] for d in tensor.dims[:-1]), 1)
+    number = sum(x * n for x, n in zip(at, apart, strict=True)) * tensor.dtype.bits // 8
+    return _datum(held["tensor", name] + number, held)
+
+
+def _datum(address: int, held: Held) -> int:
+    values, sample = held[DATA]
+    return values[(hash((address, sample // len(values))) + sample) % len(values)]
+
+
+@once
+def _near_thresholds(kernel: Kernel) -> list[int]:
+    """Small numbers, and those around the constants that scalars are compared with."""
+    made = (kernel.definers.get(x) for op in kernel.of(t.Map) if op.fn in COMPARED for x in op.args)
+    found = {op.value for op in made if isinstance(op, t.Constant) and isinstance(op.value, int)}
+    near = {n + by for n in found if abs(n) < SIZE for by in (-1, 0, 1)}
+    return sorted({*range(4), *near})
+
+
+def _copy(loads: bool, box: int | None, at: Sequence[int | None]) -> Seen:
+    by = UNKNOWN if box is None else box >> POINTER
+    kind = f"a TMA {'load' if loads else 'store'} by argument {by}"
+    return kind, tuple(x and x % (1 << 32) for x in at)
 
 
 @once
@@ -216,22 +258,48 @@ def _arguments(kernel: Kernel) -> list[Any]:
     return [*found, *dict.fromkeys(("size", d) for d in dims if isinstance(d, str))]
 
 
-def _steps(program: Program) -> list[tuple[int, str, Any]]:
-    """By places in the text: tokens by number, and definitions by name, each with its operands."""
-    tokens = [(token.at, "", i) for i, token in enumerate(program.tokens)]
-    made = ((name, d) for name, several in program.values.defined.items() for d in several)
-    operand = program.values.operand
-    found = (
-        (d.at, name, (d, [operand(x, d.at) for x in d.args] if computed(d.op) or read(d) else []))
-        for name, d in made
-    )
-    return sorted([*tokens, *found], key=lambda step: step[:2])
+Steps = tuple[list[tuple[int, str, Any]], dict[str, int]]
+"""Also the step at each label."""
+
+
+def _points(argument: Any) -> bool:
+    return not isinstance(argument, Value) and argument[0] in ("map", "tensor")
+
+
+def _steps(program: Program) -> Steps:
+    """By places in the text: tokens by number, and the definitions on which branches and events
+    depend by name, each with its operands."""
+    tokens, operand, defined = program.tokens, program.values.operand, program.values.defined
+    of_token = ((f"{x.guard} {x.args}", x.at) for x in tokens if EVENT_OF_NUMBERS.match(x.op))
+    asked = [operand(x, at)[1] for text, at in of_token for x in REGISTER.findall(text)]
+    # The tests of semaphores' waits stand in braces.
+    asked += [name for name, made in defined.items() if "/" in name and made[0].op == LESS]
+    found: list[tuple[int, str, Any]] = [(token.at, "", i) for i, token in enumerate(tokens)]
+    names = set[str]()
+    while asked:
+        if (name := asked.pop()) not in names:
+            names.add(name)
+            for d in defined.get(name, ()):
+                operands = [operand(x, d.at) for x in _sources(d)]
+                found.append((d.at, name, (d, operands)))
+                asked += [x for _, x, _ in operands]
+                asked += [operand(x, d.at)[1] for x in REGISTER.findall(d.guard)]
+    found.sort(key=lambda step: step[:2])
+    labels = [(i, tokens[x].label) for i, (_, name, x) in enumerate(found) if not name]
+    return found, {label: i for i, label in labels if label}
+
+
+def _sources(d: Definition) -> Sequence[str]:
+    if d.op.startswith("ld.global"):
+        return (split_address(d.operands)[0],)
+    return d.args if computed(d.op) or read(d) else ()
 
 
 def _ptx_events(
-    program: Program, steps: Sequence[tuple[int, str, Any]], special: Held, sizes: Sequence[Any]
+    program: Program, steps_and_labels: Steps, special: Held, sizes: Sequence[Any]
 ) -> Events:
     held, values, i = Held(special), program.values, 0
+    steps, labels = steps_and_labels
 
     def value(text: str, at: int) -> Any:
         number, name, elected = values.operand(text, at)
@@ -242,11 +310,13 @@ def _ptx_events(
         return None if found is None else bool(found) != (guard[:1] == "!")
 
     def made(d: Definition, operands: Sequence[tuple[Any, ...]]) -> Any:
-        if (of := computed(d.op)) is None and d.op.startswith("ld.param"):
-            number = int(d.operands.rstrip("] ").rpartition("_")[2])
-            return number << POINTER if d.op.endswith("64") else [*sizes, None][number]
-        if of is None and d.op.startswith("ld.global"):
-            return DATA
+        of = computed(d.op)
+        if argument := re.search(r"_param_(\d+)\]?$", d.operands):
+            return [*sizes, None][int(argument[1])]
+        if d.op.startswith("ld.global"):
+            start = held.get(operands[0][1])
+            place = None if start is None else start + split_address(d.operands)[1]
+            return None if place is None else _datum(place, held) % (1 << 32)
         args = [held.get(name, own) if number is None else number for number, name, own in operands]
         if of is not None and None not in args:
             return of(args)
@@ -268,25 +338,21 @@ def _ptx_events(
             does = does if token.way < 0 else bool(of.may >> special["%tid.x"] & 1)
             if does is None or len(of.targets) > 1:
                 break
-            if does and not of.targets:
-                return
             if does:
-                target = next(
-                    (token.at for token in program.tokens if token.label in of.targets), -1
-                )
-                i = bisect_left(steps, target, key=lambda step: step[0])
+                i = labels.get("".join(of.targets), len(steps))
         elif token.op.startswith("mbarrier.try_wait") and does is not False:
             yield ("a wait", ()), of.line
         elif (copy := COPIES.match(token.op)) and does is not False:
-            given = re.search(r"\{([^}]*)\}", token.args)
-            at_each = [value(text.strip(), at) for text in given[1].split(",")] if given else []
-            yield _copy(bool(copy[1]), at_each), of.line
+            told = re.search(r"\[[^\]]*\{[^}]*\}", token.args)
+            box, *place = re.findall(r"[%\w-]+", told[0] if told else "none")
+            coordinates = [value(x, at) for x in place]
+            yield _copy(bool(copy[1]), value(box, at), coordinates), of.line
         elif token.op.startswith(SEMAPHORE) and does is not False:
             args, test = OPERAND.findall(token.args), steps[min(i + 1, len(steps) - 1)][2]
             to, by = args[0], args[-1]
             if token.op.startswith("ld"):
                 test = test[0] if isinstance(test, tuple) else test
-                to, asked = args[1], isinstance(test, Definition) and test.op == "setp.lt.s32"
+                to, asked = args[1], isinstance(test, Definition) and test.op == LESS
                 by = test.args[1] if asked and test.args[0] == args[0] else ""
             register, plus = split_address(to)
             start = value(register, at)

@@ -14,7 +14,7 @@ from wsdsl.prover.skeleton_of_claims import ASKS, READS
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
 from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
 from wsdsl.prover.skeleton_registers import Statics, split_address
-from wsdsl.prover.skeleton_states import TMEM, Places, parity_of, place_at
+from wsdsl.prover.skeleton_states import HALVES, TMEM, Places, parity_of, place_at
 from wsdsl.prover.skeleton_values import ADDRESS, BASE, Values
 
 COMMENT = re.compile(r"//[^\n]*")
@@ -39,6 +39,7 @@ FLAG = re.compile(r"red(\.relaxed)?\.gpu\.global\.(add|inc)$")
 ACCESS = re.compile(r"(?:(ld)|st|red)(?:matrix|\.shared\b(?!::)|\.(global))")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
+DESCRIPTORS = ("a", "b")
 PRODUCT = "wgmma.mma_async.sync.aligned."
 SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
 SENT = {f"{SEND}.v4.b32": "16 bytes", f"{SEND}.b32": "4 bytes"}
@@ -137,10 +138,10 @@ class Program:
         return self.tables.get(token.args.rpartition(",")[2].strip(), [])
 
     def _ways(self, token: Token) -> list[Token]:
-        """A branch by a known number as several, and so a product on operands in tensor memory."""
-        if token.op.startswith(f"{PREFIX}mma"):
+        """A branch by a known number as several, and so a product: one for each operand."""
+        if token.op.startswith((f"{PREFIX}mma", f"{PREFIX}cp", PRODUCT)):
             args = OPERAND.findall(token.args)
-            also = [i for i, arg in enumerate(args) if i and arg[0] == "["]
+            also = [i for i, x in enumerate(args) if i and (x[0] == "[" or x in DESCRIPTORS)]
             return [token, *(replace(token, way=i) for i in also)]
         if token.op.partition(".")[0] != "brx" or token.guard:
             return [token]
@@ -199,6 +200,8 @@ class Program:
             return (Letter(re.sub(r"\.(aligned|acquire|release)\b", "", op)),)
         if found := TENSOR.match(op):
             return self._copy(token, found[1], found[2], args)
+        if token.way > 0 and args[token.way] in DESCRIPTORS:
+            return self._descriptor(args[token.way], token.at)
         if op.startswith(PRODUCT):
             return (Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}"),)
         if op in ASKS and len(args) == 2:
@@ -258,6 +261,17 @@ class Program:
         if any(self._made(text, at) != self._made(text, d.at) for text in d.args[:2]):
             return ((address, at),)
         return (f"[{d.args[0]}+{found[2] or 0}]", d.at), Ask("cta", d.args[1], d.at)
+
+    def _descriptor(self, text: str, at: int) -> Asked:
+        """The sum that is its low half is a place, and its high half a number."""
+        for whole in self.values.definitions(text, at):
+            low, high = [*whole.args, "", ""][:2]
+            for d in self.values.definitions(low, whole.at):
+                base, plus = d.args[0], self.values.constant(d.args[-1])
+                half = f"[{base}+{HALVES + BASE + (plus or 0)}]"
+                letter = Letter("operand", str(self.values.constant_at(high, whole.at)))
+                return letter, Ask("barrier", half, d.at), Ask("to", half, d.at)
+        return (Letter("operand", UNKNOWN),)
 
     def _made(self, text: str, at: int) -> list[int]:
         return [d.at for d in self.values.definitions(text, at)]

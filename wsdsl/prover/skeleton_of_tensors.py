@@ -8,12 +8,16 @@ from typing import Protocol
 
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, stored_at_once, word_columns
+from wsdsl.ir.fragment_ops import MatrixOperand
+from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.scale_atoms import ROWS
+from wsdsl.ir.operand_layout import ATOM, VERSION, layout_of, low_half
+from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.types import Accumulator, Columns, TensorMemory
+from wsdsl.ir.types import Accumulator, Columns, Shared, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
-from wsdsl.prover.skeleton_states import TMEM, Fill, Places
+from wsdsl.prover.skeleton_states import HALVES, TMEM, Fill, Places
+from wsdsl.prover.skeleton_values import BASE
 
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
@@ -28,12 +32,45 @@ class Builder(Protocol):
     places: Places
     known: dict[Value, int | float | bool]
     columns: dict[Value, t.TensorColumns]
+    operands: dict[Value, MatrixOperand]
+    shared: dict[Value, AllocateShared]
 
     @property
     def emit(self) -> Callable[..., None]: ...
     @property
     def silent(self) -> Callable[..., int]: ...
     def of_ranks(self, x: Value | None) -> tuple[int | None, ...]: ...
+    def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]: ...
+
+
+def operand_event(made: Builder, op: Op, operand: Value, step: int, version: int = 0) -> None:
+    """Which descriptor the step has of an operand: its low half is the sum that `to` tells."""
+    of = made.operands[operand]
+    held, array = layout_of(of), made.shared[of.shared]
+    low = low_half(held, BASE + array.offset + of.offset + held.steps[step])
+    starts = made.of_warpgroups(of.start)
+    apart = (None if x is None else x * held.per_start >> 4 for x in starts for _ in range(4))
+    _descriptor(made, op, (of.shared, of.state), low, held.high | version, tuple(apart))
+
+
+def _descriptor(
+    made: Builder,
+    op: Op,
+    of: tuple[Value, Value],
+    low: int,
+    high: int,
+    by_warp: tuple[int | None, ...] = (),
+) -> None:
+    shared, state = of
+    kind = shared.type
+    assert isinstance(kind, Shared)
+    start, stride = HALVES + low, kind.bytes >> 4
+    ring = f"operands in {shared.name}[]"
+    for further in {x for x in by_warp or (0,) if x is not None}:
+        places = range(start + further, start + further + kind.num * stride, stride)
+        made.places.operands |= dict.fromkeys(places, ring)
+    fill = Fill(state=state if kind.num > 1 else None, start=start, stride=stride, by_warp=by_warp)
+    made.emit(op, "operand", str(high), ring, fill=fill)
 
 
 def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
@@ -71,6 +108,9 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
                 if op.a_state is not None:
                     at = op.a_column + step * op.a_columns // len(issued)
                     emit(kind, op.a, op.a_state, at, "operand 1")
+                else:
+                    operand_event(made, op, op.a, step, VERSION)
+                operand_event(made, op, op.b, step, VERSION)
                 if op.scales is not None and op.scale_state is not None:
                     emit(kind, op.scales, op.scale_state, own.a_scale, "operand 4")
                     emit(kind, op.scales, op.scale_state, own.b_scale, "operand 5")
@@ -100,6 +140,10 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
             for word, atom in product(range(op.words), range(op.rows // ROWS)):
                 at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
                 emit(f"cp{group}.32x128b.warpx4", op.scales, op.state, at)
+                place = made.shared[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
+                _descriptor(
+                    made, op, (op.shared, op.shared_state), BASE + place >> 4, ATOM | VERSION
+                )
         case t.TensorStoreWait():
             made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():

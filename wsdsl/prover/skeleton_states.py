@@ -18,6 +18,8 @@ NOWHERE = -(1 << 20), 0
 """The position of a state that nobody set."""
 TMEM = 1 << 24
 """Where tensor memory begins: behind SMEM, and no lane's address carries into it."""
+HALVES = 1 << 40
+"""Where low halves of descriptors begin: behind all of memory."""
 LINE = 8
 """Bytes of an mbarrier."""
 
@@ -45,9 +47,10 @@ class Places:
     ranks: int = 1
     barriers: dict[Value, Items] = field(default_factory=dict[Value, Items])
     words: set[int] = field(default_factory=set[int])  # of addresses of tensor memory
+    operands: dict[int, str] = field(default_factory=dict[int, str])  # by the descriptor's place
 
     def names(self) -> dict[int, str]:
-        return {
+        return self.operands | {
             items.start + LINE * i: f"{items.name}[{i}]"
             for items in self.barriers.values()
             for i in range(items.num)
@@ -59,6 +62,8 @@ def parity_of(parity: int) -> str:
 
 
 def place_at(offset: int) -> str:
+    if offset >= HALVES:
+        return f"the descriptor {offset - HALVES:#x}"
     if offset >= TMEM:
         return f"TMEM at lane {offset - TMEM >> 16}, column {offset & 0xFFFF}"
     return f"SMEM at {offset}"
