@@ -52,13 +52,12 @@ Bytes = tuple[Array, Any, int, int]
 def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
     array, item, start, end = where
     if not isinstance(item, int):
-        raise m.fail("unknown", a, op, f"which item of `{array.label}` this is can not be told")
+        raise a.fail("unknown", op, f"which item of `{array.label}` this is can not be told")
     if not 0 <= item < array.num:
-        raise m.fail("misuse", a, op, f"item {item} of `{array.label}`, which has {array.num}")
+        raise a.fail("misuse", op, f"item {item} of `{array.label}`, which has {array.num}")
     if start < 0 or end > array.bytes:
-        raise m.fail(
+        raise a.fail(
             "misuse",
-            a,
             op,
             f"bytes {start} to {end} of an item of `{array.label}`, which has {array.bytes}",
         )
@@ -99,9 +98,8 @@ def write(
             continue
         for _, event, reader in held.reads:
             if event & ~know:
-                raise m.fail(
+                raise a.fail(
                     "race",
-                    a,
                     op,
                     f"this may overwrite {what} while it is still read",
                     reader,
@@ -110,9 +108,8 @@ def write(
         needed = held.write | (held.shown if asynchronous else 0)
         if needed & ~know:
             proxy = not held.write & ~know
-            raise m.fail(
+            raise a.fail(
                 "proxy" if proxy else "race",
-                a,
                 op,
                 f"this may overwrite {what} before an earlier write is over",
                 held.writer,
@@ -170,26 +167,23 @@ def read(
             made.append(held)
             continue
         if not held.written and not any_value:
-            raise m.fail(
+            raise a.fail(
                 "race",
-                a,
                 op,
                 f"this reads {what}, which nobody has written",
                 hint="wait for the full barrier of the slot first",
             )
         if held.write & ~know:
-            raise m.fail(
+            raise a.fail(
                 "race",
-                a,
                 op,
                 f"this may read {what} before it is written",
                 held.writer,
                 "wait for the barrier on which that write counts, or its threads arrive",
             )
         if asynchronous and held.shown & ~know:
-            raise m.fail(
+            raise a.fail(
                 "proxy",
-                a,
                 op,
                 f"this may not see what threads wrote to {what}",
                 held.writer,
@@ -220,7 +214,7 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
     if op.shift is not None:
         shift = a.slots[i.extra[op.shift.name]]
         if not isinstance(shift, int):
-            raise m.fail("unknown", a, op, f"how far into `{array.label}` this copies")
+            raise a.fail("unknown", op, f"how far into `{array.label}` this copies")
         start += shift
     where = array, state.stage, start, start + size
     item_of(m, a, op, where)
@@ -245,7 +239,7 @@ def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) 
     mask = a.slots[i.extra[multicast.name]]
     if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
         told = f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
-        raise m.fail("misuse", a, i.op, told)
+        raise a.fail("misuse", i.op, told)
     return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
 
 

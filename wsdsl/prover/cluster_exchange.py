@@ -59,7 +59,7 @@ def _place(
     item_of(m, a, op, (array, state.stage, start, end))
     if start % HELD_BYTES:
         told = f"it begins {start} bytes into `{array.label}`, no multiple of {HELD_BYTES}"
-        raise m.fail("misuse", a, op, told)
+        raise a.fail("misuse", op, told)
     return array, state.stage, start, end
 
 
@@ -68,7 +68,7 @@ def _number(m: Machine, a: Agent, i: Instruction, value: Value | None, array: Ar
         return 0
     held = a.slots[i.extra[value.name]]
     if not isinstance(held, int):
-        raise m.fail("unknown", a, i.op, f"where in `{array.label}` this is")
+        raise a.fail("unknown", i.op, f"where in `{array.label}` this is")
     return held
 
 

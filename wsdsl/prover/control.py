@@ -159,7 +159,7 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     if op.claimed and m.model.sizes is not None:
         step = 1  # One cluster that is looked at claims all.
     if isinstance(step, int) and step <= 0:
-        raise m.fail("misuse", a, op, f"a step of {step}")
+        raise a.fail("misuse", op, f"a step of {step}")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         trips = len(range(start, stop, step))
         if trips <= m.model.counted or m.model.sizes is not None:
@@ -204,7 +204,7 @@ def _own_frame(m: Machine, a: Agent, i: Instruction) -> tuple[Any, ...]:
     """Of the loop that ends here. There is no other way here than through its head; were there one,
     the prover would follow another kernel than the one that it is to prove."""
     if not a.frames or a.frames[-1][-1] != i.defines[0]:
-        raise m.fail("unknown", a, i.op, "this loop ends where another one goes on")
+        raise a.fail("unknown", i.op, "this loop ends where another one goes on")
     return a.frames[-1]
 
 
@@ -272,25 +272,23 @@ def elect(m: Machine, a: Agent, i: Instruction) -> int:
 def end(m: Machine, a: Agent, i: Instruction) -> int:
     op: Op = i.op
     if a.frames:
-        raise m.fail("unknown", a, op, "the kernel ends, and a loop of it does not")
+        raise a.fail("unknown", op, "the kernel ends, and a loop of it does not")
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
         what, wait = "wgmma_wait has retired this wgmma", "wgmma_wait(pending=0)"
         if isinstance(last, (TensorStore, StoreScales)):
             what, wait = "fence has followed the wait for this store", "tensor_fence"
-        raise m.fail("exit", a, last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
+        raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:
-        raise m.fail(
+        raise a.fail(
             "exit",
-            a,
             op,
             "the kernel ends, but a TMA store was not committed",
             hint="a tma_store_commit must follow",
         )
     if a.stores:
-        raise m.fail(
+        raise a.fail(
             "exit",
-            a,
             op,
             "the kernel ends while a TMA store may still read SMEM",
             hint="end with tma_store_wait(pending=0)",
@@ -302,8 +300,8 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
 def misuse(m: Machine, a: Agent, i: Instruction) -> int:
     """An op that one thread can not run, or only one can."""
     told, hint = misplaced(i.op, i.elected)
-    raise m.fail("misuse", a, i.op, told, hint=hint)
+    raise a.fail("misuse", i.op, told, hint=hint)
 
 
 def unknown(m: Machine, a: Agent, i: Instruction) -> int:
-    raise m.fail("unknown", a, i.op, "the prover has no model of this op")
+    raise a.fail("unknown", i.op, "the prover has no model of this op")

@@ -36,16 +36,15 @@ def _meet(
         return SEEN
     if held.arrivals != parties:
         if held.pending != held.arrivals:
-            raise m.fail(
+            raise a.fail(
                 "misuse",
-                a,
                 i.op,
                 f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
             )
         held.arrivals = held.pending = parties
     if held.there >> a.index & 1:
         told = f"it comes to named barrier {key[1]} twice in one round"
-        raise m.fail("misuse", a, i.op, f"{told}: it would count for someone else")
+        raise a.fail("misuse", i.op, f"{told}: it would count for someone else")
     held.there |= 1 << a.index
     phase = held.phase
     know = m.everything(a)
@@ -93,7 +92,7 @@ def _number(
     item = 0 if op.item is None else a.slots[i.extra[op.item.name]]
     if type(item) is not int:
         told = "which named barrier this is about depends on more than the warpgroup"
-        raise m.fail("unknown", a, op, told, hint="compute it from warpgroup_index and constants")
+        raise a.fail("unknown", op, told, hint="compute it from warpgroup_index and constants")
     if not 0 <= item < op.num:
-        raise m.fail("misuse", a, op, f"item {item} of {op.num} named barriers")
+        raise a.fail("misuse", op, f"item {item} of {op.num} named barriers")
     return op.barrier + item

@@ -101,7 +101,8 @@ def check_end(m: Machine) -> None:
                 if isinstance(i.op, b.NamedBarrierArrive) and number in i.op.numbers
             )
             told = f"the kernel ends, and nobody has met the last arrival at named barrier {number}"
-            raise m.fail("exit", *next(arrive), told)
+            agent, op = next(arrive)
+            raise agent.fail("exit", op, told)
     for cta in range(m.model.num_ctas):
         mine = [a for a in m.agents if a.cta == cta]
         know = 0
@@ -112,9 +113,8 @@ def check_end(m: Machine) -> None:
             for span in spans:
                 if where == cta and span.write & ~know and span.writer is not None:
                     a = m.agents[span.writer.agent]
-                    raise m.fail(
+                    raise a.fail(
                         "exit",
-                        a,
                         span.writer.op,
                         "the kernel may end while this copy is in flight",
                         hint="wait for the barrier on which it counts",
@@ -122,9 +122,8 @@ def check_end(m: Machine) -> None:
         first = cta * m.model.num_barriers
         for held in m.barriers[first : first + m.model.num_barriers]:
             if held.remote & ~know:
-                raise m.fail(
+                raise mine[0].fail(
                     "exit",
-                    mine[0],
                     m.model.kernel.body[-1],
                     f"CTA {cta} of the cluster may have ended before others, or its products, "
                     "arrive at its barrier",
@@ -300,7 +299,7 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 told = f"not proved within {MAX_STATES} states and {MAX_STEPS} steps"
-                failure = m.fail("unknown", a, op, told, hint=_simpler(model))
+                failure = a.fail("unknown", op, told, hint=_simpler(model))
                 kind = TooManyError if many else Refuted
                 raise kind(failure, decisions) from None
             # Around the loops until nothing new comes, then out of them; who is behind goes first,

@@ -114,6 +114,11 @@ class Agent:
         made.named, made.at, made.stale = self.named, self.at, self.stale
         return made
 
+    def fail(
+        self, kind: str, op: Op, message: str, earlier: Party | None = None, hint: str = ""
+    ) -> Failure:
+        return Failure(kind, message, Party(self.index, op), earlier, hint)
+
 
 def known_to_some(agent: Agent) -> int:
     """What at least one of its threads knows."""
@@ -384,14 +389,3 @@ class Machine:
                 if undecided:
                     raise Undecided(chosen(self, undecided))
                 return all(a.ended for a in self.agents)
-
-    def fail(
-        self,
-        kind: str,
-        agent: Agent,
-        op: Op,
-        message: str,
-        earlier: Party | None = None,
-        hint: str = "",
-    ) -> Failure:
-        return Failure(kind, message, Party(agent.index, op), earlier, hint)

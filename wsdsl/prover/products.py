@@ -46,7 +46,7 @@ def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
     if not isinstance(start, int):
         told = f"where in its tile of `{array.label}` this operand starts can not be told"
         hint = "start it at a constant, or at a multiple of warpgroup_index()"
-        raise m.fail("unknown", a, op, told, hint=hint)
+        raise a.fail("unknown", op, told, hint=hint)
     a.slots[i.defines[0]] = Descriptor(array, state.stage, start, op)
     return LOCAL
 
@@ -79,9 +79,8 @@ def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
     """The accumulator's registers, for which no earlier value stands any more."""
     held: Registers | None = a.slots[i.extra[value.name]]
     if held is None:
-        raise m.fail(
+        raise a.fail(
             "wgmma",
-            a,
             i.op,
             f"{value} no longer stands for its registers: a later op has taken them",
             hint="name the result of the last wgmma on them",
@@ -101,17 +100,15 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
-        raise m.fail(
+        raise a.fail(
             "wgmma",
-            a,
             op,
             "no wgmma_fence since other instructions used the accumulator's registers",
             hint="wgmma_fence before the first wgmma",
         )
     if accumulates and registers.number in a.unwritten:
-        raise m.fail(
+        raise a.fail(
             "wgmma",
-            a,
             op,
             "accumulates on registers that nothing has written",
             hint="`accumulate` must be false for the first product",
@@ -149,12 +146,12 @@ def read_operand(
     op, kind, start = held.op, DTYPES[dtype], held.start
     along = op.rows if op.k_major else op.columns
     if start < 0 or start + extent > along:
-        raise m.fail(
-            "misuse", a, product, f"elements {start} to {start + extent} of an operand with {along}"
+        raise a.fail(
+            "misuse", product, f"elements {start} to {start + extent} of an operand with {along}"
         )
     if start % (granule := 8 if op.k_major else kind.count(SWIZZLE_SPAN[op.swizzle])):
         told = f"an operand starts at element {start}, which is no multiple of {granule}"
-        raise m.fail("misuse", a, product, told)
+        raise a.fail("misuse", product, told)
     ranges = operand_ranges(
         op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
     )
@@ -165,9 +162,8 @@ def read_operand(
     for begin, end in ranges:
         begin, end = begin + op.offset, end + op.offset
         if end > held.array.bytes:
-            raise m.fail(
+            raise a.fail(
                 "misuse",
-                a,
                 product,
                 f"bytes {begin} to {end} of an item of "
                 f"`{held.array.label}`, which has {held.array.bytes}",
@@ -187,9 +183,8 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.WgmmaWait)
     if a.open.op is not None:
-        raise m.fail(
+        raise a.fail(
             "wgmma",
-            a,
             op,
             "a wgmma was not committed, so that this wait does not cover it",
             hint="wgmma_commit before the wgmma_wait",
@@ -199,9 +194,8 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     for group in a.groups[:over]:
         for name, product in group.fragments:
             if name not in kept:
-                raise m.fail(
+                raise a.fail(
                     "wgmma",
-                    a,
                     product,
                     f"the registers of %{name} may be reused while this reads them",
                     hint="name it in the `fragments` of the wgmma_wait",
@@ -214,9 +208,8 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     for value, result in zip(op.accumulators, i.defines, strict=True):
         registers = _taken(m, a, i, value)
         if registers.number in busy:
-            raise m.fail(
+            raise a.fail(
                 "wgmma",
-                a,
                 op,
                 f"{value} is still being written: the wait leaves {op.pending} groups in flight",
                 hint="wait with a smaller `pending`",
@@ -236,7 +229,7 @@ def waited_for(m: Machine, a: Agent, i: Instruction) -> int:
 def _unwritten(m: Machine, a: Agent, op: Op, value: Value) -> Failure:
     told = f"this uses {value}, and no product may have written all of it"
     hint = "read what products write, by `zero_unless` where none may run"
-    return m.fail("unwritten", a, op, told, hint=hint)
+    return a.fail("unwritten", op, told, hint=hint)
 
 
 def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:

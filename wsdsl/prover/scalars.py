@@ -137,9 +137,8 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, b.Advance)
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
-        raise m.fail(
+        raise a.fail(
             "misuse",
-            a,
             op,
             f"stage {held.stage} is none of the {op.num} that `advance` goes round",
             hint="`advance` has another `num` than the barriers",

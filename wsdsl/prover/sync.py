@@ -47,9 +47,8 @@ def barrier_of(
     array = m.model.arrays[op.barriers.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
     if not 0 <= state.stage < array.num:
-        raise m.fail(
+        raise a.fail(
             "misuse",
-            a,
             op,
             f"stage {state.stage} of `{array.label}`, which has {array.num}",
             hint="`advance` has another `num` than the barriers",
@@ -58,13 +57,12 @@ def barrier_of(
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
     m.model.touched.add((cta, array.index))
     if not held.initialised:
-        raise m.fail("misuse", a, op, f"`{array.label}` is used before it is initialised")
+        raise a.fail("misuse", op, f"`{array.label}` is used before it is initialised")
     for c in who:
         if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
             meeting = "sync_cta" if cta == a.cta else "sync_cluster"
-            raise m.fail(
+            raise a.fail(
                 "misuse",
-                a,
                 op,
                 f"`{array.label}` is used, and nothing makes this wait for its initialisation",
                 hint=f"initialize_barriers, fence_barrier_init, then {meeting}",
@@ -85,7 +83,7 @@ def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
     for stage in range(array.num):
         held = m.barriers[first + stage]
         if held.initialised:
-            raise m.fail("misuse", a, op, f"`{array.label}` is initialised twice")
+            raise a.fail("misuse", op, f"`{array.label}` is initialised twice")
         held.initialised = 1
     return LOCAL
 
@@ -105,9 +103,8 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     if held.pending:
         return
     if held.tx < 0:
-        raise m.fail(
+        raise a.fail(
             "phase",
-            a,
             op,
             f"{-held.tx} bytes more than expected land on {name}",
             hint="tx_bytes must be the sum of the boxes that are copied",
@@ -115,9 +112,8 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     if held.tx:
         return
     if held.passed & ~held.gathered:
-        raise m.fail(
+        raise a.fail(
             "phase",
-            a,
             op,
             f"{name} may complete phase {held.phase} while a warpgroup still waits for the phase "
             "before: it would miss it, and hang",
@@ -140,9 +136,8 @@ def count_in_phase(
 ) -> None:
     """Whoever arrives must know that the phase before is over, or it may count in that one."""
     if held.done & ~know:
-        raise m.fail(
+        raise a.fail(
             "phase",
-            a,
             i.op,
             f"{what} {name} may come before its phase {held.phase - 1} is complete, and count in "
             "that one",
@@ -155,9 +150,8 @@ def arrive(
 ) -> None:
     count_in_phase(m, a, i, held, name, know, "an arrival on")
     if count > held.pending:
-        raise m.fail(
+        raise a.fail(
             "phase",
-            a,
             i.op,
             f"{count} arrival{'s' if count > 1 else ''} on {name}, whose phase {held.phase} awaits "
             f"{held.pending} more of {held.arrivals}",
@@ -172,7 +166,7 @@ def cta_of_rank(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     """The CTA that has this rank in the agent's cluster."""
     held = a.slots[i.extra[rank.name]]
     if not isinstance(held, int) or not 0 <= held < m.model.cluster:
-        raise m.fail("misuse", a, i.op, f"no CTA of the cluster has the rank {held}")
+        raise a.fail("misuse", i.op, f"no CTA of the cluster has the rank {held}")
     return m.model.reach(a.cta, held)
 
 
@@ -195,7 +189,7 @@ def pair_of(m: Machine, a: Agent, i: Instruction, cta_group: int) -> tuple[int, 
     rank = m.model.cta_rank(a.cta)
     if not isinstance(rank, int) or rank % 2:
         told = "the first CTA of a pair starts what both do"
-        raise m.fail("misuse", a, i.op, told, hint="in an `if` by the rank in the cluster")
+        raise a.fail("misuse", i.op, told, hint="in an `if` by the rank in the cluster")
     return a.cta, m.model.reach(a.cta, rank + 1)
 
 
@@ -204,7 +198,7 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     cta = cta_of_rank(m, a, i, rank)
     own, other = m.model.cta_rank(a.cta), m.model.cta_rank(cta)
     if not (isinstance(own, int) and isinstance(other, int)) or own // 2 != other // 2:
-        raise m.fail("misuse", a, i.op, f"the CTA of rank {other} is of another pair")
+        raise a.fail("misuse", i.op, f"the CTA of rank {other} is of another pair")
     return cta
 
 
@@ -252,9 +246,8 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     needed = held.done if blocked else held.before
     for c in who:
         if needed & ~a.know[c]:
-            raise m.fail(
+            raise a.fail(
                 "phase",
-                a,
                 op,
                 f"this may pass too early: nothing tells it that {shown(array, stage, m, a.cta)} "
                 "has completed the phase before the one it waits for (the parities are the same)",
@@ -297,18 +290,16 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.SetMaxRegisters)
     if op.count % 8 or not 24 <= op.count <= 256:
-        raise m.fail(
+        raise a.fail(
             "registers",
-            a,
             op,
             f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256",
         )
     taken = op.count - a.registers
     if taken and op.increase != (taken > 0):
         more = "more" if op.increase else "fewer"
-        raise m.fail(
+        raise a.fail(
             "registers",
-            a,
             op,
             f"{op.count} registers a thread are not {more} than the {a.registers} held",
         )

@@ -34,9 +34,8 @@ from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, pair_of,
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
     if a.stale & (STALE_ELECTED if i.elected else STALE):
-        raise m.fail(
+        raise a.fail(
             "tensor",
-            a,
             i.op,
             "no tensor_fence(after=True) since this thread waited for others",
             hint="tensor_fence(after=True) between the wait and this",
@@ -56,9 +55,8 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in pair_of(m, a, i, op.cta_group):
         known = [_is_written(m, cta, array, state.stage, part) for part in parts]
         if accumulates and not all(known):
-            raise m.fail(
+            raise a.fail(
                 "tensor",
-                a,
                 op,
                 "accumulates on columns that nothing has written",
                 hint="`accumulate` must be false for the first product",
