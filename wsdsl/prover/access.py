@@ -56,11 +56,8 @@ def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
     if not 0 <= item < array.num:
         raise a.fail("misuse", op, f"item {item} of `{array.label}`, which has {array.num}")
     if start < 0 or end > array.bytes:
-        raise a.fail(
-            "misuse",
-            op,
-            f"bytes {start} to {end} of an item of `{array.label}`, which has {array.bytes}",
-        )
+        told = f"bytes {start} to {end} of an item of `{array.label}`, which has {array.bytes}"
+        raise a.fail("misuse", op, told)
 
 
 def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tuple[Span, ...]:
@@ -98,13 +95,8 @@ def write(
             continue
         for _, event, reader in held.reads:
             if event & ~know:
-                raise a.fail(
-                    "race",
-                    op,
-                    f"this may overwrite {what} while it is still read",
-                    reader,
-                    _release_hint(reader),
-                )
+                told = f"this may overwrite {what} while it is still read"
+                raise a.fail("race", op, told, reader, _release_hint(reader))
         needed = held.write | (held.shown if asynchronous else 0)
         if needed & ~know:
             proxy = not held.write & ~know
@@ -167,28 +159,17 @@ def read(
             made.append(held)
             continue
         if not held.written and not any_value:
-            raise a.fail(
-                "race",
-                op,
-                f"this reads {what}, which nobody has written",
-                hint="wait for the full barrier of the slot first",
-            )
+            told = f"this reads {what}, which nobody has written"
+            hint = "wait for the full barrier of the slot first"
+            raise a.fail("race", op, told, hint=hint)
         if held.write & ~know:
-            raise a.fail(
-                "race",
-                op,
-                f"this may read {what} before it is written",
-                held.writer,
-                "wait for the barrier on which that write counts, or its threads arrive",
-            )
+            told = f"this may read {what} before it is written"
+            hint = "wait for the barrier on which that write counts, or its threads arrive"
+            raise a.fail("race", op, told, held.writer, hint)
         if asynchronous and held.shown & ~know:
-            raise a.fail(
-                "proxy",
-                op,
-                f"this may not see what threads wrote to {what}",
-                held.writer,
-                "fence_async_proxy by the writing threads, before they arrive",
-            )
+            told = f"this may not see what threads wrote to {what}"
+            hint = "fence_async_proxy by the writing threads, before they arrive"
+            raise a.fail("proxy", op, told, held.writer, hint)
         reads = [r for r in held.reads if r[1] & ~(before | event)]
         made.append(held.with_reads((*reads, (reader, event, party))))
     m.memory[key] = tuple(made)

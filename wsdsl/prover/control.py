@@ -280,19 +280,13 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
             what, wait = "fence has followed the wait for this store", "tensor_fence"
         raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:
-        raise a.fail(
-            "exit",
-            op,
-            "the kernel ends, but a TMA store was not committed",
-            hint="a tma_store_commit must follow",
-        )
+        told = "the kernel ends, but a TMA store was not committed"
+        hint = "a tma_store_commit must follow"
+        raise a.fail("exit", op, told, hint=hint)
     if a.stores:
-        raise a.fail(
-            "exit",
-            op,
-            "the kernel ends while a TMA store may still read SMEM",
-            hint="end with tma_store_wait(pending=0)",
-        )
+        told = "the kernel ends while a TMA store may still read SMEM"
+        hint = "end with tma_store_wait(pending=0)"
+        raise a.fail("exit", op, told, hint=hint)
     a.ended = True
     return SEEN
 

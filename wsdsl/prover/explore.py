@@ -113,12 +113,9 @@ def check_end(m: Machine) -> None:
             for span in spans:
                 if where == cta and span.write & ~know and span.writer is not None:
                     a = m.agents[span.writer.agent]
-                    raise a.fail(
-                        "exit",
-                        span.writer.op,
-                        "the kernel may end while this copy is in flight",
-                        hint="wait for the barrier on which it counts",
-                    )
+                    told = "the kernel may end while this copy is in flight"
+                    hint = "wait for the barrier on which it counts"
+                    raise a.fail("exit", span.writer.op, told, hint=hint)
         first = cta * m.model.num_barriers
         for held in m.barriers[first : first + m.model.num_barriers]:
             if held.remote & ~know:

@@ -79,12 +79,9 @@ def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
     """The accumulator's registers, for which no earlier value stands any more."""
     held: Registers | None = a.slots[i.extra[value.name]]
     if held is None:
-        raise a.fail(
-            "wgmma",
-            i.op,
-            f"{value} no longer stands for its registers: a later op has taken them",
-            hint="name the result of the last wgmma on them",
-        )
+        told = f"{value} no longer stands for its registers: a later op has taken them"
+        hint = "name the result of the last wgmma on them"
+        raise a.fail("wgmma", i.op, told, hint=hint)
     a.slots = [None if type(x) is Registers and x == held else x for x in a.slots]
     return held
 
@@ -100,19 +97,13 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
-        raise a.fail(
-            "wgmma",
-            op,
-            "no wgmma_fence since other instructions used the accumulator's registers",
-            hint="wgmma_fence before the first wgmma",
-        )
+        told = "no wgmma_fence since other instructions used the accumulator's registers"
+        hint = "wgmma_fence before the first wgmma"
+        raise a.fail("wgmma", op, told, hint=hint)
     if accumulates and registers.number in a.unwritten:
-        raise a.fail(
-            "wgmma",
-            op,
-            "accumulates on registers that nothing has written",
-            hint="`accumulate` must be false for the first product",
-        )
+        told = "accumulates on registers that nothing has written"
+        hint = "`accumulate` must be false for the first product"
+        raise a.fail("wgmma", op, told, hint=hint)
     event = m.event()
     know = known_to_each(a, ALL)
     for value, extent in ((op.a, ROWS), (op.b, op.num_columns)):
@@ -183,23 +174,17 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.WgmmaWait)
     if a.open.op is not None:
-        raise a.fail(
-            "wgmma",
-            op,
-            "a wgmma was not committed, so that this wait does not cover it",
-            hint="wgmma_commit before the wgmma_wait",
-        )
+        told = "a wgmma was not committed, so that this wait does not cover it"
+        hint = "wgmma_commit before the wgmma_wait"
+        raise a.fail("wgmma", op, told, hint=hint)
     over = max(0, len(a.groups) - op.pending)
     kept = {m.model.carried.get(v.name, v.name) for v in op.fragments}
     for group in a.groups[:over]:
         for name, product in group.fragments:
             if name not in kept:
-                raise a.fail(
-                    "wgmma",
-                    product,
-                    f"the registers of %{name} may be reused while this reads them",
-                    hint="name it in the `fragments` of the wgmma_wait",
-                )
+                told = f"the registers of %{name} may be reused while this reads them"
+                hint = "name it in the `fragments` of the wgmma_wait"
+                raise a.fail("wgmma", product, told, hint=hint)
         # All warps take part in a wgmma: once it is over, they all have come as far as its start.
         for c in ALL:
             a.know[c] |= group.events | group.passed
@@ -208,12 +193,9 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     for value, result in zip(op.accumulators, i.defines, strict=True):
         registers = _taken(m, a, i, value)
         if registers.number in busy:
-            raise a.fail(
-                "wgmma",
-                op,
-                f"{value} is still being written: the wait leaves {op.pending} groups in flight",
-                hint="wait with a smaller `pending`",
-            )
+            told = f"{value} is still being written: the wait leaves {op.pending} groups in flight"
+            hint = "wait with a smaller `pending`"
+            raise a.fail("wgmma", op, told, hint=hint)
         a.slots[result] = UNWRITTEN if registers.number in a.unwritten else 0
     return waited_for(m, a, i)
 

@@ -137,12 +137,9 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, b.Advance)
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
-        raise a.fail(
-            "misuse",
-            op,
-            f"stage {held.stage} is none of the {op.num} that `advance` goes round",
-            hint="`advance` has another `num` than the barriers",
-        )
+        told = f"stage {held.stage} is none of the {op.num} that `advance` goes round"
+        hint = "`advance` has another `num` than the barriers"
+        raise a.fail("misuse", op, told, hint=hint)
     stage = held.stage + 1
     a.slots[i.defines[0]] = (
         StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)

@@ -47,12 +47,9 @@ def barrier_of(
     array = m.model.arrays[op.barriers.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
     if not 0 <= state.stage < array.num:
-        raise a.fail(
-            "misuse",
-            op,
-            f"stage {state.stage} of `{array.label}`, which has {array.num}",
-            hint="`advance` has another `num` than the barriers",
-        )
+        told = f"stage {state.stage} of `{array.label}`, which has {array.num}"
+        hint = "`advance` has another `num` than the barriers"
+        raise a.fail("misuse", op, told, hint=hint)
     cta = a.cta if cta < 0 else cta
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
     m.model.touched.add((cta, array.index))
@@ -61,12 +58,9 @@ def barrier_of(
     for c in who:
         if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
             meeting = "sync_cta" if cta == a.cta else "sync_cluster"
-            raise a.fail(
-                "misuse",
-                op,
-                f"`{array.label}` is used, and nothing makes this wait for its initialisation",
-                hint=f"initialize_barriers, fence_barrier_init, then {meeting}",
-            )
+            told = f"`{array.label}` is used, and nothing makes this wait for its initialisation"
+            hint = f"initialize_barriers, fence_barrier_init, then {meeting}"
+            raise a.fail("misuse", op, told, hint=hint)
     return held, array, state.stage
 
 
@@ -103,12 +97,9 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     if held.pending:
         return
     if held.tx < 0:
-        raise a.fail(
-            "phase",
-            op,
-            f"{-held.tx} bytes more than expected land on {name}",
-            hint="tx_bytes must be the sum of the boxes that are copied",
-        )
+        told = f"{-held.tx} bytes more than expected land on {name}"
+        hint = "tx_bytes must be the sum of the boxes that are copied"
+        raise a.fail("phase", op, told, hint=hint)
     if held.tx:
         return
     if held.passed & ~held.gathered:
@@ -290,19 +281,13 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.SetMaxRegisters)
     if op.count % 8 or not 24 <= op.count <= 256:
-        raise a.fail(
-            "registers",
-            op,
-            f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256",
-        )
+        told = f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256"
+        raise a.fail("registers", op, told)
     taken = op.count - a.registers
     if taken and op.increase != (taken > 0):
         more = "more" if op.increase else "fewer"
-        raise a.fail(
-            "registers",
-            op,
-            f"{op.count} registers a thread are not {more} than the {a.registers} held",
-        )
+        told = f"{op.count} registers a thread are not {more} than the {a.registers} held"
+        raise a.fail("registers", op, told)
     if taken > m.pool[a.cta]:
         return BLOCKED
     m.pool[a.cta] -= taken

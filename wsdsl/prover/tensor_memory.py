@@ -34,12 +34,9 @@ from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, pair_of,
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
     if a.stale & (STALE_ELECTED if i.elected else STALE):
-        raise a.fail(
-            "tensor",
-            i.op,
-            "no tensor_fence(after=True) since this thread waited for others",
-            hint="tensor_fence(after=True) between the wait and this",
-        )
+        told = "no tensor_fence(after=True) since this thread waited for others"
+        hint = "tensor_fence(after=True) between the wait and this"
+        raise a.fail("tensor", i.op, told, hint=hint)
 
 
 def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
@@ -55,12 +52,9 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in pair_of(m, a, i, op.cta_group):
         known = [_is_written(m, cta, array, state.stage, part) for part in parts]
         if accumulates and not all(known):
-            raise a.fail(
-                "tensor",
-                op,
-                "accumulates on columns that nothing has written",
-                hint="`accumulate` must be false for the first product",
-            )
+            told = "accumulates on columns that nothing has written"
+            hint = "`accumulate` must be false for the first product"
+            raise a.fail("tensor", op, told, hint=hint)
         for part in parts:
             write(m, a, op, (array, state.stage, *part), know, (event, 0), cta=cta)
         if op.scales is not None:
