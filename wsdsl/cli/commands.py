@@ -102,10 +102,9 @@ def run_command(options: argparse.Namespace) -> int:
     from wsdsl.knobs import BACKEND, override
 
     if is_ir(options.target):
-        raise UsageError(
-            "`run` compares with the reference, which dumped IR may not have",
-            hint="give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python",
-        )
+        message = "`run` compares with the reference, which dumped IR may not have"
+        hint = "give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python"
+        raise UsageError(message, hint=hint)
     kernel = load_kernel(options.target)
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     scalars = scalars_from(options.scalar)
