@@ -198,7 +198,7 @@ def test_what_a_process_refuses(process: Process) -> None:
 
 def test_a_process_that_is_gone() -> None:
     made = Process()
-    os.kill(made._process.pid, signal.SIGKILL)
+    os.kill(made.process.pid, signal.SIGKILL)
     found = made.run(job())
     assert isinstance(found, Failed) and "has ended" in str(found.error())
     made.close()
@@ -214,7 +214,7 @@ from wsdsl.background import in_background
 
 process = beside()
 in_background(lambda: process.run(job(text="kernel " * 10_000_000)))
-print(process._process.pid)
+print(process.process.pid)
 """
     root = Path(__file__).parents[1]
     command, environment = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(root)}

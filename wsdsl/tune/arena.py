@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
+from wsdsl.child_process import ChildProcess
 from wsdsl.diagnostics import LaunchError
 from wsdsl.tune.spec import Spec
 
@@ -121,7 +118,6 @@ class Arena:
 
 
 # The process that measures, under a watchdog.
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 """Until it has a GPU, and memory on it."""
 
@@ -138,17 +134,11 @@ class FaultError(Exception):
     """What it was asked for failed, and it goes on."""
 
 
-class Watched:
+class Watched(ChildProcess):
     """One process; `limit`: seconds without a sign of life."""
 
     def __init__(self, card: str, spec: Spec, limit: float) -> None:
-        paths = str(ROOT), os.environ.get("PYTHONPATH", "")
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "wsdsl.tune.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        )
+        super().__init__("wsdsl.tune.child")
         self._told: queue.Queue[tuple[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         self._limit = START_SECONDS
@@ -161,10 +151,8 @@ class Watched:
         self._limit = limit
 
     def ask(self, what: str, *given: Any) -> Any:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(pickle.dumps((what, given)))
-            self._process.stdin.flush()
+            self.send((what, given))
         except OSError:
             raise self._lost("", "its process has ended") from None
         doing = ""
@@ -182,22 +170,12 @@ class Watched:
             else:
                 raise self._lost(doing, "its process has ended")
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-
     def _lost(self, doing: str, why: str) -> LostError:
-        self._process.kill()
-        code = self._process.wait()
+        code = self.end()
         return LostError(doing, f"{why} (code {code})" if "ended" in why else why)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         with suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
             while True:
-                self._told.put(pickle.load(self._process.stdout))
+                self._told.put(self.receive())
         self._told.put(("ended", None))
