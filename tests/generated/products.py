@@ -115,6 +115,8 @@ class Products(Expressions):
             return f"cast({self.load(of, axes, scope, must=True)}, {dtype})"
         if kind < 0.45:
             op, other = self.rng.choice("+-*"), self.value(dtype, axes, scope, 1)
+            # Finite, as above.
+            other = f"max(min({other}, 40.0), -40.0)" if op == "*" else other
             return f"{self.rng.choice(('', 'relu', 'abs'))}({side} {op} {other})"
         if kind < 0.6:
             at = self.rng.choice([f"index({a.name})" for a in axes if a.name != a.dim])

@@ -1,7 +1,7 @@
 """Operands that a partition of threads makes in SMEM, `Schedule(decode="shared")`."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -240,3 +240,20 @@ def test_registers_are_named_by_role() -> None:
     schedule = Schedule(decode="shared", registers=dict(load=24, compute=184))
     with pytest.raises(ScheduleError, match="load, decode and compute"):
         DECODED["widened"].kernel.compile(schedule=schedule)
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
+def test_one_stage_of_several_operands_that_are_held_together(
+    mode: Literal["cooperative", "pingpong"],
+) -> None:
+    text = """@kernel
+def f(Q: bf16[M, D], K: i8[L, D], J: i8[L, D], V: bf16[L, D], Y: f32[M, D]):
+    for m in tiles(M):
+        acc = zeros(f32[m, D])
+        for l in tiles(L):
+            s = (Q[m, :] @ cast(K[l, :], bf16)) * (Q[m, :] @ cast(J[l, :], bf16))
+            acc += cast(silu(s), bf16) @ V[l, :]
+        Y[m, :] = acc
+"""
+    schedule = Schedule(stages=1, mode=mode, decode="shared")
+    prove(parse(text).f._compile(schedule, {"D": 16}, ()).scheduled)

@@ -294,3 +294,18 @@ def test_consumers_have_whole_vectors_of_one_row() -> None:
     text += "        for k in tiles(K):\n            s += sum(X[k], over=k)\n        Y[b] = s\n"
     with pytest.raises(ScheduleError, match="no multiple of 8 x 3 consumers"):
         parse(text).f.compile(Schedule(tile=dict(k=16), consumers=3), K=16, B=1)
+
+
+def test_a_cluster_shares_a_loop_beside_a_held_row() -> None:
+    text = """@kernel
+def f(X: f32[M, K], Z: f16[M, D], Y: f32[M, N], S: f32[M]):
+    for m in tiles(M):
+        for n in tiles(N):
+            Y[m, n] = min(Z[m, :], over=D)
+        top = full(f32[m], -inf)
+        for k in tiles(0, K, of=K):
+            top = max(top, max(X[m, k], over=k))
+        S[m] = top
+"""
+    with pytest.raises(ScheduleError, match="can be cut into pieces"):
+        parse(text).f.compile(Schedule(tile=dict(k=32), cluster=dict(k=2)), M=17, K=5, N=8, D=8)

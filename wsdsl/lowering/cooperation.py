@@ -60,11 +60,16 @@ def cluster_splits(kernel: Kernel, schedule: Schedule) -> int:
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))
 
 
-def cluster_splits_beside(schedule: Schedule, output: Iterable[Value]) -> int:
-    """The same: those along variables that no output loop has, whose indices are `output`."""
+def cluster_splits_beside(
+    schedule: Schedule, output: Iterable[Value], held: Iterable[str] = ()
+) -> int:
+    """The same: those along variables that no output loop has, whose indices are `output`, nor any
+    of the axes that are `held`.
+    """
     if not schedule.cluster:
         return 1
     names = {loop_variable(v.type.name) for v in output if isinstance(v.type, Axis)}
+    names |= {loop_variable(axis) for axis in held}
     return math.prod(num for name, num in (schedule.cluster or {}).items() if name not in names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.block_scales import WORD
@@ -27,7 +28,7 @@ from wsdsl.lowering.epilogue_operands import (
 )
 from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
 from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
-from wsdsl.lowering.product_operands import operand_lines
+from wsdsl.lowering.product_operands import computed_operands, operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
@@ -144,9 +145,25 @@ def _held_sizes(
     return {name: size // PAIR if name in sides else size for name, size in sizes.items()}
 
 
-def ring_depth(group: SlotGroup, stages: int) -> int:
+def ring_depth(kernel: Kernel, group: SlotGroup, stages: int) -> int:
     """Slots of a group's circular buffer, where the innermost ones have `stages`."""
-    return stages if group.is_innermost else OUTER_RING_DEPTH
+    if not group.is_innermost:
+        return OUTER_RING_DEPTH
+    return max(stages, _held_together(kernel)[group.ring])
+
+
+@once
+def _held_together(kernel: Kernel) -> Counter[int]:
+    """Slots of each ring that consumers hold at the same time, in a loop with a product of which
+    they compute an operand: those in front of it.
+    """
+    found = Counter[int]()
+    for group in operand_slots(kernel):
+        operands = ((i, computed_operands(kernel, op)) for i, op in enumerate(group.block)
+                    if isinstance(op, Contract))  # fmt: skip
+        held = (i for i, values in operands if not decoded(kernel).tiles.keys() >= {*values})
+        found[group.ring] += group.last < next(held, 0)
+    return found
 
 
 def smem_bytes(
@@ -157,7 +174,7 @@ def smem_bytes(
     rings: dict[int, int] = {}
     there = in_tensor_memory(kernel, sizes)
     for group in (g for g in operand_slots(kernel) if g.in_shared and g.ring not in there):
-        size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
+        size = ring_depth(kernel, group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())
     if kernel.of(Store) and not holds_vectors(kernel):
@@ -190,9 +207,8 @@ def sharing_ctas(kernel: Kernel, schedule: Schedule) -> int:
     """CTAs of a cluster that share the sums of a tile, of products or others; those that share rows
     that are held reduce them each time.
     """
-    if are_held(kernel, schedule, axis_sizes(kernel, schedule)):
-        return 1
-    return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))
+    held = held_axes(kernel) if are_held(kernel, schedule, axis_sizes(kernel, schedule)) else ()
+    return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]), held)
 
 
 def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:

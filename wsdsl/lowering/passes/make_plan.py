@@ -160,7 +160,7 @@ def _rings(
             number=number,
             holds=tuple(dict.fromkeys(held)),
             orders=orders,
-            depth=footprint.ring_depth(own[0], schedule.stages or 1),
+            depth=footprint.ring_depth(kernel, own[0], schedule.stages or 1),
             slot_bytes=0,
             producer=own[0].producer,
             consumer=_reader(kernel, own[0]),
