@@ -6,6 +6,7 @@ import pytest
 
 import wsdsl
 from wsdsl import Schedule
+from wsdsl.prover.prove import prove
 from wsdsl.simulator.machine import simulate
 
 SCATTERED = wsdsl.parse("""
@@ -51,3 +52,19 @@ def test_every_element_has_its_place(name: str, rows: int) -> None:
     simulate(compiled.scheduled, arrays, seed=1)
     assert (arrays["C"] == wanted["C"]).all() and (arrays["D"] == wanted["D"]).all()
     assert compiled.certificate and compiled.ptx
+
+
+def test_places_of_columns_that_come_in_pieces() -> None:
+    text = """@kernel
+def f(A: u8[N, D], B: i8[E, M, D], Y: f32[H, N, M], X: bf16[N, M], x: bf16[N, H], perm: i32[M],
+      Z: f8e4m3[T, N, H]):
+    for h in each(H):
+        for m, n in tiles(M, N):
+            acc = full(i32[n, m], 0)
+            for e in each(E):
+                acc += A[n, :] @ B[e, m, :]
+            Y[h, n, m] = max(X[n, m], x[n, h])
+            Z[perm[m], n, h] = cast(acc, f8e4m3)
+"""
+    schedule = Schedule(tile=dict(m=128), consumers=2, cluster=dict(n=2), scheduler="persistent")
+    prove(wsdsl.parse(text).f._compile(schedule, {"D": 64}, ()).scheduled)

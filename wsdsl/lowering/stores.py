@@ -179,6 +179,9 @@ class Stores:
                 continue
             piece = self._converted(value.get(i, j), dtype, op)
             if not staged:
+                if j and i == 0 and not op.accumulate and any(v.shape.columns for v in gathered):
+                    # Data say whether other columns are other places.
+                    self.context.builder.add(SyncWarp(loc=op.loc))
                 store_directly(self.context, op, find, (i, j), piece, counted=self.counters.counted)
                 continue
             copy = self._to_smem(op, shape, i, j, piece, len(waiting))
