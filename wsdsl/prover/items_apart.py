@@ -22,7 +22,8 @@ def meeting(
     loop: b.ForRange, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
 ) -> Op | None:
     """A store of one item that another item meets. Places that memory says are left out."""
-    numbers: dict[Any, int | None] = {("size", dim): TILES * tile - 1 for dim, tile in grid.tiles}
+    # Where the last tile has one element, whole ones that end with the dimension meet others.
+    numbers: dict[Any, int | None] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
     numbers |= {("value", loop.start): None, WARPGROUP: 0}
     num, found = _number(count_items(grid.tiles, sums), numbers, sums), dict[str, list[Any]]()
     for item, rank in product(range(min(num or 0, ITEMS)), range(grid.cluster)):
