@@ -165,6 +165,8 @@ class _Partition:
         mine = [op for op in walk(partition.body) if op in found]
         self.accesses = {op: places.access(op, found[op]) for op in mine}
         self.num = num = partition.num_warpgroups
+        self.is_walked = False
+        """Was there a loop over the work?"""
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
         self.grid = grid = next(iter(kernel.of(b.LaunchGrid)), None)
@@ -183,6 +185,9 @@ class _Partition:
 
     def check(self) -> None:
         self.region(self.partition.body, {}, work=True)
+        grid = self.grid
+        if grid is not None and not (grid.contraction or grid.overlapping or self.is_walked):
+            self._check_apart(grid, None)
 
     def region(self, region: Region, done: Done, work: bool = False, elected: bool = False) -> Done:
         """`work`: the next loop may be the one over the work."""
@@ -256,10 +261,15 @@ class _Partition:
                 "this loop may end at another number than the grid's items, and leave some undone"
             )
             raise self.fail(op, told, hint="end it at the number of items of the grid")
-        own = [self.accesses[o] for o in walk(op.body) if o in self.accesses]
+        self._check_apart(grid, op)
+
+    def _check_apart(self, grid: b.LaunchGrid, loop: b.ForRange | None) -> None:
+        self.is_walked = True
+        within = walk(self.partition.body if loop is None else loop.body)
+        own = [self.accesses[op] for op in within if op in self.accesses]
         stores = [x for x in own if not x.reads and not x.adds]
-        if (store := meeting(op, grid, stores, sums)) is not None:
-            told = "two items of the loop over the work store the same elements here"
+        if (store := meeting(loop, grid, stores, self.places.sums)) is not None:
+            told = "two items of the work store the same elements here"
             raise self.fail(store, told, hint="store each item at coordinates of its own")
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:

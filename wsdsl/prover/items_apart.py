@@ -1,4 +1,4 @@
-"""Check at sample sizes that no two items of the loop over the work store the same elements."""
+"""Check at sample sizes that no two items of the work store the same elements."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ Box = list[tuple[int, int]]
 
 
 def meeting(
-    loop: b.ForRange, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
+    loop: b.ForRange | None, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
 ) -> Op | None:
-    """A store of one item that another item meets. Places that memory says are left out."""
+    """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
+    is none. Places that memory says are left out.
+    """
     # Where the last tile has one element, whole ones that end with the dimension meet others.
     numbers: dict[Any, int | None] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
-    numbers |= {("value", loop.start): None, WARPGROUP: 0}
+    numbers |= {WARPGROUP: 0} | ({("value", loop.start): None} if loop else {})
     num, found = _number(count_items(grid.tiles, sums), numbers, sums), dict[str, list[Any]]()
     for item, rank in product(range(min(num or 0, ITEMS)), range(grid.cluster)):
-        held = numbers | {("value", loop.index): item, ("CtaRank",): rank}
+        own = ("value", loop.index) if loop else ("ClusterIndex",)
+        held = numbers | {own: item, ("CtaRank",): rank}
+        held |= {} if loop else {("CtaIndex",): item * grid.cluster + rank}
         for access in accesses:
             dims = access.place.dims
             starts = [_number(x.start, held, sums) for x in dims]
