@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import AllocateGlobal, LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel, Op, Value, operands
 from wsdsl.ir.tile_ops import Load, Store
@@ -74,15 +75,18 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
         match op:
             case Load() | Store():
                 pass  # Of tiles: what they are cut into is seen later.
-            case LoadGlobal() if _in_blocks(op.index, op.result):
+            case LoadGlobal() if _in_blocks(kernel, op.index, op.result):
                 pass
-            case StoreGlobal() if _in_blocks(op.index, op.value):
+            case StoreGlobal() if _in_blocks(kernel, op.index, op.value):
                 pass
             case _:
                 yield op, "a tensor of fragments is read and written as blocks of 64 x 8"
 
 
-def _in_blocks(index: tuple[Value, ...], held: Value) -> bool:
+def _in_blocks(kernel: Kernel, index: tuple[Value, ...], held: Value) -> bool:
+    made = (kernel.definers.get(v) for v in index)
+    if any(isinstance(op, Iota) and op.apart != 16 for op in made):
+        return False
     kinds = [v.type for v in (*index, held)]
     match kinds:
         case [Fragment(_, 64, 1), Fragment(_, 1, wide), Fragment(_, 64, columns)]:
