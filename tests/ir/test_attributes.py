@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.simulator.kernels import sample
 from tests.simulator.mutants import rewrite
-from tests.simulator.test_samples import NAMES, sample
+from tests.simulator.test_samples import NAMES
 from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.diagnostics import ProofError, VerifyError

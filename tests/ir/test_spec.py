@@ -2,15 +2,15 @@
 
 import dataclasses
 import pickle
-from pathlib import Path
 
 import pytest
 
+from tests.simulator.kernels import sample_text
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
-GEMM = (Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir").read_text()
+GEMM = sample_text("gemm")
 GEMM = GEMM.replace("scheduled (", "scheduled (%U: tensor<u8[M, N]>, ", 1)
 
 BROKEN = {

@@ -1,14 +1,13 @@
 """Rules of lent tensors and of the grids whose tiles are cut: each objects, with a caret."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.simulator.kernels import sample_text
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
-TEXT = (Path(__file__).parents[1] / "samples" / "stream_k.scheduled.ir").read_text()
+TEXT = sample_text("stream_k")
 PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128, fragments=True)"
 GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
 

@@ -19,7 +19,6 @@ from tests.claimed_kernels import claimed
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
-from tests.simulator.test_samples import arguments, sample
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
@@ -110,11 +109,6 @@ def _claims() -> None:
     machine.simulate(claimed("cluster"), inputs(CASES["gemm"]))
 
 
-def _sample() -> None:
-    kernel = sample("stream_k")
-    machine.simulate(kernel, arguments(kernel, 130, 130, 200))
-
-
 RUNS: dict[str, Callable[[], None]] = {
     **{name: partial(_case, name) for name in (
         "attention", "bytes_in", "bytes_out", "epilogue", "row_softmax", "second_operand_first",
@@ -141,7 +135,6 @@ RUNS: dict[str, Callable[[], None]] = {
     "scale factors": partial(_case, "mx", arch="sm_100a"),
     "copied scale factors": partial(_case, "mx_atoms", arch="sm_100a"),
     "claims": _claims,
-    "sample": _sample,
 }  # fmt: skip
 
 
