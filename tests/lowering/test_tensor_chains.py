@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs
-from tests.case_table import Case
+from tests.case_table import Case, case
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of
 from wsdsl import Schedule, ScheduleError
@@ -20,38 +20,22 @@ from wsdsl.schedule import Arch, Place
 OWN: dict[str, Case] = {}
 
 
-def kept(name: str, text: str, **sizes: int) -> Any:
-    def keep(wanted: Any) -> Any:
-        OWN[name] = Case(text, wanted, sizes)
-        return wanted
-
-    return keep
-
-
-@kept(
-    "rescaled",
-    """
-@kernel
+@case(OWN, M=72, N=136, K=200)("""
 def rescaled(A: bf16[M, K], B: bf16[N, K], s: f32[M], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K, by=64):
             acc = acc * s[m] + A[m, k] @ B[n, k]
         C[m, n] = acc
-""",
-    M=72, N=136, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any, s: Any) -> Any:
+""")
+def rescaled(A: Any, B: Any, s: Any) -> Any:
     acc = 0.0
     for k in range(0, A.shape[1], 64):
         acc = acc * s[:, None] + A[:, k : k + 64] @ B[:, k : k + 64].T
     return {"C": acc}
 
 
-@kept(
-    "in_groups",
-    """
-@kernel
+@case(OWN, G=5, M=130, N=72, K=136)("""
 def in_groups(A: bf16[G, M, K], B: bf16[G, N, K], used: i32[G], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -60,17 +44,12 @@ def in_groups(A: bf16[G, M, K], B: bf16[G, N, K], used: i32[G], C: f32[M, N]):
                 for k in tiles(K):
                     acc += A[g, m, k] @ B[g, n, k]
         C[m, n] = acc
-""",
-    G=5, M=130, N=72, K=136,
-)  # fmt: skip
-def _(A: Any, B: Any, used: Any) -> Any:
+""")
+def in_groups(A: Any, B: Any, used: Any) -> Any:
     return {"C": np.einsum("gmk,gnk->mn", A[used > 2], B[used > 2])}
 
 
-@kept(
-    "read_twice",
-    """
-@kernel
+@case(OWN, M=72, N=136, K=200)("""
 def read_twice(A: bf16[M, K], B: bf16[N, K], D: f32[M, N], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -81,17 +60,12 @@ def read_twice(A: bf16[M, K], B: bf16[N, K], D: f32[M, N], C: f32[M, N]):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
         D[m, n] = first
-""",
-    M=72, N=136, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def read_twice(A: Any, B: Any) -> Any:
     return {"C": 2 * A @ B.T, "D": A @ B.T}
 
 
-@kept(
-    "three_links",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64, E=64)("""
 def three_links(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], W: bf16[D, E], C: bf16[M, E]):
     for m in tiles(M):
         acc = zeros(f32[m, E])
@@ -100,19 +74,14 @@ def three_links(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], W: bf16[D, E], C: b
             t = cast(relu(s), bf16) @ V[n, :]
             acc += cast(t, bf16) @ W[:, :]
         C[m, :] = acc
-""",
-    M=72, N=136, D=64, E=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, W: Any) -> Any:
+""")
+def three_links(A: Any, B: Any, V: Any, W: Any) -> Any:
     s = A @ B.T
     whole = [np.maximum(s[:, n : n + 128], 0) @ V[n : n + 128] for n in (0, 128)]
     return {"C": sum(whole) @ W}
 
 
-@kept(
-    "latent",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def latent(Q: bf16[M, D], K: bf16[N, D], C: bf16[M, D]):
     for m in tiles(M):
         acc = zeros(f32[m, D])
@@ -121,17 +90,12 @@ def latent(Q: bf16[M, D], K: bf16[N, D], C: bf16[M, D]):
             s = Q[m, :] @ k
             acc += cast(relu(s), bf16) @ k
         C[m, :] = acc
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(Q: Any, K: Any) -> Any:
+""")
+def latent(Q: Any, K: Any) -> Any:
     return {"C": np.maximum(Q @ K.T, 0) @ K}
 
 
-@kept(
-    "two_scaled",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def two_scaled(
     A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D], E: bf16[M, D]
 ):
@@ -143,10 +107,8 @@ def two_scaled(
             y = y * 0.5 + p @ B[n, :]
         C[m, :] = x
         E[m, :] = y
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, s: Any) -> Any:
+""")
+def two_scaled(A: Any, B: Any, V: Any, s: Any) -> Any:
     x, y = 0.0, 0.0
     for n in range(0, 136, 64):
         p = np.maximum(A @ B[n : n + 64].T, 0)
@@ -154,10 +116,7 @@ def _(A: Any, B: Any, V: Any, s: Any) -> Any:
     return {"C": x, "E": y}
 
 
-@kept(
-    "moved",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def moved(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D]):
     for m in tiles(M):
         acc = zeros(f32[m, D])
@@ -165,10 +124,8 @@ def moved(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D])
             p = cast(relu(A[m, :] @ B[n, :]), bf16)
             acc = relu(acc * s[m] - 1.0) + p @ V[n, :]
         C[m, :] = acc
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, s: Any) -> Any:
+""")
+def moved(A: Any, B: Any, V: Any, s: Any) -> Any:
     acc = 0.0
     for n in range(0, 136, 64):
         p = np.maximum(A @ B[n : n + 64].T, 0)
