@@ -1,6 +1,5 @@
 """Take any wait, arrive or fence out of a scheduled kernel: the spec or the simulator objects."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -8,13 +7,14 @@ import numpy as np
 import pytest
 
 from tests.kernels import CASES, Case, check, expected, inputs
+from tests.simulator.mutants import exchange as without
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, Region, op_name
+from wsdsl.ir.op import Kernel, op_name
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk
 from wsdsl.schedule import Schedule
 from wsdsl.simulator.machine import simulate
 
@@ -59,13 +59,6 @@ HARMLESS = {
 def scheduled(case: Case, schedule: Schedule, sizes: dict[str, int], threads: bool) -> Kernel:
     names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
     return case.kernel._compile(schedule, sizes, names).scheduled
-
-
-def without(kernel: Kernel, victim: Op) -> Kernel:
-    def drop(region: Region) -> Region:
-        return tuple(with_regions(op, drop) for op in region if op is not victim)
-
-    return dataclasses.replace(kernel, body=drop(kernel.body))
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:

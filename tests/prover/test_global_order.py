@@ -12,14 +12,15 @@ import pytest
 import wsdsl
 from tests.in_place_kernels import arrays, in_place
 from tests.kernels import CASES
+from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.errors import Failure
 from wsdsl.prover.global_order import GLOBAL_ORDER, check_global_order
@@ -46,26 +47,16 @@ def objection(kernel: Kernel) -> str:
     return ""
 
 
-def changed(kernel: Kernel, target: Op, *new: Op) -> Kernel:
-    def region(before: Region) -> Region:
-        made: list[Op] = []
-        for op in before:
-            made += new if op is target else [with_regions(op, region)]
-        return tuple(made)
-
-    return dataclasses.replace(kernel, body=region(kernel.body))
-
-
 def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
     """With each op taken out that orders anything, or made to order less."""
     for op in walk(kernel.body):
         if isinstance(op, ORDERS):
-            yield op, changed(kernel, op)
+            yield op, exchange(kernel, op)
         if isinstance(op, m.TmaStoreWait) and not op.read:
-            yield op, changed(kernel, op, dataclasses.replace(op, read=True))
-            yield op, changed(kernel, op, dataclasses.replace(op, pending=1))
+            yield op, exchange(kernel, op, dataclasses.replace(op, read=True))
+            yield op, exchange(kernel, op, dataclasses.replace(op, pending=1))
         if isinstance(op, b.FenceAsyncProxy) and op.everywhere:
-            yield op, changed(kernel, op, dataclasses.replace(op, everywhere=False))
+            yield op, exchange(kernel, op, dataclasses.replace(op, everywhere=False))
 
 
 CAUGHT = {
@@ -94,7 +85,7 @@ def test_loops_in_front_are_waited_for() -> None:
     schedule = Schedule(tile=dict(m=64, n=16))
     kernel = in_place("gone over again", "f32")._compile(schedule, SIZES, ()).scheduled
     (meeting,) = (op for op in walk(kernel.body) if isinstance(op, ORDERS))
-    assert objection(kernel) == "" != objection(changed(kernel, meeting))
+    assert objection(kernel) == "" != objection(exchange(kernel, meeting))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("transposed", "bf16"), ("scalar", "f32")])
@@ -117,7 +108,7 @@ def test_the_certificate_is_refused_where_it_was_wrong() -> None:
     kernel = scheduled("transposed", "f16")
     waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
     with pytest.raises(ProofError, match="this may read `Y` before it is written there"):
-        prove(changed(kernel, waits[0]))
+        prove(exchange(kernel, waits[0]))
 
 
 BY_HAND = """
@@ -354,9 +345,9 @@ def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int])
     start = next(op.start for op in walk(kernel.body) if isinstance(op, f.Iota))
     for op in walk(kernel.body):
         if isinstance(op, m.LoadPanels) and op.offset:
-            kernel = changed(kernel, op, dataclasses.replace(op, offset=op.offset - 8))
+            kernel = exchange(kernel, op, dataclasses.replace(op, offset=op.offset - 8))
         elif isinstance(op, f.Iota) and op.start != start:
-            kernel = changed(kernel, op, dataclasses.replace(op, start=start))
+            kernel = exchange(kernel, op, dataclasses.replace(op, start=start))
     assert objection(kernel)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.simulator.kernels import inputs, sample_text
-from tests.simulator.mutants import rewrite
+from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import tile_ops as t
@@ -186,8 +186,7 @@ def other_scalars(kernel: Kernel, role: str) -> Iterator[tuple[str, Kernel]]:
         if isinstance(op, t.Map) and id(op) in inside and (op.fn in OTHER or op.fn == "where"):
             args = (op.args[0], *op.args[:0:-1]) if op.fn == "where" else op.args
             new = dataclasses.replace(op, fn=OTHER.get(op.fn, op.fn), args=args)
-            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
-            yield f"{at}: {print_op(op).strip()}", dataclasses.replace(kernel, body=body)
+            yield f"{at}: {print_op(op).strip()}", exchange(kernel, at, new)
 
 
 def hangs_or_races(kernel: Kernel) -> str:
