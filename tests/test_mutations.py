@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.kernels import CASES, Case, check, expected, inputs
+from tests.kernels import CASES, Case, simulated
 from tests.simulator.mutants import exchange as without
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir import barrier_ops as b
@@ -16,7 +16,6 @@ from wsdsl.ir.op import Kernel, op_name
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.schedule import Schedule
-from wsdsl.simulator.machine import simulate
 
 SYNCHRONISING = (
     b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.InitializeBarriers, b.FenceBarrierInit,
@@ -76,11 +75,8 @@ def objection(case: Case, kernel: Kernel, *several: dict[str, int]) -> str:
     except WsdslError as error:
         return str(error)
     for sizes, seed in itertools.product(several, range(4)):
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
         try:
-            simulate(kernel, arrays, seed=seed, num_sms=2)
-            check(case, arrays, wanted)
+            simulated(case, kernel, seed, num_sms=2, **sizes)
         except (WsdslError, AssertionError) as error:
             return str(error) or "wrong"
     return ""

@@ -4,17 +4,13 @@ from itertools import product
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, check, expected, inputs, simulated
 from tests.schedules import ORDERS, WIDTHS
 from wsdsl import Schedule
 
 
 def simulate(name: str, seed: int, schedule: Schedule | None = None, **sizes: int) -> None:
-    case = CASES[name]
-    arrays = inputs(case, seed, **sizes)
-    wanted = expected(case, arrays)
-    case.kernel.simulate(*arrays.values(), schedule=schedule, seed=seed)
-    check(case, arrays, wanted)
+    simulated(CASES[name], schedule, seed, **sizes)
 
 
 @pytest.mark.sampled(12)

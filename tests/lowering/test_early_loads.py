@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.memory_ops import MakeTensorMap, ThreadLoad, TmaLoad
@@ -13,7 +13,6 @@ from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.machine import simulate
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, constant=("B",))
 
@@ -102,10 +101,7 @@ def test_right_in_any_order(name: str, unaligned: tuple[str, ...] | None) -> Non
     for seed, sizes in enumerate(SIZES):
         if by_threads and (seed + own) % 2:
             continue
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
-        simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
-        check(case, arrays, wanted)
+        simulated(case, kernel, seed, 64 if name in CUT else 2, **sizes)
 
 
 @pytest.mark.sampled(12)
@@ -162,13 +158,9 @@ def test_a_ring_that_one_thread_fills_beside_one_that_all_fill(
 
 
 def right(name: str, kernel: Kernel, seeds: int = 2, **sizes: int) -> None:
-    case = CASES[name]
     prove(kernel)
     for seed in range(seeds):
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
-        simulate(kernel, arrays, seed=seed, num_sms=2)
-        check(case, arrays, wanted)
+        simulated(CASES[name], kernel, seed, num_sms=2, **sizes)
 
 
 MORE = [

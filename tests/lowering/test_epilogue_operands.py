@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.parser import parse_kernel
@@ -29,10 +29,8 @@ def test_single_lines_lie_by_themselves() -> None:
 
 @pytest.mark.parametrize("n", [144, 192])
 def test_values(n: int) -> None:
-    arrays = inputs(CASE, M=200, N=n + 40)
     schedule = Schedule(tile=dict(m=128, n=n, k=64), mode="pingpong")
-    KERNEL.simulate(*arrays.values(), schedule=schedule)
-    check(CASE, arrays, expected(CASE, arrays))
+    simulated(CASE, schedule, M=200, N=n + 40)
 
 
 def test_slots_are_given_back_whatever_is_stored() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.case_data import check, expected, inputs
+from tests.case_data import inputs, simulated
 from tests.kernels import CASES
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
@@ -40,13 +40,10 @@ def compiled(consumers: int, **more: Any) -> Any:
     ids=lambda x: f"{x.consumers}, {x.stages}",
 )
 def test_right_and_proved(made: Schedule) -> None:
+    kernel = CASE.kernel.compile(made, D=64)
+    assert kernel.certificate is not None
     for sizes in SIZES, SIZES | dict(N=64):
-        arrays = inputs(CASE, **sizes)
-        wanted = expected(CASE, arrays)
-        kernel = CASE.kernel.compile(made, D=64)
-        kernel.simulate(*arrays.values(), seed=sizes["N"])
-        check(CASE, arrays, wanted)
-        assert kernel.certificate is not None
+        simulated(CASE, kernel.scheduled, sizes["N"], **sizes)
 
 
 @pytest.mark.sampled(2)

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError, VerifyError
 from wsdsl.ir.memory_ops import AllocateShared
@@ -47,20 +47,14 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 @pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
 def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
-    case = CASES["gemm"]
-    arrays = inputs(case, M=72, N=136, K=k)
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=sharing))
-    case.kernel.simulate(*arrays.values(), schedule=given, seed=1)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["gemm"], given, seed=1, M=72, N=136, K=k)
 
 
 def test_scales_of_blocks_that_a_chunk_reaches_over() -> None:
     """Slices of 96 columns are chunks of 64 and 32: the third begins at 96, and ends behind 128."""
-    case = CASES["block_scaled"]
-    arrays = inputs(case, 0, M=64, N=192, K=256, KB=2)
     schedule = Schedule(tile=dict(m=128, n=192, k=128), cluster=dict(k=2))
-    case.kernel.simulate(*arrays.values(), schedule=schedule)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["block_scaled"], schedule, M=64, N=192, K=256, KB=2)
 
 
 def test_only_whole_blocks_are_sent() -> None:
