@@ -7,11 +7,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
 from wsdsl.simulator.machine import SimulationReport, simulate
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -38,6 +41,15 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
+
+
+def rejected(text: str, old: str, new: str, words: str, count: int = -1) -> VerifyError:
+    """What the spec says of a text with another in it, at a caret."""
+    assert old in text, old
+    with pytest.raises(VerifyError) as caught:
+        verify(parse_kernel(text.replace(old, new, count)))
+    assert words in str(caught.value) and "^" in str(caught.value)
+    return caught.value
 
 
 def gemm(*changes: tuple[str, str], stages: int = 4) -> Kernel:
