@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 import wsdsl
+from tests.corpus.texts import TEXTS
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.barrier_ops import WaitPredecessor
@@ -270,25 +271,12 @@ def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
     assert all(f.loc for f in caught.value.findings)
 
 
-CHOSEN = """
-@kernel
-def chosen(A: bf16[G, M, K], B: bf16[E, N, K], which: i32[G], C: bf16[G, M, N]):
-    for g in each(G):
-        e = which[g]
-        for m, n in tiles(M, N):
-            acc = zeros(f32[m, n])
-            for k in tiles(K):
-                acc += A[g, m, k] @ B[e, n, k]
-            C[g, m, n] = acc
-"""
-
-
 def test_an_address_that_may_be_written() -> None:
-    kernel = wsdsl.parse(CHOSEN).chosen
+    kernel = wsdsl.parse(TEXTS["by_expert"][0]).by_expert
     tile = dict(m=64, n=32)
-    with pytest.raises(ScheduleError, match="is read from `which`"):
-        kernel._compile(Schedule(tile=tile, consumers=1, constant=("B",)), {}, ())
-    both = Schedule(tile=tile, consumers=1, constant=("B", "which"))
+    with pytest.raises(ScheduleError, match="is read from `expert`"):
+        kernel._compile(Schedule(tile=tile, consumers=1, constant=("W",)), {}, ())
+    both = Schedule(tile=tile, consumers=1, constant=("W", "expert"))
     early, late, _ = partitions(kernel._compile(both, {}, ()).scheduled)
     assert not waits(early.body) and waits(late.body)
     # A's addresses do not depend on it.

@@ -16,6 +16,7 @@ import pytest
 from tests.case_data import inputs
 from tests.case_table import Case
 from tests.claimed_kernels import claimed
+from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
@@ -36,12 +37,6 @@ from wsdsl.simulator import machine
 from wsdsl.simulator.effects import Effect, recorded
 from wsdsl.simulator.machine import simulate
 
-HISTOGRAM = """
-@kernel
-def histogram(X: i32[N], H: i32[B]):
-    for n in tiles(N):
-        H[X[n]] += 1
-"""
 SCAN = """
 @kernel
 def scan(X: f32[M, N], Y: f32[M, N], Z: i32[M, N]):
@@ -53,7 +48,7 @@ def scan(X: f32[M, N], Y: f32[M, N], Z: i32[M, N]):
             before += sum(X[m, n], over=n)
 """
 OWN = {
-    "histogram": Case(HISTOGRAM, dict, dict(N=3000, B=30)),
+    "histogram": Case(TEXTS["histogram"][0], dict, dict(N=3000, B=30)),
     "scan": Case(SCAN, dict, dict(M=40, N=200)),
 }
 SMALL = dict(m=64, n=64)
