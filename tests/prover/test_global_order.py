@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
 import wsdsl
 from tests.in_place_kernels import arrays, in_place
 from tests.kernels import CASES
+from tests.prover.test_split_k_protocol import objection as objection_of
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
@@ -29,6 +30,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
+objection = partial(objection_of, check=check_global_order, kind=GLOBAL_ORDER)
 ORDERS = (b.SyncWarp, b.NamedBarrierSync, b.FenceAsyncProxy, m.TmaStoreWait)
 
 
@@ -36,15 +38,6 @@ ORDERS = (b.SyncWarp, b.NamedBarrierSync, b.FenceAsyncProxy, m.TmaStoreWait)
 def scheduled(name: str, dtype: str, consumers: int = 2) -> Kernel:
     schedule = Schedule(consumers=consumers)
     return in_place(name, dtype)._compile(schedule, SIZES, ()).scheduled
-
-
-def objection(kernel: Kernel) -> str:
-    try:
-        check_global_order(kernel)
-    except Failure as failure:
-        assert failure.kind == GLOBAL_ORDER
-        return failure.message
-    return ""
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -52,11 +52,13 @@ def scheduled(name: str) -> Kernel:
     return CASES["gemm"].kernel._compile(SCHEDULES[name], {}, ()).scheduled
 
 
-def objection(kernel: Kernel) -> str:
+def objection(
+    kernel: Kernel, check: Callable[[Kernel], object] = check_split_k_protocol, kind: str = SPLIT_K
+) -> str:
     try:
-        check_split_k_protocol(kernel)
+        check(kernel)
     except Failure as failure:
-        assert failure.kind == SPLIT_K
+        assert failure.kind == kind
         return failure.message
     return ""
 
