@@ -6,6 +6,7 @@ import re
 import pytest
 
 import wsdsl
+from tests.case_table import parsed
 from tests.simulator.kernels import rejected
 from wsdsl.diagnostics import ParseError, WsdslError
 from wsdsl.ir.parser import parse_kernel
@@ -103,7 +104,7 @@ def mutated(text: str, rng: random.Random) -> str:
 @pytest.mark.parametrize("way", [dict(stages=2), CUT], ids=["usual", "cut"])
 def test_every_text_gives_a_kernel_or_an_error_with_a_place(level, way):
     schedule = Schedule(tile=dict(m=64, n=64, k=64), **way)
-    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir(level)
+    text = parsed(TEXT).compile(schedule).ir(level)
     rng = random.Random(0)
     for _ in range(10):
         try:
@@ -155,7 +156,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("level", "schedule", "change"), CHANGES)
 def test_slots_axes_and_types_are_those_of_operands(level, schedule, change):
-    text = wsdsl.parse(TEXT).gemm.compile(schedule).ir(level)
+    text = parsed(TEXT).compile(schedule).ir(level)
     found = rejected(text, *change, count=1).findings
     line = text[: text.index(change[0])].count("\n") + 1
     assert change not in AXES or line in {finding.loc.line for finding in found}
