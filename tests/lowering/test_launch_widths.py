@@ -77,7 +77,7 @@ def test_every_width_gives_the_same_bits(made: Compiled, sizes: tuple[int, int, 
 
 
 @pytest.mark.parametrize(("name", "schedule"), OTHERS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_forms_are_proved_and_right_at_every_width(name: str, schedule: Schedule) -> None:
     found = lowered(name, schedule)
     assert found.scheduled == parse_kernel(found.ir("scheduled"))
