@@ -9,8 +9,10 @@ import numpy as np
 from tests.case_table import Case
 from wsdsl import Schedule
 from wsdsl.compiled import Compiled
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
+from wsdsl.simulator.machine import simulate
 
 Arrays = Mapping[str, Any]
 DTYPES: dict[str, Any] = {
@@ -118,6 +120,24 @@ def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
 def _sums_fp8(found: Case) -> bool:
     products = (op for op in walk(found.kernel.tile.body) if isinstance(op, Contract))
     return any("f8" in str(op.a.type) for op in products)
+
+
+def simulated(
+    case: Case,
+    made: Schedule | Kernel | None = None,
+    seed: int = 0,
+    num_sms: int | None = None,
+    **sizes: int,
+) -> dict[str, Any]:
+    """Simulate a case by a schedule, or a lowered kernel; return the arrays, which are right."""
+    arrays = inputs(case, seed, **sizes)
+    wanted = expected(case, arrays)
+    if isinstance(made, Kernel):
+        simulate(made, arrays, seed=seed, num_sms=num_sms)
+    else:
+        case.kernel.simulate(*arrays.values(), schedule=made, seed=seed)
+    check(case, arrays, wanted)
+    return arrays
 
 
 def right_and_proved(case: Case, schedule: Schedule, **whole: int) -> Compiled:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.kernels import CASES
-from tests.simulator.mutants import changes, rewrite
+from tests.simulator.mutants import changes, exchange
 from tests.tensor_memory import lowered
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
@@ -90,8 +90,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
         if not (own or asks or after or met or isinstance(op, b.LaunchGrid)):
             continue
         for what, new in _changes(op):
-            body = rewrite(kernel.body, at, lambda _, new=new: new)
-            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+            yield f"{what} op {at}: {print_head(op)}", exchange(kernel, at, *new)
     yield from _moved(kernel)
 
 
@@ -107,6 +106,5 @@ def _moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             continue
         if {*results_of(op)} & {*operands(following)}:
             continue
-        body = rewrite(kernel.body, at + 1, lambda _: ())
-        body = rewrite(body, at, lambda _, both=(following, op): both)
-        yield f"swapped op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+        mutant = exchange(exchange(kernel, at + 1), at, following, op)
+        yield f"swapped op {at}: {print_head(op)}", mutant

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from tests import store_kernels
-from tests.case_data import DTYPES, TENSOR_CORES, TOLERANCE, check, expected, inputs
+from tests.case_data import DTYPES, TENSOR_CORES, TOLERANCE, check, expected, inputs, simulated
 from tests.case_table import CASES, Case, case, gelu, silu
 
 __all__ = [
     "CASES", "DTYPES", "TENSOR_CORES", "TOLERANCE", "Case", "chained_kernels", "check", "expected",
-    "inputs", "range_kernels", "store_kernels", "type_kernels",
+    "inputs", "range_kernels", "simulated", "store_kernels", "type_kernels",
 ]  # fmt: skip
 
 

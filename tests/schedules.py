@@ -22,6 +22,20 @@ ORDERS = (
 )
 """Who does which tile, with whom, and in which order."""
 
+SIZES_OF_TILES = (
+    Schedule(tile=dict(m=64, n=16, k=16), consumers=1, stages=1),
+    Schedule(tile=dict(m=64, n=48, k=32), consumers=1, stages=3),
+    Schedule(tile=dict(m=256, n=80, k=128), stages=2),
+    Schedule(tile=dict(m=192, n=32), consumers=3),
+    Schedule(tile=dict(m=192, n=72), consumers=1),
+    Schedule(tile=dict(m=112, n=192), mma="n", consumers=1),
+    Schedule(tile=dict(m=64, n=128), share="n"),
+    Schedule(tile=dict(m=128, n=192), consumers=3, share="n", stages=2),
+    Schedule(tile=dict(m=256, n=128), mma="n", share="m"),
+    Schedule(tile=dict(n=208), swizzle=1),
+    Schedule(tile=dict(n=128), scheduler="grid", swizzle=2),
+)
+
 _PARALLEL = Schedule(scheduler="split_k", splits=3, reduction="parallel", mode="cooperative")
 _SERIAL = Schedule(scheduler="split_k", splits=2, mode="cooperative")
 WIDTHS: tuple[tuple[str, Schedule], ...] = (

@@ -8,16 +8,14 @@ from typing import Any
 from tests.case_table import Case
 from tests.kernels import CASES
 from tests.simulator.mutants import changes as changes_of_barriers
-from tests.simulator.mutants import rewrite
+from tests.simulator.mutants import mutants as mutants_of
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.op import Kernel, Op, Value, results_of
-from wsdsl.ir.printer import print_head
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.tile_ops import Constant, If
 from wsdsl.ir.types import Columns, TensorMemory
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 
@@ -138,16 +136,9 @@ def _of_a_pair(op: Op) -> Iterator[tuple[str, Op]]:
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
     masks = {op.multicast for op in kernel.of(t.TensorCommit) if op.multicast is not None}
-    for at, op in enumerate(walk(kernel.body)):
-        where = f"op {at}: {print_head(op)}"
-        if isinstance(op, DELETED) and not results_of(op):
-            body = rewrite(kernel.body, at, lambda _: ())
-            yield f"delete {where}", dataclasses.replace(kernel, body=body)
-            body = rewrite(kernel.body, at, lambda op: (op, op))
-            yield f"twice {where}", dataclasses.replace(kernel, body=body)
-        for what, new in (*changes(op), *fewer(op, masks), *_of_a_pair(op)):
-            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
-            yield f"{what} {where}", dataclasses.replace(kernel, body=body)
+    yield from mutants_of(
+        kernel, DELETED, lambda op: (*changes(op), *fewer(op, masks), *_of_a_pair(op))
+    )
 
 
 def columns_of(kernel: Kernel) -> Mapping[str, Columns]:

@@ -1,22 +1,21 @@
 """Take any wait, arrive or fence out of a scheduled kernel: the spec or the simulator objects."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from tests.kernels import CASES, Case, check, expected, inputs
+from tests.kernels import CASES, Case, simulated
+from tests.simulator.mutants import exchange as without
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, Region, op_name
+from wsdsl.ir.op import Kernel, op_name
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk
 from wsdsl.schedule import Schedule
-from wsdsl.simulator.machine import simulate
 
 SYNCHRONISING = (
     b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.InitializeBarriers, b.FenceBarrierInit,
@@ -61,13 +60,6 @@ def scheduled(case: Case, schedule: Schedule, sizes: dict[str, int], threads: bo
     return case.kernel._compile(schedule, sizes, names).scheduled
 
 
-def without(kernel: Kernel, victim: Op) -> Kernel:
-    def drop(region: Region) -> Region:
-        return tuple(with_regions(op, drop) for op in region if op is not victim)
-
-    return dataclasses.replace(kernel, body=drop(kernel.body))
-
-
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     for i, op in enumerate(walk(kernel.body)):
         if isinstance(op, SYNCHRONISING):
@@ -83,11 +75,8 @@ def objection(case: Case, kernel: Kernel, *several: dict[str, int]) -> str:
     except WsdslError as error:
         return str(error)
     for sizes, seed in itertools.product(several, range(4)):
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
         try:
-            simulate(kernel, arrays, seed=seed, num_sms=2)
-            check(case, arrays, wanted)
+            simulated(case, kernel, seed, num_sms=2, **sizes)
         except (WsdslError, AssertionError) as error:
             return str(error) or "wrong"
     return ""

@@ -4,17 +4,13 @@ from itertools import product
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
-from tests.schedules import ORDERS, WIDTHS
+from tests.kernels import CASES, check, expected, inputs, simulated
+from tests.schedules import ORDERS, SIZES_OF_TILES, WIDTHS
 from wsdsl import Schedule
 
 
 def simulate(name: str, seed: int, schedule: Schedule | None = None, **sizes: int) -> None:
-    case = CASES[name]
-    arrays = inputs(case, seed, **sizes)
-    wanted = expected(case, arrays)
-    case.kernel.simulate(*arrays.values(), schedule=schedule, seed=seed)
-    check(case, arrays, wanted)
+    simulated(CASES[name], schedule, seed, **sizes)
 
 
 @pytest.mark.sampled(12)
@@ -61,17 +57,6 @@ def test_reference(name: str) -> None:
     check(case, arrays, wanted)
 
 
-SCHEDULES = [
-    Schedule(tile=dict(m=64, n=16, k=16), consumers=1, stages=1),
-    Schedule(tile=dict(m=64, n=48, k=32), consumers=1, stages=3),
-    Schedule(tile=dict(m=256, n=80, k=128), stages=2),
-    Schedule(tile=dict(m=192, n=32), consumers=3),
-    Schedule(tile=dict(m=64, n=128), share="n"),
-    Schedule(tile=dict(m=128, n=192), consumers=3, share="n", stages=2),
-    Schedule(tile=dict(m=256, n=128), mma="n", share="m"),
-    Schedule(tile=dict(n=208), swizzle=1),
-    Schedule(tile=dict(n=128), scheduler="grid", swizzle=2),
-]
 OF_TYPES = [
     ("product_f8e4m3", Schedule(precise_every=0)),
     ("product_f8e4m3", Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2)),
@@ -94,7 +79,7 @@ OF_TYPES = [
 ]
 WAYS = [
     *product(("gemm", "epilogue", "batched"), ORDERS),
-    *product(("gemm", "mn_major"), SCHEDULES),
+    *product(("gemm", "mn_major"), SIZES_OF_TILES),
     *OF_TYPES,
     *WIDTHS,
 ]

@@ -8,6 +8,7 @@ import pytest
 
 import wsdsl
 from tests.case_table import parsed
+from tests.kernels import CASES
 from wsdsl import CompileError, Schedule
 from wsdsl.ir.types import DTYPES, Tensor
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -143,22 +144,12 @@ def test_others(name: str) -> None:
     right_and_proved(own, given, **{dim: known[dim] for dim in own.dims})
 
 
-PRODUCT = """
-def product(A: bf16[M, K], B: bf16[N, K], C: i4[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-"""
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [8, 96])
 @pytest.mark.parametrize("scheduler", [None, "split_k"])
 def test_a_product_is_stored_by_columns(rows: int, scheduler: Any) -> None:
     """Whoever has a column has its neighbour, few rows or many."""
-    own, rng = kernel(PRODUCT), np.random.default_rng(0)
+    own, rng = parsed(CASES["gemm"].text.replace("C: bf16", "C: i4")), np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (n, 80)).astype(ml_dtypes.bfloat16) for n in (rows, 136))
     schedule = Schedule(scheduler=scheduler)
     assert same(own.simulate(a, b, None, schedule=schedule), own.reference(a, b, None))

@@ -1,11 +1,11 @@
 """SCHEDULED kernels around a few lines, and what codegen and ptxas make of them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.kernels import CASES
+from tests.simulator.kernels import sample_text
 from wsdsl import Schedule
 from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
@@ -14,7 +14,6 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.lowering.pipeline import lower
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="needs ptxas: pip install nvidia-cuda-nvcc"
 )
@@ -40,7 +39,7 @@ def assembled(kernel: Kernel) -> Assembled:
 
 
 def gemm() -> str:
-    return (SAMPLES / "gemm.scheduled.ir").read_text()
+    return sample_text("gemm")
 
 
 def gemm_128x256() -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import wsdsl
 from tests.codegen.support import needs_ptxas
+from tests.corpus.texts import TEXTS
 from wsdsl import LaunchError, Schedule
 from wsdsl.artifact.machine_code import OF_REGISTERS, WORD, functions, overwritten
 from wsdsl.codegen import gate
@@ -18,15 +19,6 @@ from wsdsl.codegen.ptxas import assemble, find_nvdisasm
 from wsdsl.runtime.module import Module
 
 pytestmark = needs_ptxas
-TEXT = """
-@kernel
-def decoded(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ cast(W[n, k], bf16)
-        Y[m, n] = acc
-"""
 LDG = 0x181
 SIZES = dict[str, Any](M=64, N=4096, K=4096)
 LOOP = """
@@ -65,7 +57,7 @@ def looped(pending: int) -> bytes:
 
 
 def decoded() -> wsdsl.Kernel:
-    return wsdsl.parse(TEXT).decoded
+    return wsdsl.parse(TEXTS["decoded_weights"][0]).decoded_weights
 
 
 def test_what_is_written_too_early_is_seen() -> None:
@@ -82,18 +74,18 @@ def test_a_wait_that_leaves_too_much_is_seen() -> None:
     assert not OF_REGISTERS.search(
         decoded().compile(Schedule(decode="shared"), **SIZES).ptx.encode()
     )
-    waits = [w for w in functions(compiled.cubin)["decoded"] if w.pending is not None]
+    waits = [w for w in functions(compiled.cubin)["decoded_weights"] if w.pending is not None]
     changed = compiled.cubin
     for wait in {*waits}:
         later = wait.high & ~0xF00 | 0x700
         changed = changed.replace(struct.pack("<QQ", *wait), struct.pack("<QQ", wait.low, later))
-    assert [*overwritten(changed)] == ["decoded"]
+    assert [*overwritten(changed)] == ["decoded_weights"]
 
 
 @pytest.mark.skipif(find_nvdisasm() is None, reason="needs nvdisasm")
 def test_words_are_read_as_nvdisasm_reads_them() -> None:
     compiled = decoded().compile(**SIZES)
-    words = functions(compiled.cubin)["decoded"]
+    words = functions(compiled.cubin)["decoded_weights"]
     shown = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@\S+ )?(\S+) *(.*?) ?;", compiled.sass, re.M)
     assert len(shown) == len(words) > 500
     for (name, operands), word in zip(shown, words):

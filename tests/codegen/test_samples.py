@@ -1,17 +1,11 @@
-"""The kernels of `tests/samples`: the PTX synchronises as they do, and ptxas has no remark."""
+"""Sample kernels: the PTX synchronises as they do, and ptxas has no remark."""
 
 import pytest
 
-from tests.codegen.support import SAMPLES, assembled, needs_ptxas
-from wsdsl.ir.op import Kernel
-from wsdsl.ir.parser import parse_kernel
+from tests.codegen.support import assembled, needs_ptxas
+from tests.simulator.kernels import sample
+from tests.simulator.test_samples import NAMES
 from wsdsl.prover.skeleton import check_skeleton
-
-NAMES = sorted(path.name.split(".")[0] for path in SAMPLES.glob("*.scheduled.ir"))
-
-
-def sample(name: str) -> Kernel:
-    return parse_kernel((SAMPLES / f"{name}.scheduled.ir").read_text())
 
 
 @pytest.mark.sampled

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.corpus.texts import TEXTS as CORPUS
 from wsdsl import bf16, dims, f32, function, index, kernel, tiles, where, zeros
 from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import Constant, Contract, ForTiles
@@ -16,22 +17,8 @@ M, N, K = dims("M N K")
 WIDTH = 0.5
 
 TEXTS = {
-    "attention": """
-    @kernel
-    def attention(Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D],
-                  O: bf16[B, H, S, D], scale: f32):
-        for b, h in each(B, H):
-            for q in tiles(S):
-                top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
-                for t in tiles(T):
-                    s = (Q[b, h, q, :] @ K[b, h, t, :]) * scale
-                    new_top = max(top, max(s, over=t))
-                    p, shrink = exp2(s - new_top), exp2(top - new_top)
-                    total = total * shrink + sum(p, over=t)
-                    acc = acc * shrink + cast(p, bf16) @ V[b, h, t, :]
-                    top = new_top
-                O[b, h, q, :] = acc / total
-    """,
+    "attention": CORPUS["attention"][0],
+    "grouped_gemm": CORPUS["grouped_rows"][0],
     "unweight_gemm": """
     @kernel
     def unweight_gemm(X: bf16[M, K], sign_mantissa: u8[N, K], exponent: u4[N, K],
@@ -56,19 +43,8 @@ TEXTS = {
                 acc += (A[m, k] * a_scale[m, index(k) // 128]) @ b
             C[m, n] = acc
     """,
-    "grouped_gemm": """
-    @kernel
-    def grouped_gemm(A: bf16[M, K], W: bf16[G, N, K], offset: i32[G1], C: bf16[M, N]):
-        for g in each(G):
-            for m in tiles(offset[g], offset[g + 1], of=M):
-                for n in tiles(N):
-                    acc = zeros(f32[m, n])
-                    for k in tiles(K):
-                        acc += A[m, k] @ W[g, n, k]
-                    C[m, n] = acc
-    """,
 }
-MASKED = "* scale\n                    s = where(index(q) >= index(t), s, -inf)"
+MASKED = "* scale\n                s = where(index(q) >= index(t), s, -inf)"
 TEXTS["causal_attention"] = (
     TEXTS["attention"].replace("tiles(T)", "tiles(0, end(q), of=T)").replace("* scale", MASKED)
 )

@@ -8,7 +8,7 @@ import pytest
 import wsdsl
 from tests.gpu.arrays import BITS, to_device, to_host
 from tests.kernels import CASES, Case, check, expected, inputs
-from tests.schedules import ORDERS, WIDTHS
+from tests.schedules import ORDERS, SIZES_OF_TILES, WIDTHS
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -110,23 +110,7 @@ def test_no_contraction_gives_zeros(name: str) -> None:
     run(CASES[name], 4, **({"K": 0} | ({"L": 0} if name == "two_loops" else {})))
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        wsdsl.Schedule(tile=dict(m=64, n=16, k=16), consumers=1, stages=1),
-        wsdsl.Schedule(tile=dict(m=64, n=48, k=32), consumers=1, stages=3),
-        wsdsl.Schedule(tile=dict(m=256, n=80, k=128), stages=2),
-        wsdsl.Schedule(tile=dict(m=192, n=32), consumers=3),
-        wsdsl.Schedule(tile=dict(m=192, n=72), consumers=1),
-        wsdsl.Schedule(tile=dict(m=112, n=192), mma="n", consumers=1),
-        wsdsl.Schedule(tile=dict(m=64, n=128), share="n"),
-        wsdsl.Schedule(tile=dict(m=128, n=192), consumers=3, share="n", stages=2),
-        wsdsl.Schedule(tile=dict(m=256, n=128), mma="n", share="m"),
-        wsdsl.Schedule(tile=dict(n=208), swizzle=1),
-        wsdsl.Schedule(tile=dict(n=128), scheduler="grid", swizzle=2),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("schedule", SIZES_OF_TILES, ids=repr)
 @pytest.mark.parametrize("name", ["gemm", "mn_major"])
 def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     run(CASES[name], 5, schedule, M=520, N=424, K=328)

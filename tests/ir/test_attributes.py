@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.mutants import rewrite
-from tests.simulator.test_samples import NAMES, sample
+from tests.simulator.kernels import sample
+from tests.simulator.mutants import exchange
+from tests.simulator.test_samples import NAMES
 from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.diagnostics import ProofError, VerifyError
@@ -39,8 +40,7 @@ FREE = {"role", "label", "turns", "b_dtype"}
 
 def with_attribute(kernel: Kernel, op: Op, name: str, value: object) -> Kernel:
     at = next(n for n, one in enumerate(walk(kernel.body)) if one is op)
-    changed = dataclasses.replace(op, **{name: value})
-    return dataclasses.replace(kernel, body=rewrite(kernel.body, at, lambda _: (changed,)))
+    return exchange(kernel, at, dataclasses.replace(op, **{name: value}))
 
 
 def first_ops(kernel: Kernel) -> Iterator[Op]:
@@ -105,9 +105,8 @@ def test_ops_of_a_warp_or_more_are_refused_in_an_elect(name: str) -> None:
     kernel, missed = sample(name), list[str]()
     for at, op in enumerate(walk(kernel.body)):
         if threads_of(op) in ("warps", "warpgroup", "cta"):
-            body = rewrite(kernel.body, at, lambda op: (Elect(body=(op,)),))
             try:
-                verify(dataclasses.replace(kernel, body=body))
+                verify(exchange(kernel, at, Elect(body=(op,))))
                 missed.append(print_head(op))
             except VerifyError:
                 assert misplaced(op, True)[0]

@@ -1,14 +1,12 @@
 """Rules of lent tensors and of the grids whose tiles are cut: each objects, with a caret."""
 
-from pathlib import Path
-
 import pytest
 
-from wsdsl.diagnostics import VerifyError
+from tests.simulator.kernels import rejected, sample_text
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
-TEXT = (Path(__file__).parents[1] / "samples" / "stream_k.scheduled.ir").read_text()
+TEXT = sample_text("stream_k")
 PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128, fragments=True)"
 GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
 
@@ -50,9 +48,4 @@ def test_the_sample_holds() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name: str) -> None:
-    before, after, words = BROKEN[name]
-    assert before in TEXT
-    with pytest.raises(VerifyError) as caught:
-        verify(parse_kernel(TEXT.replace(before, after, 1)))
-    assert words in str(caught.value)
-    assert "^" in str(caught.value)
+    rejected(TEXT, *BROKEN[name], count=1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.case_data import check, expected, inputs, right_and_proved
+from tests.case_data import check, expected, inputs, right_and_proved, simulated
 from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
@@ -46,9 +46,8 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
 def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int]) -> None:
     case = SCALED[name]
     asked = dict[str, Any](tile=tile, mma="n" if "m" in tile else None)
-    arrays = inputs(case, **sizes, KB=-(-sizes["K"] // (16 if name == "nvf4" else 32)))
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a", **asked))
-    check(case, arrays, expected(case, arrays))
+    blocks = -(-sizes["K"] // (16 if name == "nvf4" else 32))
+    simulated(case, Schedule(arch="sm_100a", **asked), **sizes, KB=blocks)
     stores = lowered(case, **asked).of(t.StoreScales)
     assert {op.rows for op in stores} == {128, tile.get("m", tile["n"])}
 
@@ -91,10 +90,7 @@ def test_a_sign_of_a_scale_that_has_none_is_seen() -> None:
 @pytest.mark.parametrize("name", ["mx", "mxf4", "nvf4"])
 def test_hopper_computes_the_same_text(name: str) -> None:
     """In sums, or where blocks are smaller than an instruction's in bf16, which has all bits."""
-    case = SCALED[name]
-    arrays = inputs(case)
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_90a"))
-    check(case, arrays, expected(case, arrays))
+    simulated(SCALED[name], Schedule(arch="sm_90a"))
 
 
 def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,12 @@
 """Products of computed operands: links of a chain, and who refuses what."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.case_data import right_and_proved
-from tests.case_table import Case
+from tests.case_table import Case, case
 from tests.lowering.test_tensor_chains import OWN
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
@@ -15,18 +14,7 @@ from wsdsl.diagnostics import ScheduleError
 KEPT: dict[str, Case] = {}
 
 
-def kept(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
-        KEPT[name] = Case(text, expected, sizes)
-        return expected
-
-    return keep
-
-
-@kept(
-    "beyond_the_end",
-    """
-@kernel
+@case(KEPT, M=72, N=136, K=100)("""
 def beyond_the_end(A: f16[M, K], B: f16[K, N], s: f16[K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -36,18 +24,13 @@ def beyond_the_end(A: f16[M, K], B: f16[K, N], s: f16[K], C: f32[M, N]):
                 x = x / abs(x)
             acc += (x + s[k]) @ B[k, n]
         C[m, n] = acc
-""",
-    M=72, N=136, K=100,
-)  # fmt: skip
-def _(A: Any, B: Any, s: Any) -> Any:
+""")
+def beyond_the_end(A: Any, B: Any, s: Any) -> Any:
     x = np.sign(A) if s[0] > 0 else A
     return {"C": (x + s).astype(np.float16).astype(np.float64) @ B}
 
 
-@kept(
-    "two_links",
-    """
-@kernel
+@case(KEPT, M=72, N=136, K=100, H=72)("""
 def two_links(X: bf16[M, K], U: bf16[H, K], G: bf16[H, K], D: bf16[N, H], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -58,17 +41,12 @@ def two_links(X: bf16[M, K], U: bf16[H, K], G: bf16[H, K], D: bf16[N, H], Y: bf1
                 gate += X[m, k] @ G[h, k]
             acc += cast(up * relu(gate), bf16) @ D[n, h]
         Y[m, n] = acc
-""",
-    M=72, N=136, K=100, H=72,
-)  # fmt: skip
-def _(X: Any, U: Any, G: Any, D: Any) -> Any:
+""")
+def two_links(X: Any, U: Any, G: Any, D: Any) -> Any:
     return {"Y": ((X @ U.T) * np.maximum(X @ G.T, 0)) @ D.T}
 
 
-@kept(
-    "lies_another_way",
-    """
-@kernel
+@case(KEPT, M=72, N=136, K=96, P=36)("""
 def lies_another_way(A: f16[K, M], R: i8[P, K], B: f16[K, N], C: f32[M, N], D: f32[M, N]):
     for m, n in tiles(M, N):
         columns, gathered = zeros(f32[m, n]), zeros(f32[m, n])
@@ -77,10 +55,8 @@ def lies_another_way(A: f16[K, M], R: i8[P, K], B: f16[K, N], C: f32[M, N], D: f
             gathered += cast(R[index(m) // 2, k], f16) @ B[k, n]
         C[m, n] = columns
         D[m, n] = gathered
-""",
-    M=72, N=136, K=96, P=36,
-)  # fmt: skip
-def _(A: Any, R: Any, B: Any) -> Any:
+""")
+def lies_another_way(A: Any, R: Any, B: Any) -> Any:
     """Neither is read from a slot as the rows' elements along the sum."""
     return {"C": (A + 1).astype(np.float16).astype(np.float64).T @ B, "D": R.repeat(2, 0) @ B}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.case_data import DTYPES
+from tests.simulator.mutants import exchange
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
 from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
@@ -16,7 +17,7 @@ from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StoreGlobal, StorePa
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import retype, rewrite
+from wsdsl.ir.walk import retype
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -254,8 +255,7 @@ def changed(
     kernel: Kernel, kind: type[Op], change: Callable[[Any], Region], nth: int = 0
 ) -> Kernel:
     found = [op for op in kernel.ops if isinstance(op, kind)][nth]
-    body = rewrite(kernel.body, lambda op: change(op) if op is found else (op,))
-    return replace(kernel, body=body)
+    return exchange(kernel, found, *change(found))
 
 
 def test_who_does_not_wait_for_other_warps_is_found() -> None:

@@ -11,12 +11,13 @@ import pytest
 from tests.case_data import right_and_proved
 from tests.case_table import Case
 from tests.decoded_kernels import DECODED
+from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout, Wgmma, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.walk import rewrite, with_regions
+from wsdsl.ir.walk import with_regions
 from wsdsl.prover.prove import prove
 
 ONE = [name for name in DECODED if name not in ("both", "eight_bits", "normalised")]
@@ -110,12 +111,8 @@ def test_each_wait_is_needed(what: str, at: int) -> None:
     kernel = _scheduled()
     prove(kernel)
     waits = [op for op in _loop(kernel).body if isinstance(op, WgmmaWait)]
-
-    def changed(op: Op) -> tuple[Op]:
-        return (CHANGES[what](waits[at]) if op is waits[at] else op,)
-
     with pytest.raises(WsdslError):
-        prove(dataclasses.replace(kernel, body=rewrite(kernel.body, changed)))
+        prove(exchange(kernel, waits[at], CHANGES[what](waits[at])))
 
 
 def test_a_half_is_not_decoded_before_its_registers_are_free() -> None:

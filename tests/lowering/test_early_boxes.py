@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.ir.op import Kernel
@@ -14,7 +14,6 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.execute import SEEN
-from wsdsl.simulator.machine import simulate
 
 SMALL = Schedule(tile=dict(m=64, n=32), consumers=1, stages=3)
 SIZES = dict(M=130, N=72, K=512)
@@ -52,11 +51,9 @@ def test_each_cta_asks_for_what_it_loads_first(
 
     for kind in seen:
         monkeypatch.setitem(SEEN, kind, told(kind, SEEN[kind]))
-    case = CASES["widened"]
-    kernel, arrays = scheduled(**more), inputs(case, **SIZES)
+    kernel = scheduled(**more)
     prove(kernel)
-    simulate(kernel, arrays, num_sms=4)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["widened"], kernel, **SIZES)
     ctas = {at[0] for at in seen[TmaLoad]}
     for cta in ctas:
         early, loaded = ([at for at in seen[kind] if at[0] == cta] for kind in seen)

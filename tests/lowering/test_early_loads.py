@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, check, expected, inputs
+from tests.corpus.texts import TEXTS
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.memory_ops import MakeTensorMap, ThreadLoad, TmaLoad
@@ -13,7 +14,6 @@ from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.machine import simulate
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, constant=("B",))
 
@@ -102,10 +102,7 @@ def test_right_in_any_order(name: str, unaligned: tuple[str, ...] | None) -> Non
     for seed, sizes in enumerate(SIZES):
         if by_threads and (seed + own) % 2:
             continue
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
-        simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
-        check(case, arrays, wanted)
+        simulated(case, kernel, seed, 64 if name in CUT else 2, **sizes)
 
 
 @pytest.mark.sampled(12)
@@ -162,13 +159,9 @@ def test_a_ring_that_one_thread_fills_beside_one_that_all_fill(
 
 
 def right(name: str, kernel: Kernel, seeds: int = 2, **sizes: int) -> None:
-    case = CASES[name]
     prove(kernel)
     for seed in range(seeds):
-        arrays = inputs(case, seed, **sizes)
-        wanted = expected(case, arrays)
-        simulate(kernel, arrays, seed=seed, num_sms=2)
-        check(case, arrays, wanted)
+        simulated(CASES[name], kernel, seed, num_sms=2, **sizes)
 
 
 MORE = [
@@ -278,25 +271,12 @@ def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
     assert all(f.loc for f in caught.value.findings)
 
 
-CHOSEN = """
-@kernel
-def chosen(A: bf16[G, M, K], B: bf16[E, N, K], which: i32[G], C: bf16[G, M, N]):
-    for g in each(G):
-        e = which[g]
-        for m, n in tiles(M, N):
-            acc = zeros(f32[m, n])
-            for k in tiles(K):
-                acc += A[g, m, k] @ B[e, n, k]
-            C[g, m, n] = acc
-"""
-
-
 def test_an_address_that_may_be_written() -> None:
-    kernel = wsdsl.parse(CHOSEN).chosen
+    kernel = wsdsl.parse(TEXTS["by_expert"][0]).by_expert
     tile = dict(m=64, n=32)
-    with pytest.raises(ScheduleError, match="is read from `which`"):
-        kernel._compile(Schedule(tile=tile, consumers=1, constant=("B",)), {}, ())
-    both = Schedule(tile=tile, consumers=1, constant=("B", "which"))
+    with pytest.raises(ScheduleError, match="is read from `expert`"):
+        kernel._compile(Schedule(tile=tile, consumers=1, constant=("W",)), {}, ())
+    both = Schedule(tile=tile, consumers=1, constant=("W", "expert"))
     early, late, _ = partitions(kernel._compile(both, {}, ()).scheduled)
     assert not waits(early.body) and waits(late.body)
     # A's addresses do not depend on it.

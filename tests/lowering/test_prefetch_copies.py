@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel
@@ -14,7 +14,6 @@ from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.execute import SEEN
-from wsdsl.simulator.machine import simulate
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 SIZES = {"M": 130, "N": 33, "K": 203}
@@ -29,7 +28,7 @@ def scheduled(schedule: Schedule, unaligned: tuple[str, ...]) -> Kernel:
 @pytest.mark.parametrize("cut", [{}, dict(scheduler="split_k", splits=2)], ids=str)
 def test_each_tile_once(cut: Any, slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefetch_copies, "MOST_SLOTS", slots)
-    case, asked, copied = CASES["gemm"], list[Any](), list[Any]()
+    asked, copied = list[Any](), list[Any]()
 
     def told(seen: list[Any], run: Any) -> Any:
         def recorded(wg: Any, op: Any) -> Any:
@@ -41,10 +40,7 @@ def test_each_tile_once(cut: Any, slots: int, monkeypatch: pytest.MonkeyPatch) -
 
     for op, seen in ((PrefetchTile, asked), (ThreadLoad, copied)):
         monkeypatch.setitem(SEEN, op, told(seen, SEEN[op]))
-    arrays = inputs(case, **SIZES)
-    wanted = expected(case, arrays)
     kernel = scheduled(dataclasses.replace(SMALL, **cut), ("A", "B", "C"))
-    simulate(kernel, arrays, num_sms=4)
-    check(case, arrays, wanted)
+    simulated(CASES["gemm"], kernel, **SIZES)
     firsts = {at[:2]: at for at in reversed(copied)}
     assert Counter(asked) == Counter(copied) - Counter(firsts.values())

@@ -5,21 +5,12 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.corpus.texts import TEXTS
 from wsdsl import Schedule
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.machine import simulate
 
-SCATTERED = wsdsl.parse("""
-@kernel
-def scattered(A: bf16[M, K], B: bf16[N, K], C: f32[P, N], D: f32[M, Q],
-              rows: i32[M], columns: u8[N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[rows[m], n] = acc + 1.0
-        D[m, columns[n]] += acc + 1.0
-""").scattered
+SCATTERED = wsdsl.parse(TEXTS["scattered"][0]).scattered
 SCHEDULES = {
     "a block of rows": Schedule(tile=dict(m=64, n=48), consumers=1),
     "two blocks of rows": Schedule(tile=dict(m=128, n=48), consumers=1),

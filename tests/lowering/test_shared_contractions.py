@@ -6,9 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
+from tests.simulator.kernels import rejected
 from wsdsl import Schedule, parse
-from wsdsl.diagnostics import ScheduleError, VerifyError
+from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
@@ -47,41 +48,27 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
 @pytest.mark.parametrize("sharing", [2, 4, 8])
 @pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
 def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
-    case = CASES["gemm"]
-    arrays = inputs(case, M=72, N=136, K=k)
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=sharing))
-    case.kernel.simulate(*arrays.values(), schedule=given, seed=1)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["gemm"], given, seed=1, M=72, N=136, K=k)
 
 
 def test_scales_of_blocks_that_a_chunk_reaches_over() -> None:
     """Slices of 96 columns are chunks of 64 and 32: the third begins at 96, and ends behind 128."""
-    case = CASES["block_scaled"]
-    arrays = inputs(case, 0, M=64, N=192, K=256, KB=2)
     schedule = Schedule(tile=dict(m=128, n=192, k=128), cluster=dict(k=2))
-    case.kernel.simulate(*arrays.values(), schedule=schedule)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["block_scaled"], schedule, M=64, N=192, K=256, KB=2)
 
 
 def test_only_whole_blocks_are_sent() -> None:
     text = str(CASES["gemm"].kernel._compile(PAIRS, {}, ()).scheduled)
-    assert "send_fragment(" in text
-    for wrong in ("send_fragment(offset=8, ", "send_fragment("):
-        made = text.replace("send_fragment(", wrong, 1)
-        if wrong == "send_fragment(":
-            verify(parse_kernel(made))
-        else:
-            with pytest.raises(VerifyError, match="no multiple of 16"):
-                verify(parse_kernel(made))
+    verify(parse_kernel(text))
+    rejected(text, "send_fragment(", "send_fragment(offset=8, ", "no multiple of 16", count=1)
 
 
 def test_tiles_of_four_sums_do_not_overlap() -> None:
     """In each slice its own CTA's come first."""
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=4))
     text = str(CASES["gemm"].kernel._compile(given, {}, ()).scheduled)
-    assert "sharing=4" in text
-    with pytest.raises(VerifyError, match="may not overlap"):
-        verify(parse_kernel(text.replace("sharing=4", "sharing=4, overlapping=True")))
+    rejected(text, "sharing=4", "sharing=4, overlapping=True", "may not overlap")
 
 
 def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:

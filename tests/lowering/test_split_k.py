@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import CASES, Case, check, expected, inputs
+from tests.kernels import CASES, Case, simulated
 from wsdsl import ScheduleError, parse
 from wsdsl.schedule import Schedule, Scheduler
 
@@ -64,9 +64,7 @@ def test_an_epilogue_of_ones_own(kind: str, more: dict[str, object], sizes) -> N
     if kind == "parallel":  # All pieces run at the same time, on 4 SMs.
         m, n = min(m, 60), 32
         more = more | (dict(splits=2) if "cluster" in more else {})
-    arrays = inputs(FUSED, M=m, N=n, K=k)
-    FUSED.kernel.simulate(*arrays.values(), schedule=shared(kind, **more), seed=k)
-    check(FUSED, arrays, expected(FUSED, arrays))
+    simulated(FUSED, shared(kind, **more), seed=k, M=m, N=n, K=k)
 
 
 @pytest.mark.parametrize("kind", SHARED)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.ir.tile_scheduler import DataParallel, SplitK, StreamK, TileScheduler, pieces_of
 from wsdsl.lowering.busiest import busiest, unevenness
@@ -172,11 +172,8 @@ def test_clusters_are_not_cut_in_slices() -> None:
 
 
 def test_a_simulated_card_has_room_for_all() -> None:
-    case = CASES["gemm"]
-    arrays = inputs(case, M=64, N=32, K=512)
     more = Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=8, reduction="parallel")
-    case.kernel.simulate(*arrays.values(), schedule=more)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["gemm"], more, M=64, N=32, K=512)
 
 
 def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:

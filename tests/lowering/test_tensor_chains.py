@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.case_data import check, expected, inputs
-from tests.case_table import Case
+from tests.case_data import check, expected, inputs, simulated
+from tests.case_table import Case, case
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of
 from wsdsl import Schedule, ScheduleError
@@ -20,38 +20,22 @@ from wsdsl.schedule import Arch, Place
 OWN: dict[str, Case] = {}
 
 
-def kept(name: str, text: str, **sizes: int) -> Any:
-    def keep(wanted: Any) -> Any:
-        OWN[name] = Case(text, wanted, sizes)
-        return wanted
-
-    return keep
-
-
-@kept(
-    "rescaled",
-    """
-@kernel
+@case(OWN, M=72, N=136, K=200)("""
 def rescaled(A: bf16[M, K], B: bf16[N, K], s: f32[M], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K, by=64):
             acc = acc * s[m] + A[m, k] @ B[n, k]
         C[m, n] = acc
-""",
-    M=72, N=136, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any, s: Any) -> Any:
+""")
+def rescaled(A: Any, B: Any, s: Any) -> Any:
     acc = 0.0
     for k in range(0, A.shape[1], 64):
         acc = acc * s[:, None] + A[:, k : k + 64] @ B[:, k : k + 64].T
     return {"C": acc}
 
 
-@kept(
-    "in_groups",
-    """
-@kernel
+@case(OWN, G=5, M=130, N=72, K=136)("""
 def in_groups(A: bf16[G, M, K], B: bf16[G, N, K], used: i32[G], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -60,17 +44,12 @@ def in_groups(A: bf16[G, M, K], B: bf16[G, N, K], used: i32[G], C: f32[M, N]):
                 for k in tiles(K):
                     acc += A[g, m, k] @ B[g, n, k]
         C[m, n] = acc
-""",
-    G=5, M=130, N=72, K=136,
-)  # fmt: skip
-def _(A: Any, B: Any, used: Any) -> Any:
+""")
+def in_groups(A: Any, B: Any, used: Any) -> Any:
     return {"C": np.einsum("gmk,gnk->mn", A[used > 2], B[used > 2])}
 
 
-@kept(
-    "read_twice",
-    """
-@kernel
+@case(OWN, M=72, N=136, K=200)("""
 def read_twice(A: bf16[M, K], B: bf16[N, K], D: f32[M, N], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -81,17 +60,12 @@ def read_twice(A: bf16[M, K], B: bf16[N, K], D: f32[M, N], C: f32[M, N]):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
         D[m, n] = first
-""",
-    M=72, N=136, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
+""")
+def read_twice(A: Any, B: Any) -> Any:
     return {"C": 2 * A @ B.T, "D": A @ B.T}
 
 
-@kept(
-    "three_links",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64, E=64)("""
 def three_links(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], W: bf16[D, E], C: bf16[M, E]):
     for m in tiles(M):
         acc = zeros(f32[m, E])
@@ -100,19 +74,14 @@ def three_links(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], W: bf16[D, E], C: b
             t = cast(relu(s), bf16) @ V[n, :]
             acc += cast(t, bf16) @ W[:, :]
         C[m, :] = acc
-""",
-    M=72, N=136, D=64, E=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, W: Any) -> Any:
+""")
+def three_links(A: Any, B: Any, V: Any, W: Any) -> Any:
     s = A @ B.T
     whole = [np.maximum(s[:, n : n + 128], 0) @ V[n : n + 128] for n in (0, 128)]
     return {"C": sum(whole) @ W}
 
 
-@kept(
-    "latent",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def latent(Q: bf16[M, D], K: bf16[N, D], C: bf16[M, D]):
     for m in tiles(M):
         acc = zeros(f32[m, D])
@@ -121,17 +90,12 @@ def latent(Q: bf16[M, D], K: bf16[N, D], C: bf16[M, D]):
             s = Q[m, :] @ k
             acc += cast(relu(s), bf16) @ k
         C[m, :] = acc
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(Q: Any, K: Any) -> Any:
+""")
+def latent(Q: Any, K: Any) -> Any:
     return {"C": np.maximum(Q @ K.T, 0) @ K}
 
 
-@kept(
-    "two_scaled",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def two_scaled(
     A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D], E: bf16[M, D]
 ):
@@ -143,10 +107,8 @@ def two_scaled(
             y = y * 0.5 + p @ B[n, :]
         C[m, :] = x
         E[m, :] = y
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, s: Any) -> Any:
+""")
+def two_scaled(A: Any, B: Any, V: Any, s: Any) -> Any:
     x, y = 0.0, 0.0
     for n in range(0, 136, 64):
         p = np.maximum(A @ B[n : n + 64].T, 0)
@@ -154,10 +116,7 @@ def _(A: Any, B: Any, V: Any, s: Any) -> Any:
     return {"C": x, "E": y}
 
 
-@kept(
-    "moved",
-    """
-@kernel
+@case(OWN, M=72, N=136, D=64)("""
 def moved(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D]):
     for m in tiles(M):
         acc = zeros(f32[m, D])
@@ -165,10 +124,8 @@ def moved(A: bf16[M, D], B: bf16[N, D], V: bf16[N, D], s: f32[M], C: bf16[M, D])
             p = cast(relu(A[m, :] @ B[n, :]), bf16)
             acc = relu(acc * s[m] - 1.0) + p @ V[n, :]
         C[m, :] = acc
-""",
-    M=72, N=136, D=64,
-)  # fmt: skip
-def _(A: Any, B: Any, V: Any, s: Any) -> Any:
+""")
+def moved(A: Any, B: Any, V: Any, s: Any) -> Any:
     acc = 0.0
     for n in range(0, 136, 64):
         p = np.maximum(A @ B[n : n + 64].T, 0)
@@ -180,15 +137,12 @@ def case_of(name: str) -> Case:
     return OWN.get(name) or CASES[name]
 
 
-def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
+def right(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
     case = case_of(name)
-    arrays, sizes = inputs(case), {d: case.sizes[d] for d in case.kernel.dims}
-    sizes = {d: size for d, size in sizes.items() if d != "NB"}
+    sizes = {d: case.sizes[d] for d in case.kernel.dims if d != "NB"}
     schedule = Schedule(arch=arch, **asked)
     assert case.kernel.compile(schedule=schedule, **sizes).certificate is not None
-    case.kernel.simulate(*arrays.values(), schedule=schedule)
-    check(case, arrays, expected(case, arrays))
-    return arrays
+    return simulated(case, schedule)
 
 
 @pytest.mark.sampled(6)
@@ -196,13 +150,13 @@ def simulated(name: str, arch: Arch, **asked: Any) -> dict[str, Any]:
     "name", [*OWN, "block_scaled", "each_inside", "nested", "whole", "held_operand", "attention"]
 )
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
-    simulated(name, "sm_100a")
+    right(name, "sm_100a")
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["attention", "block_scaled", "whole"])
 def test_tiles_of_128_rows(name: str) -> None:
-    simulated(name, "sm_100a", tile=dict(m=128))
+    right(name, "sm_100a", tile=dict(m=128))
 
 
 @pytest.mark.sampled(2)
@@ -212,7 +166,7 @@ def test_tiles_of_128_rows(name: str) -> None:
 )
 def test_both_architectures_give_the_same_values(name: str, outputs: tuple[str, ...]) -> None:
     """To the bit, where sums are made of the same parts in the same order."""
-    one, other = (simulated(name, arch) for arch in ("sm_90a", "sm_100a"))
+    one, other = (right(name, arch) for arch in ("sm_90a", "sm_100a"))
     for output in outputs:
         assert one[output].tobytes() == other[output].tobytes(), output
 
@@ -246,7 +200,7 @@ def test_an_operand_lies_where_the_schedule_says() -> None:
     found = list[bytes]()
     for place, told in (("tensor", "TMEM"), ("shared", "SMEM")):
         asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode=place)
-        found.append(simulated("attention", "sm_100a", **asked)["O"].tobytes())
+        found.append(right("attention", "sm_100a", **asked)["O"].tobytes())
         plan = CASES["attention"].kernel.plan(Schedule(arch="sm_100a", **asked), D=64)
         assert f"compute -> mma; {told} bf16[m, n]" in str(plan)
     assert found[0] == found[1]
@@ -267,7 +221,7 @@ def test_two_warpgroups_compute_where_tiles_are_many() -> None:
 
 @pytest.mark.parametrize("place", ["tensor", "shared"])
 def test_two_warpgroups_of_a_chain(place: Place) -> None:
-    simulated("attention", "sm_100a", tile=dict(m=256, n=64), consumers=2, decode=place)
+    right("attention", "sm_100a", tile=dict(m=256, n=64), consumers=2, decode=place)
 
 
 @pytest.mark.parametrize(

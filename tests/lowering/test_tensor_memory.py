@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.case_data import check, expected, inputs, right_and_proved
+from tests.case_data import check, expected, inputs, right_and_proved, simulated
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.generated.trial import attempts
@@ -64,10 +64,7 @@ def test_values_are_right_and_the_kernel_is_proved(name: str, asked: dict[str, A
 
 @pytest.mark.parametrize(("k", "more"), [(0, 72), (136, 0), (0, 0)])
 def test_sums_that_nothing_is_added_to_are_zeros(k: int, more: int) -> None:
-    case = CASES["two_loops"]
-    arrays = inputs(case, K=k, L=more)
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a"))
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["two_loops"], Schedule(arch="sm_100a"), K=k, L=more)
 
 
 OF_AN_EXPERT = """

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.barrier_ops import SyncWarp
@@ -33,10 +33,7 @@ def test_results(tile: dict[str, int], mode: Mode) -> None:
     given = Schedule(tile=tile, mode=mode, consumers=1 if alone else 2, mma="n")
     case.kernel.compile(given, M=150, N=264, K=136).prove()
     for seed in range(3):
-        arrays = inputs(case, seed)
-        wanted = expected(case, arrays)
-        case.kernel.simulate(*arrays.values(), schedule=given, seed=seed)
-        check(case, arrays, wanted)
+        simulated(case, given, seed)
 
 
 @pytest.mark.parametrize("dropped", [0, 1])

@@ -3,6 +3,7 @@
 import pytest
 
 import wsdsl
+from tests.generated.test_found import PART_OF_ITS_OWN
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.op import Kernel
@@ -13,19 +14,9 @@ from wsdsl.prover.cluster_groups import groups_of
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.prove import prove
 
-PART_OF_ITS_OWN = """
-@kernel
-def part(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(end(m), 0, of=K):
-            acc += X[m, k] @ W[n, k]
-        Y[m, n] = acc
-"""
-
 
 def scheduled(m: int, n: int) -> Kernel:
-    made = vars(wsdsl.parse(PART_OF_ITS_OWN))["part"]
+    made = wsdsl.parse(PART_OF_ITS_OWN).made
     cluster = {axis: count for axis, count in (("m", m), ("n", n)) if count > 1}
     schedule = Schedule(tile=dict(m=64, n=64, k=64), stages=2, consumers=1, cluster=cluster)
     return made._compile(schedule, {}, ()).scheduled

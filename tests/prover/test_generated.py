@@ -12,7 +12,7 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from tests.prover.test_mutants import missed_in_case
-from tests.simulator.mutants import DELETED, rewrite
+from tests.simulator.mutants import DELETED, exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir import barrier_ops as b
@@ -155,8 +155,7 @@ def other_turns(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             changed = dataclasses.replace(op, args=(test, second, first))
         else:
             changed = dataclasses.replace(op, fn=CONTRARY[op.fn])
-        body = rewrite(kernel.body, at, lambda _, new=changed: (new,))
-        yield f"{at} {op.result.name}", dataclasses.replace(kernel, body=body)
+        yield f"{at} {op.result.name}", exchange(kernel, at, changed)
 
 
 @pytest.mark.parametrize(("schedule", "count"), [(SCHEDULES["pingpong"], 6), (THREE, 15)])
@@ -188,10 +187,10 @@ def check_subsets(name: str, most: int) -> None:
     for kept in itertools.product((True, False), repeat=count):
         if kept.count(False) > most:
             continue
-        body = kernel.body
+        mutant = kernel
         for at, keep in reversed(list(zip(places, kept, strict=True))):
-            body = body if keep else rewrite(body, at, lambda _: ())
-        assert proved(dataclasses.replace(kernel, body=body)) == all(kept), kept
+            mutant = mutant if keep else exchange(mutant, at)
+        assert proved(mutant) == all(kept), kept
 
 
 @pytest.mark.parametrize("name", ORDERING)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
 import wsdsl
 from tests.in_place_kernels import arrays, in_place
 from tests.kernels import CASES
+from tests.prover.test_split_k_protocol import objection as objection_of
+from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.errors import Failure
 from wsdsl.prover.global_order import GLOBAL_ORDER, check_global_order
@@ -28,6 +30,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
+objection = partial(objection_of, check=check_global_order, kind=GLOBAL_ORDER)
 ORDERS = (b.SyncWarp, b.NamedBarrierSync, b.FenceAsyncProxy, m.TmaStoreWait)
 
 
@@ -37,35 +40,16 @@ def scheduled(name: str, dtype: str, consumers: int = 2) -> Kernel:
     return in_place(name, dtype)._compile(schedule, SIZES, ()).scheduled
 
 
-def objection(kernel: Kernel) -> str:
-    try:
-        check_global_order(kernel)
-    except Failure as failure:
-        assert failure.kind == GLOBAL_ORDER
-        return failure.message
-    return ""
-
-
-def changed(kernel: Kernel, target: Op, *new: Op) -> Kernel:
-    def region(before: Region) -> Region:
-        made: list[Op] = []
-        for op in before:
-            made += new if op is target else [with_regions(op, region)]
-        return tuple(made)
-
-    return dataclasses.replace(kernel, body=region(kernel.body))
-
-
 def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
     """With each op taken out that orders anything, or made to order less."""
     for op in walk(kernel.body):
         if isinstance(op, ORDERS):
-            yield op, changed(kernel, op)
+            yield op, exchange(kernel, op)
         if isinstance(op, m.TmaStoreWait) and not op.read:
-            yield op, changed(kernel, op, dataclasses.replace(op, read=True))
-            yield op, changed(kernel, op, dataclasses.replace(op, pending=1))
+            yield op, exchange(kernel, op, dataclasses.replace(op, read=True))
+            yield op, exchange(kernel, op, dataclasses.replace(op, pending=1))
         if isinstance(op, b.FenceAsyncProxy) and op.everywhere:
-            yield op, changed(kernel, op, dataclasses.replace(op, everywhere=False))
+            yield op, exchange(kernel, op, dataclasses.replace(op, everywhere=False))
 
 
 CAUGHT = {
@@ -94,7 +78,7 @@ def test_loops_in_front_are_waited_for() -> None:
     schedule = Schedule(tile=dict(m=64, n=16))
     kernel = in_place("gone over again", "f32")._compile(schedule, SIZES, ()).scheduled
     (meeting,) = (op for op in walk(kernel.body) if isinstance(op, ORDERS))
-    assert objection(kernel) == "" != objection(changed(kernel, meeting))
+    assert objection(kernel) == "" != objection(exchange(kernel, meeting))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("transposed", "bf16"), ("scalar", "f32")])
@@ -117,7 +101,7 @@ def test_the_certificate_is_refused_where_it_was_wrong() -> None:
     kernel = scheduled("transposed", "f16")
     waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
     with pytest.raises(ProofError, match="this may read `Y` before it is written there"):
-        prove(changed(kernel, waits[0]))
+        prove(exchange(kernel, waits[0]))
 
 
 BY_HAND = """
@@ -344,7 +328,7 @@ def test_parts_of_one_scattered_store_are_apart() -> None:
     start = next(op.start for op in walk(kernel.body) if isinstance(op, f.Iota))
     for op in walk(kernel.body):
         if isinstance(op, f.Iota) and op.start != start:
-            kernel = changed(kernel, op, dataclasses.replace(op, start=start))
+            kernel = exchange(kernel, op, dataclasses.replace(op, start=start))
     assert objection(kernel)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulator.kernels import SAMPLE
+from tests.simulator.kernels import sample, sample_text
 from wsdsl import Schedule, parse
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.prover.explore import Refuted, explore
@@ -79,7 +79,7 @@ step=%c_one{x}, init=({init}), args=(%a{x}: i32, %b{x}: i32)) {{
 def with_empty_loops(trips: int) -> str:
     """The sample, whose bounds of the loop over K are exchanged so often before they are used."""
     made: list[str] = []
-    for line in SAMPLE.read_text().splitlines(keepends=True):
+    for line in sample_text("gemm").splitlines(keepends=True):
         if "stop=%k_size" in line:
             x = f"_{len(made)}"
             pad = line[: len(line) - len(line.lstrip())]
@@ -118,7 +118,7 @@ def test_equal_loops_in_other_loops() -> None:
 def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     text = with_empty_loops(trips)
     # The rules of alignment do not see where the loop over K begins.
-    assert explore(parse_kernel(text)).states == explore(parse_kernel(SAMPLE.read_text())).states
+    assert explore(parse_kernel(text)).states == explore(sample("gemm")).states
     release = "arrive_barrier(barriers=%empty, state=%before, pred=%more)"
     assert release in text
     for wrong in (

@@ -12,14 +12,13 @@ import pytest
 
 from tests.kernels import CASES
 from tests.prover.random_schedules import random_kernels
-from tests.simulator.kernels import SAMPLE, run
+from tests.simulator.kernels import run, sample
 from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, objection, scheduled
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError, WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
@@ -163,8 +162,7 @@ def simulated(mutant: Kernel) -> str:
 @pytest.mark.parametrize("name", ["gemm_registers", "stream_k"])
 def test_hand_written(name: str) -> None:
     """Those that are like what lowering makes are broken as such (`test_generated.py`)."""
-    text = (SAMPLE.parent / f"{name}.scheduled.ir").read_text()
-    assert missed(parse_kernel(text, name), simulated) == []
+    assert missed(sample(name), simulated) == []
 
 
 def test_random_schedules() -> None:

@@ -13,6 +13,8 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from tests.lowering.test_spread_rows import KERNELS
+from tests.simulator.kernels import SAMPLES, sample, sample_text
+from tests.simulator.test_samples import NAMES
 from wsdsl import Schedule, knobs
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
@@ -24,7 +26,6 @@ from wsdsl.prover.prove import digest, prove
 from wsdsl.schedule import Arch
 
 ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "tests" / "samples"
 NO_MODEL_NEEDED = {
     "arrive_flag", "store_global",  # workspaces in split_k_protocol.py, tensors in global_order.py
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
@@ -34,20 +35,14 @@ NO_MODEL_NEEDED = {
 }  # fmt: skip
 
 
-def sample(name: str) -> str:
-    return (SAMPLES / f"{name}.scheduled.ir").read_text()
-
-
 def test_every_scheduled_op_has_a_model() -> None:
     scheduled = {name for name, cls in OPS.items() if "scheduled" in cls.levels}
     assert scheduled - {name for name, cls in OPS.items() if cls in HANDLERS} == NO_MODEL_NEEDED
 
 
-@pytest.mark.parametrize(
-    "name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_samples_are_proved(name: str) -> None:
-    kernel = parse_kernel(sample(name), name)
+    kernel = sample(name)
     certificate = prove(kernel)
     assert certificate.digest == digest(kernel)
     assert "for all sizes" in str(certificate) and "not proved: values" in str(certificate)
@@ -98,7 +93,7 @@ def hurried(explore: Callable[..., Explored], *given: Any) -> Explored:
 
 
 def changed(name: str, *changes: tuple[str, str]) -> str:
-    text = sample(name)
+    text = sample_text(name)
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
@@ -138,7 +133,7 @@ def two(X: f16[M, K], Y: f16[N, K], Z: f16[M, K], W: u8[N, K], C: f32[M, N]):
 
 
 def test_a_fragment_that_may_be_overwritten() -> None:
-    text = sample("gemm_registers")
+    text = sample_text("gemm_registers")
     start = text.index(", fragments=(")
     end = text.index(")", start) + 1
     with pytest.raises(ProofError, match="may be reused while this reads them"):
@@ -167,7 +162,7 @@ def test_what_is_not_proved_is_not_assembled_but_can_be_simulated() -> None:
 
 
 def test_a_barrier_that_codegen_loses_is_noticed() -> None:
-    compiled = wsdsl.compile_ir(sample("gemm"))
+    compiled = wsdsl.compile_ir(sample_text("gemm"))
     compiled.ptx = compiled.ptx.replace("fence.proxy.async.shared::cta", "// lost", 1)
     with pytest.raises(VerifyError, match=r"fence\.proxy\.async"):
         compiled.prove()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.simulator.kernels import SAMPLE
+from tests.simulator.kernels import sample_text
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.prover.prove import prove
 
-TEXT = SAMPLE.read_text()
+TEXT = sample_text("gemm")
 LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
 LOAD += "barriers=%full)\n"
 MAP = '%q_map: tensor_map = make_tensor_map(tensor=%A, box=(16, 64), swizzle="128B")\n'

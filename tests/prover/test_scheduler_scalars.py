@@ -7,7 +7,7 @@ import pytest
 
 from tests.prover.test_generated import other_turns
 from tests.prover.test_split_k_protocol import objection, scheduled
-from tests.simulator.mutants import rewrite
+from tests.simulator.mutants import exchange
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -94,8 +94,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     for at, op in enumerate(walk(kernel.body)):
         if isinstance(op, t.Map) and op.result in used and id(op) in inside:
             for what, new in others(op, size):
-                body = rewrite(kernel.body, at, lambda _, new=new: new)
-                yield f"{what} of {print_op(op).strip()}", dataclasses.replace(kernel, body=body)
+                yield f"{what} of {print_op(op).strip()}", exchange(kernel, at, *new)
 
 
 EVERY = {
@@ -126,9 +125,8 @@ def test_no_further_than_some_size() -> None:
                 low = dataclasses.replace(op, result=Value("begin_own", INT))
                 most = t.Constant(result=Value("most", INT), value=4096)
                 cut = t.Map(result=op.result, fn="min", args=(low.result, most.result))
-                body = rewrite(kernel.body, at, lambda _, new=(low, most, cut): new)
                 with pytest.raises(ProofError, match=told):
-                    prove(dataclasses.replace(kernel, body=body))
+                    prove(exchange(kernel, at, low, most, cut))
                 count += 1
     assert count == 2
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.case_data import check, expected, inputs
+from tests.case_data import simulated
 from tests.case_table import Case
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
@@ -25,7 +25,6 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
 from wsdsl.schedule import Place
 from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
 
 TWICE = ("tensor_fence", "sync_cta", "wait_barrier", "fence_async_proxy")
 DATA = ("twice tensor_product", "half tensor_load")
@@ -201,10 +200,7 @@ def test_what_of_an_operand_in_tensor_memory_is_not_proved_gives_wrong_values() 
 
 
 def attend(kernel: Kernel) -> None:
-    case = CASES["attention"]
-    arrays = inputs(case, M=130, N=136, D=64)
-    simulate(kernel, arrays, num_sms=1)
-    check(case, arrays, expected(case, arrays))
+    simulated(CASES["attention"], kernel, num_sms=1, M=130, N=136, D=64)
 
 
 DECODING = (

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from tests.runtime.fake_torch import Gpu, Tensor
 from wsdsl import Schedule
@@ -42,14 +43,6 @@ def scattered(A: bf16[M, K], rows: i32[M], C: bf16[M, K]):
 def doubled(X: bf16[M, N], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         Y[m, n] = X[m, n] * 2.0
-
-@kernel
-def plain(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
 """
 SMALL = Schedule(tile=dict(m=64, n=64, k=64), consumers=1)
 
@@ -106,8 +99,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, Any]:
-    kernels = wsdsl.parse(TEXT)
-    return {n: getattr(kernels, n).compile(SMALL) for n in ("scaled", "plain")}
+    kernels = dict(scaled=wsdsl.parse(TEXT).scaled, plain=CASES["gemm"].kernel)
+    return {name: kernel.compile(SMALL) for name, kernel in kernels.items()}
 
 
 def tensors(*places: int) -> tuple[Tensor, ...]:
@@ -204,7 +197,7 @@ def test_an_output_that_is_written_in_part_is_filled_first(card: Card) -> None:
 
 
 def test_an_output_that_is_written_whole_is_not(card: Card) -> None:
-    kernel = wsdsl.parse(TEXT).plain
+    kernel = CASES["gemm"].fresh()
     for _ in range(2):
         kernel(*tensors(A, B), schedule=SMALL)
     assert len(card.made) == 2 and not card.fake.filled
@@ -263,7 +256,7 @@ def test_another_context(card: Card, compiled: Any) -> None:
 
 
 def test_schedules_are_told_apart(card: Card) -> None:
-    kernel = wsdsl.parse(TEXT).plain
+    kernel = CASES["gemm"].fresh()
     at = tensors(A, B, C)
     for _ in range(2):
         kernel(*at, schedule=SMALL)
@@ -295,7 +288,7 @@ def test_not_all_is_remembered(card: Card, compiled: Any, monkeypatch: pytest.Mo
 def test_memory_that_is_lent(card: Card) -> None:
     """What has become too small goes, though calls are remembered that were lent it."""
     cut = dict(tile=dict(m=64, n=64, k=64), consumers=1, scheduler="split_k", splits=2)
-    known = wsdsl.parse(TEXT).plain.compile(Schedule(**cut, reduction="serial"))
+    known = CASES["gemm"].fresh().compile(Schedule(**cut, reduction="serial"))
     sizes = (128, 64), (512, 64), (128, 64)
     for rows, columns in (*sizes, *sizes):
         given = Tensor((rows, 256), A), Tensor((columns, 256), B), Tensor((rows, columns), C)
@@ -332,7 +325,7 @@ def test_no_array_is_held_that_is_copied(card: Card, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(copies, "_pools", {})
     monkeypatch.setattr(alignment, "fits_in_memory", lambda *_: True)
     monkeypatch.setattr(padding, "padded_operands", lambda kernel, sizes, names, singly: names)
-    kernel = wsdsl.parse(TEXT).plain
+    kernel = CASES["gemm"].fresh()
     given = Tensor((128, 64), A, strides=(65, 1)), Tensor((64, 64), B)
     for number in (1, 2):
         kernel(*given, schedule=SMALL)
@@ -345,7 +338,7 @@ def test_no_array_is_held_that_is_copied(card: Card, monkeypatch: pytest.MonkeyP
 
 
 def test_equal_schedules_are_the_same(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, at = wsdsl.parse(TEXT).plain, tensors(A, B, C)
+    kernel, at = CASES["gemm"].fresh(), tensors(A, B, C)
     kernel(*at, schedule=replace(SMALL))
     monkeypatch.setattr(type(kernel), "resolve", lambda *_: pytest.fail("resolved"))
     kernel(*at, schedule=replace(SMALL))

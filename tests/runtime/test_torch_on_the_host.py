@@ -7,22 +7,15 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.corpus.texts import TEXTS
 
-TEXT = """
-@kernel
-def widened(X: bf16[M, K], W: f8e4m3[N, K], Y: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ cast(W[n, k], bf16)
-        Y[m, n] = acc
-"""
+TEXT = TEXTS["decoded_weights"][0].replace("i8", "f8e4m3")
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_types_that_numpy_has_not(packed: bool, import_optional: Any) -> None:
     torch: Any = import_optional("torch")
-    kernel = wsdsl.parse(TEXT).widened
+    kernel = wsdsl.parse(TEXT).decoded_weights
     x = torch.randn(16, 72).to(torch.bfloat16)
     w = torch.randn(40, 72).to(torch.float8_e4m3fn)
     wanted = x.double() @ w.double().T

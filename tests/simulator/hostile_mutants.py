@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from tests.simulator.mutants import DELETED, rewrite
+from tests.simulator.mutants import DELETED, exchange
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
@@ -187,7 +187,7 @@ def omitted(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             continue
         test = t.If(cond=never, then=(op, t.Yield()), orelse=(t.Yield(),))
         for what, made in ("omit", ()), ("double", (op, op)), ("never", (test,)):
-            body = rewrite(kernel.body, at, lambda _, made=made: made)
+            body = exchange(kernel, at, *made).body
             body = (false, *body) if what == "never" else body
             yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
 
@@ -201,5 +201,4 @@ def hostile_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     for at, (op, known) in enumerate(in_scope(kernel.body)):
         changed = others(op, kernel), other_values(op, known), fields_of(op, known)
         for what, new in itertools.chain(*changed):
-            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
-            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+            yield f"{what} op {at}: {print_head(op)}", exchange(kernel, at, new)

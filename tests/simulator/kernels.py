@@ -1,17 +1,38 @@
-"""The sample gemm, changed by text, and inputs for it."""
+"""Sample kernels, the gemm changed by text, and inputs for them."""
 
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
 from wsdsl.simulator.machine import SimulationReport, simulate
 
-SAMPLE = Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir"
+SAMPLES = Path(__file__).parents[1] / "samples"
+STREAM_K = Schedule(tile=dict(m=128, n=128), stages=4, mode="cooperative", scheduler="stream_k")
 BF16 = ml_dtypes.bfloat16
+
+
+@cache
+def sample_text(name: str) -> str:
+    """A kernel of `tests/samples`, or a GEMM lowered with `STREAM_K`."""
+    if name == "stream_k":
+        kernel = CASES["gemm"].kernel._compile(STREAM_K, {}, ()).scheduled
+        return str(replace(kernel, schedule=None))
+    return (SAMPLES / f"{name}.scheduled.ir").read_text()
+
+
+def sample(name: str) -> Kernel:
+    return parse_kernel(sample_text(name), f"{name}.ir")
 
 
 def changed(text: str, *changes: tuple[str, str]) -> str:
@@ -22,9 +43,18 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
     return text
 
 
+def rejected(text: str, old: str, new: str, words: str, count: int = -1) -> VerifyError:
+    """What the spec says of a text with another in it, at a caret."""
+    assert old in text, old
+    with pytest.raises(VerifyError) as caught:
+        verify(parse_kernel(text.replace(old, new, count)))
+    assert words in str(caught.value) and "^" in str(caught.value)
+    return caught.value
+
+
 def gemm(*changes: tuple[str, str], stages: int = 4) -> Kernel:
     """The sample with texts exchanged."""
-    text = SAMPLE.read_text()
+    text = sample_text("gemm")
     for old in ("num=4", "mbarrier<4>", "shared<32768 x 4>"):
         text = text.replace(
             old, old.replace("4", str(stages)) if "x" not in old else (f"shared<32768 x {stages}>")

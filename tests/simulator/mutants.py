@@ -1,7 +1,8 @@
 """Every small way to break the synchronisation of a SCHEDULED kernel."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -39,23 +40,17 @@ DELETED = (
 )
 
 
-def rewrite(region: Region, at: int, change: Callable[[Op], Region]) -> Region:
-    """The region with its `at`-th op, in the order of `walk`, exchanged."""
-    seen = -1
+def exchange(kernel: Kernel, at: int | Op, *new: Op) -> Kernel:
+    """The kernel with others in place of an op, or of the `at`-th one in the order of `walk`."""
+    numbers = itertools.count()
 
     def visit(region: Region) -> Region:
-        nonlocal seen
         made: list[Op] = []
         for op in region:
-            seen += 1
-            if seen == at:
-                made += change(op)
-                seen += sum(1 for _ in walk((op,))) - 1
-            else:
-                made.append(with_regions(op, visit))
+            made += new if next(numbers) == at or op is at else (with_regions(op, visit),)
         return tuple(made)
 
-    return visit(region)
+    return dataclasses.replace(kernel, body=visit(kernel.body))
 
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
@@ -114,17 +109,16 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             pass
 
 
-def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+def mutants(
+    kernel: Kernel,
+    deleted: tuple[type[Op], ...] = DELETED,
+    changes: Callable[[Op], Iterable[tuple[str, Op]]] = changes,
+) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
     for at, op in enumerate(walk(kernel.body)):
-        name = print_head(op)
-        where = f"op {at}: {name}"
-        if isinstance(op, DELETED) and not results_of(op):
-            body = rewrite(kernel.body, at, lambda _: ())
-            yield f"delete {where}", dataclasses.replace(kernel, body=body)
-        if isinstance(op, DELETED) and not results_of(op):
-            body = rewrite(kernel.body, at, lambda op: (op, op))
-            yield f"twice {where}", dataclasses.replace(kernel, body=body)
+        where = f"op {at}: {print_head(op)}"
+        if isinstance(op, deleted) and not results_of(op):
+            yield f"delete {where}", exchange(kernel, at)
+            yield f"twice {where}", exchange(kernel, at, op, op)
         for what, new in changes(op):
-            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
-            yield f"{what} {where}", dataclasses.replace(kernel, body=body)
+            yield f"{what} {where}", exchange(kernel, at, new)

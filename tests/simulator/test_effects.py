@@ -16,10 +16,10 @@ import pytest
 from tests.case_data import inputs
 from tests.case_table import Case
 from tests.claimed_kernels import claimed
+from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
 from tests.scaled_kernels import SCALED
-from tests.simulator.test_samples import arguments, sample
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
@@ -37,12 +37,6 @@ from wsdsl.simulator import machine
 from wsdsl.simulator.effects import Effect, recorded
 from wsdsl.simulator.machine import simulate
 
-HISTOGRAM = """
-@kernel
-def histogram(X: i32[N], H: i32[B]):
-    for n in tiles(N):
-        H[X[n]] += 1
-"""
 SCAN = """
 @kernel
 def scan(X: f32[M, N], Y: f32[M, N], Z: i32[M, N]):
@@ -54,7 +48,7 @@ def scan(X: f32[M, N], Y: f32[M, N], Z: i32[M, N]):
             before += sum(X[m, n], over=n)
 """
 OWN = {
-    "histogram": Case(HISTOGRAM, dict, dict(N=3000, B=30)),
+    "histogram": Case(TEXTS["histogram"][0], dict, dict(N=3000, B=30)),
     "scan": Case(SCAN, dict, dict(M=40, N=200)),
 }
 SMALL = dict(m=64, n=64)
@@ -110,11 +104,6 @@ def _claims() -> None:
     machine.simulate(claimed("cluster"), inputs(CASES["gemm"]))
 
 
-def _sample() -> None:
-    kernel = sample("stream_k")
-    machine.simulate(kernel, arguments(kernel, 130, 130, 200))
-
-
 RUNS: dict[str, Callable[[], None]] = {
     **{name: partial(_case, name) for name in (
         "attention", "bytes_in", "bytes_out", "epilogue", "row_softmax", "second_operand_first",
@@ -141,7 +130,6 @@ RUNS: dict[str, Callable[[], None]] = {
     "scale factors": partial(_case, "mx", arch="sm_100a"),
     "copied scale factors": partial(_case, "mx_atoms", arch="sm_100a"),
     "claims": _claims,
-    "sample": _sample,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ What it lets pass is listed here with the reason why it is harmless.
 
 import pytest
 
-from tests.simulator.kernels import SAMPLE, gemm, run
+from tests.simulator.kernels import gemm, run, sample_text
 from tests.simulator.mutants import mutants
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.errors import SimulationError
@@ -75,7 +75,7 @@ def test_lists_name_real_mutants() -> None:
 
 def test_every_synchronising_line_is_deleted() -> None:
     words = ("wait_barrier(", "arrive_barrier(", "arrive_expect_tx(", "fence", "sync_", "commit(")
-    lines = [line for line in SAMPLE.read_text().splitlines() if any(w in line for w in words)]
+    lines = [line for line in sample_text("gemm").splitlines() if any(w in line for w in words)]
     deleted = [what for what, _ in MUTANTS if what.startswith("delete")]
     assert len(lines) > 15
     for line in lines:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.case_data import check, expected, inputs
+from tests.case_data import inputs, simulated
 from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
 from tests.tensor_memory import lowered, mutants, scheduled
@@ -63,6 +63,5 @@ def test_misuse_of_scales_is_told(what: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_gives_the_same_with_scales(seed: int) -> None:
     case = SCALED["mx"]
-    arrays = inputs(case, M=130, N=136, K=784, KB=25)
-    simulate(lowered(case, tile=dict(n=64), stages=2), arrays, seed=seed, num_sms=1)
-    check(case, arrays, expected(case, arrays))
+    kernel = lowered(case, tile=dict(n=64), stages=2)
+    simulated(case, kernel, seed, num_sms=1, M=130, N=136, K=784, KB=25)
