@@ -240,6 +240,7 @@ class _Partition:
                 ahead += [sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
             elif isinstance(x, tuple):
                 if x[0] in ("CtaIndex", "ClusterIndex"):
+                    self._check_apart(grid, op)
                     return True
                 ahead += x[1:]
         return False

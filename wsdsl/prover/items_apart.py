@@ -10,7 +10,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Op
 from wsdsl.prover.global_accesses import Access
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
-from wsdsl.prover.scheduler_terms import count_items
+from wsdsl.prover.scheduler_terms import count_items, scheduler_terms
 from wsdsl.prover.terms import FOLD
 
 TILES, ITEMS = 3, 20
@@ -22,16 +22,21 @@ def meeting(
     loop: b.ForRange | None, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
 ) -> Op | None:
     """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
-    is none. Places that memory says are left out.
+    is none; of tiles that are cut, those of each tile are one. Places that memory says are left
+    out.
     """
+    cut = scheduler_terms(grid, sums, loop.index).slot if loop and grid.contraction else None
     # Where the last tile has one element, whole ones that end with the dimension meet others.
     numbers: dict[Any, int | None] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
+    # Tiles that are cut have one step each, but for pieces of none.
+    numbers |= {("size", dim): extent for dim, extent in grid.contraction}
     numbers |= {WARPGROUP: 0} | ({("value", loop.start): None} if loop else {})
     num, found = _number(count_items(grid.tiles, sums), numbers, sums), dict[str, list[Any]]()
     for item, rank in product(range(min(num or 0, ITEMS)), range(grid.cluster)):
         own = ("value", loop.index) if loop else ("ClusterIndex",)
         held = numbers | {own: item, ("CtaRank",): rank}
         held |= {} if loop else {("CtaIndex",): item * grid.cluster + rank}
+        tile = _number(cut, held, sums) if cut else item
         for access in accesses:
             dims = access.place.dims
             starts = [_number(x.start, held, sums) for x in dims]
@@ -39,11 +44,13 @@ def meeting(
                 # CTAs of a cluster may leave to the first of them what they all have.
                 cta = 0 if getattr(access.op, "pred", None) else rank
                 box = [(x, x + (along.extent or 0)) for x, along in zip(starts, dims, strict=True)]  # type: ignore[operator]
-                found.setdefault(access.place.tensor, []).append((item, cta, box, access.op))
+                found.setdefault(access.place.tensor, []).append((tile, cta, box, access.op))
     for boxes in found.values():
         for (i, r, x, _), (j, s, y, op) in combinations(boxes, 2):
-            if (i, r) != (j, s) and all(
-                p < d and q < c for (p, c), (q, d) in zip(x, y, strict=True)
+            if (
+                None not in (i, j)
+                and (i, r) != (j, s)
+                and all(p < d and q < c for (p, c), (q, d) in zip(x, y, strict=True))
             ):
                 return op
     return None
