@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
+from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
 
 SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
@@ -35,31 +35,29 @@ class LaunchGrid(Op):
 
 
 @op_class(("partitioned", "scheduled"))
-class LaunchNarrowing(Op):
+class LaunchNarrowing(OneResult):
     """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
     widest: a multiple of 8, below 8 * `widths`; i32. What takes it as `narrower` is told for the
     widest tiles, and means so much less.
     """
 
-    result: Value = result()
     widths: int
 
 
 @op_class(SCHEDULED)
-class ForRange(Op):
+class ForRange(ManyResults):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
     `claimed` each index but the first is what the iteration before has carried last, an i32 in the
     place of `index + step`: the loop goes on while that is less than `stop`.
     """
 
-    result: tuple[Value, ...] = results()
     index: Value = binds()
     start: Value
     stop: Value
     step: Value
     claimed: bool = False
     init: tuple[Value, ...] = ()
-    args: tuple[Value, ...] = bound_arguments()
+    args: tuple[Value, ...] = binds(())
     body: Region = ()
 
 
@@ -73,38 +71,28 @@ class Elect(Op):
 
 
 @op_class(SCHEDULED)
-class CtaIndex(Op):
+class CtaIndex(OneResult):
     """The index of this CTA in the grid; i32."""
 
-    result: Value = result()
-
 
 @op_class(SCHEDULED)
-class NumCtas(Op):
+class NumCtas(OneResult):
     """The number of CTAs in the grid; i32."""
 
-    result: Value = result()
-
 
 @op_class(SCHEDULED)
-class ClusterIndex(Op):
+class ClusterIndex(OneResult):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
-    result: Value = result()
-
 
 @op_class(SCHEDULED)
-class NumClusters(Op):
+class NumClusters(OneResult):
     """The number of clusters in the grid; i32."""
 
-    result: Value = result()
-
 
 @op_class(SCHEDULED)
-class CtaRank(Op):
+class CtaRank(OneResult):
     """The index of this CTA in its cluster; i32."""
-
-    result: Value = result()
 
 
 @op_class(SCHEDULED)
@@ -122,23 +110,20 @@ class ClaimCluster(Op):
 
 
 @op_class(SCHEDULED)
-class ClaimedCluster(Op):
+class ClaimedCluster(OneResult):
     """The index of the cluster, of `ctas` CTAs, that the answer in item `state.stage` of `shared`
     has claimed, or 2**31 - 1 if there is none (clusterlaunchcontrol.query_cancel); i32. Each thread
     reads it, in the generic proxy.
     """
 
-    result: Value = result()
     shared: Value
     state: Value
     ctas: int = 1
 
 
 @op_class(SCHEDULED)
-class WarpgroupIndex(Op):
+class WarpgroupIndex(OneResult):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
-
-    result: Value = result()
 
 
 @op_class(SCHEDULED)
@@ -150,12 +135,11 @@ class SetMaxRegisters(Op):
 
 
 @op_class(SCHEDULED)
-class AllocateBarriers(Op):
+class AllocateBarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
     """
 
-    result: Value = result()
     label: str
     arrivals: int
     offset: int = -1
@@ -206,11 +190,14 @@ class SyncCluster(Op):
     relaxed: bool = False
 
 
-class _Numbered:
-    """What meets on one of several named barriers."""
+@op_class(())
+class _NamedBarrier(Op):
+    """Base of ops that are about one of several named barriers."""
 
     barrier: int
-    num: int
+    num_warpgroups: int
+    item: Value | None = None
+    num: int = 1
 
     @property
     def numbers(self) -> range:
@@ -219,27 +206,17 @@ class _Numbered:
 
 
 @op_class(SCHEDULED)
-class NamedBarrierSync(_Numbered, Op):
+class NamedBarrierSync(_NamedBarrier):
     """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
     `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
     `named_barrier_arrive`. They then see what those did before. With `item` (i32, 0 to `num` - 1)
     it is the barrier so many behind `barrier`, and may be another one for each warpgroup.
     """
 
-    barrier: int
-    num_warpgroups: int
-    item: Value | None = None
-    num: int = 1
-
 
 @op_class(SCHEDULED)
-class NamedBarrierArrive(_Numbered, Op):
+class NamedBarrierArrive(_NamedBarrier):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
-
-    barrier: int
-    num_warpgroups: int
-    item: Value | None = None
-    num: int = 1
 
 
 @op_class(SCHEDULED)
@@ -248,20 +225,18 @@ class SyncWarp(Op):
 
 
 @op_class(SCHEDULED)
-class InitialState(Op):
+class InitialState(OneResult):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
     """
 
-    result: Value = result()
     parity: int
 
 
 @op_class(SCHEDULED)
-class Advance(Op):
+class Advance(OneResult):
     """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
 
-    result: Value = result()
     state: Value
     num: int
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result, results
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
 @op_class(SCHEDULED)
-class MatrixOperand(Op):
+class MatrixOperand(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
     are the contraction, else (MN-major) the rows are. The operand begins `start` (i32; 0 if left
     out) elements along the other axis, M or N, and `first` along the contraction.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -34,17 +33,14 @@ class MatrixOperand(Op):
 
 
 @op_class(SCHEDULED)
-class EmptyAccumulator(Op):
+class EmptyAccumulator(OneResult):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
-
-    result: Value = result()
 
 
 @op_class(SCHEDULED)
-class AsAccumulator(Op):
+class AsAccumulator(OneResult):
     """A fragment handed back to wgmma; the same registers."""
 
-    result: Value = result()
     x: Value
 
 
@@ -54,7 +50,7 @@ class WgmmaFence(Op):
 
 
 @op_class(SCHEDULED)
-class Wgmma(Op):
+class Wgmma(OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
     of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is
@@ -69,7 +65,6 @@ class Wgmma(Op):
     `wgmma_commit` have the same.
     """
 
-    result: Value = result()
     acc: Value
     a: Value
     b: Value
@@ -100,52 +95,47 @@ class WgmmaCommit(Op):
 
 
 @op_class(SCHEDULED)
-class WgmmaWait(Op):
+class WgmmaWait(ManyResults):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
     registers stay as they are until here.
     """
 
-    result: tuple[Value, ...] = results()
     pending: int
     accumulators: tuple[Value, ...] = ()
     fragments: tuple[Value, ...] = ()
 
 
 @op_class(SCHEDULED)
-class ZeroUnless(Op):
+class ZeroUnless(OneResult):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
-    result: Value = result()
     x: Value
     cond: Value
 
 
 @op_class(SCHEDULED)
-class Slice(Op):
+class Slice(OneResult):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
-    result: Value = result()
     x: Value
     start: int
 
 
 @op_class(SCHEDULED)
-class Join(Op):
+class Join(OneResult):
     """Fragments side by side as one, the first one's columns first; no code."""
 
-    result: Value = result()
     parts: tuple[Value, ...]
 
 
 @op_class(SCHEDULED)
-class ConvertLayout(Op):
+class ConvertLayout(OneResult):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
     bits lanes exchange bytes, and the result has registers of its own.
     """
 
-    result: Value = result()
     x: Value
 
 
@@ -165,34 +155,31 @@ def is_same_registers(op: ConvertLayout) -> bool:
 
 
 @op_class(SCHEDULED)
-class ReduceColumns(Op):
+class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
     two that divides the columns, each block of so many columns is reduced, and the result has the
     columns of `x`: all of a block have what it gives.
     """
 
-    result: Value = result()
     fn: str
     x: Value
     size: int = 0
 
 
 @op_class(SCHEDULED)
-class ScanColumns(Op):
+class ScanColumns(OneResult):
     """The sum of a row's elements up to each column, that one too; of floats in f32."""
 
-    result: Value = result()
     x: Value
 
 
 @op_class(SCHEDULED)
-class Iota(Op):
+class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.
     """
 
-    result: Value = result()
     start: Value
     apart: int = 16
 

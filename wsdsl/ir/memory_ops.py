@@ -9,21 +9,20 @@ in `ir/swizzle.py`). An item starts at a multiple of 1024 bytes, so do the panel
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result
+from wsdsl.ir.op import OneResult, Op, Value, op_class
 from wsdsl.ir.stored_lines import StoredLines
 
 
 @op_class(SCHEDULED)
-class AllocateShared(Op):
+class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
-    result: Value = result()
     label: str
     offset: int = -1
 
 
 @op_class(("partitioned", "scheduled"))
-class AllocateGlobal(Op):
+class AllocateGlobal(OneResult):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
     at first, and the kernel leaves zeros behind; else it holds anything. With `fragments` its
@@ -32,20 +31,18 @@ class AllocateGlobal(Op):
     of whole blocks only.
     """
 
-    result: Value = result()
     each: int
     zeroed: bool = False
     fragments: bool = False
 
 
 @op_class(SCHEDULED)
-class MakeTensorMap(Op):
+class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
     `narrower` the box has so many elements fewer along the dimension `narrowed`.
     """
 
-    result: Value = result()
     tensor: Value
     box: tuple[int, ...]
     swizzle: str
@@ -143,14 +140,13 @@ class StoreShared(StoredLines, Op):
 
 
 @op_class(SCHEDULED)
-class LoadShared(Op):
+class LoadShared(OneResult):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
     `first` (an i32; 0 without) plus `index` (an i32 scalar or fragment) times `stride`. The result
     has the index's shape. TMA may overwrite the item behind a `fence_async_proxy` of each thread.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -161,14 +157,13 @@ class LoadShared(Op):
 
 
 @op_class(SCHEDULED)
-class LoadPanels(Op):
+class LoadPanels(OneResult):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
     `rows` lines, `offset` bytes in; or those of warps are so far `apart`. The slot may be given
     back after a `fence_async_proxy`.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -203,12 +198,11 @@ class StorePartials(Op):
 
 
 @op_class(SCHEDULED)
-class ReducePartials(Op):
+class ReducePartials(OneResult):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
     """
 
-    result: Value = result()
     fn: str
     shared: Value
     offset: int = 0
@@ -237,12 +231,11 @@ class SendFragment(Op):
 
 
 @op_class(SCHEDULED)
-class ReceiveFragment(Op):
+class ReceiveFragment(OneResult):
     """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
     `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     shift: Value | None = None
@@ -309,7 +302,7 @@ class TmaStoreWait(Op):
 
 
 @op_class(SCHEDULED)
-class LoadGlobal(Op):
+class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
@@ -317,7 +310,6 @@ class LoadGlobal(Op):
     of it, so that it takes no registers till then. `only` (bools of rows): others hold anything.
     """
 
-    result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
     vector: int = 1

@@ -1,8 +1,8 @@
 """What an op is: a frozen dataclass whose fields say, by annotation, what they are.
 
-`Value` (or None, or a tuple of them) fields are operands, `result()` fields define values,
-`binds()` fields define the arguments of the op's regions, tuples of ops are regions, and anything
-else is an attribute. Printer, parser, walker and `replace` know nothing more about any op.
+`Value` (or None, or a tuple of them) fields are operands, `result` defines values, `binds()` fields
+define the arguments of the op's regions, tuples of ops are regions, and anything else is an
+attribute. Printer, parser, walker and `replace` know nothing more about any op.
 """
 
 from __future__ import annotations
@@ -68,24 +68,9 @@ def _held(made: Op | Kernel) -> dict[str, Any]:
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
 
 
-def result() -> Any:
-    """A field that the op defines: a Value, or a tuple of Values."""
-    return field(metadata={"kind": "result"})
-
-
-def results() -> Any:
-    """Like `result`, for a tuple of values that is empty when left out."""
-    return field(default=(), metadata={"kind": "result"})
-
-
-def binds() -> Any:
+def binds(default: Any = MISSING) -> Any:
     """A field whose values are defined at the start of the op's region."""
-    return field(metadata={"kind": "bind"})
-
-
-def bound_arguments() -> Any:
-    """Like `binds`, for a tuple of values that is empty when left out."""
-    return field(default=(), metadata={"kind": "bind"})
+    return field(default=default, metadata={"kind": "bind"})
 
 
 def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
@@ -195,6 +180,20 @@ class Op:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
         return f"{type(self).__name__}({shown})"
+
+
+@op_class(())
+class OneResult(Op):
+    """Base of ops that define one value."""
+
+    result: Value = field(metadata={"kind": "result"})
+
+
+@op_class(())
+class ManyResults(Op):
+    """Base of ops that define any number of values."""
+
+    result: tuple[Value, ...] = field(default=(), metadata={"kind": "result"})
 
 
 Region = tuple[Op, ...]

@@ -276,5 +276,5 @@ OPS: dict[str, type[Op]] = {
     op_name(cls): cls
     for module in MODULES
     for cls in vars(module).values()
-    if isinstance(cls, type) and issubclass(cls, Op) and cls.__module__ == module.__name__
+    if isinstance(cls, type) and issubclass(cls, Op) and cls.levels
 }

@@ -12,14 +12,14 @@ first starts what both do.
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result, results
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.scale_atoms import atoms_of
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.types import DTYPES, Accumulator
 
 
 @op_class(SCHEDULED)
-class AllocateTensorMemory(Op):
+class AllocateTensorMemory(OneResult):
     """The CTA's first warp takes as many columns as the result says, for the whole kernel, lets
     other CTAs of its SM do so, and writes where they begin to the word at `offset` in SMEM (-1:
     not yet placed). It waits until so many are free. Run once by all threads in front of the
@@ -27,7 +27,6 @@ class AllocateTensorMemory(Op):
     them.
     """
 
-    result: Value = result()
     offset: int = -1
     cta_group: int = 1
 
@@ -43,10 +42,9 @@ class FreeTensorMemory(Op):
 
 
 @op_class(SCHEDULED)
-class TensorColumns(Op):
+class TensorColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
-    result: Value = result()
     label: str
     memory: Value
     first: int = 0
@@ -118,14 +116,13 @@ class TensorCommit(Op):
 
 
 @op_class(SCHEDULED)
-class TensorLoad(Op):
+class TensorLoad(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
     The next warpgroup of a partition reads those that lie `apart` columns behind. Only
     `tensor_wait` may take the result.
     """
 
-    result: Value = result()
     sums: Value
     state: Value
     column: int = 0
@@ -218,12 +215,11 @@ class TensorStoreWait(Op):
 
 
 @op_class(SCHEDULED)
-class TensorWait(Op):
+class TensorWait(ManyResults):
     """Wait until all `tensor_load`s of the thread are over; `loads` come back as fragments that may
     be read.
     """
 
-    result: tuple[Value, ...] = results()
     loads: tuple[Value, ...]
 
 

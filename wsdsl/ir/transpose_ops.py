@@ -10,7 +10,7 @@ What is stored as columns lies in SMEM as lines, `line_place` in `ir/swizzle.py`
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result
+from wsdsl.ir.op import OneResult, Op, Value, op_class
 
 
 @op_class(SCHEDULED)
@@ -28,13 +28,12 @@ class StoreTransposed(Op):
 
 
 @op_class(SCHEDULED)
-class LoadTransposed(Op):
+class LoadTransposed(OneResult):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from
     `first` on. Lines have `length` elements, and were exchanged by `step`.
     """
 
-    result: Value = result()
     shared: Value
     item: Value
     line: int = 0
