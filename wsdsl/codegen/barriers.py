@@ -18,8 +18,8 @@ from wsdsl.ir.types import I32, Barriers
 
 
 def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
-    assert isinstance(op.result.type, Barriers)
-    c.held[op.result] = SharedAt(placed(op), 8, op.result.type.num, op.label, op.arrivals)
+    num = op.result.type_as(Barriers).num
+    c.held[op.result] = SharedAt(placed(op), 8, num, op.label, op.arrivals)
 
 
 def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> int:

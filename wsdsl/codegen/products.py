@@ -42,8 +42,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
 
 
 def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Accumulator)
+    kind = op.result.type_as(Accumulator)
     count = num_registers(kind.dtype, *shape_of(kind))
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count

@@ -71,9 +71,8 @@ def _first_warp(c: Context) -> Generator[None]:
 
 
 def convert_columns(c: Context, op: t.TensorColumns) -> None:
-    assert isinstance(op.result.type, Columns)
     base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
-    kind = op.result.type
+    kind = op.result.type_as(Columns)
     c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
 
 
@@ -146,8 +145,7 @@ def convert_commit(c: Context, op: t.TensorCommit) -> None:
 
 def convert_load(c: Context, op: t.TensorLoad) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
-    kind = op.result.type
-    assert isinstance(kind, Accumulator)
+    kind = op.result.type_as(Accumulator)
     address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
     type, texts = register_type(kind.dtype, kind.columns), list[str]()
     for at, width in at_once(kind.columns):

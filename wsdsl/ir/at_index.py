@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import Axis, DType, Tensor
+from wsdsl.ir.types import Axis, DType
 
 
 class AtIndex:
@@ -14,13 +14,11 @@ class AtIndex:
 
     @property
     def dtype(self) -> DType:
-        assert isinstance(self.tensor.type, Tensor)
-        return self.tensor.type.dtype
+        return self.tensor.as_tensor.dtype
 
     @property
     def packed(self) -> bool:
-        assert isinstance(self.tensor.type, Tensor)
-        return self.tensor.type.packed
+        return self.tensor.as_tensor.packed
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -85,8 +85,7 @@ class Wgmma(OneResult):
     @property
     def num_columns(self) -> int:
         """That it multiplies, where all launches have as many."""
-        assert isinstance(self.acc.type, Accumulator)
-        return self.columns or self.acc.type.columns
+        return self.columns or self.acc.type_as(Accumulator).columns
 
 
 @op_class(SCHEDULED)
@@ -186,8 +185,7 @@ class Iota(OneResult):
     @property
     def extent(self) -> int:
         """From the first index to behind the last."""
-        kind = self.result.type
-        assert isinstance(kind, Fragment)
+        kind = self.result.as_fragment
         between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
         return kind.rows * kind.columns + between
 

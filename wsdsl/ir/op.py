@@ -25,6 +25,7 @@ from wsdsl.schedule import Schedule
 
 Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
+KnownT = TypeVar("KnownT")
 FieldKind = Literal["operand", "result", "bind", "region", "attribute"]
 
 
@@ -40,6 +41,11 @@ class Value:
 
     def __str__(self) -> str:
         return f"%{self.name}"
+
+    def type_as(self, kind: type[KnownT]) -> KnownT:
+        """The type of a value, which is known to be of this class."""
+        assert isinstance(self.type, kind)
+        return self.type
 
     @property
     def as_tile(self) -> Tile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from wsdsl.ir.op import Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import Fragment
 
 
 class StoredLines:
@@ -19,15 +18,13 @@ class StoredLines:
     @property
     def before(self) -> int:
         """Bytes of the warp's panel in front of its rows."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
+        kind = self.value.as_fragment
         return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
 
     @property
     def along(self) -> int:
         """Bytes of each line in front of its elements."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
+        kind = self.value.as_fragment
         return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
 
     @property
@@ -38,6 +35,5 @@ class StoredLines:
     @property
     def panels(self) -> int:
         """Panels that the fragment reaches, of a tile."""
-        kind = self.value.type
-        assert isinstance(kind, Fragment)
+        kind = self.value.as_fragment
         return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])

@@ -132,8 +132,7 @@ class TensorLoad(OneResult):
     @property
     def width(self) -> int:
         """Columns of tensor memory."""
-        assert isinstance(self.result.type, Accumulator)
-        return self.result.type.columns
+        return self.result.type_as(Accumulator).columns
 
 
 @op_class(SCHEDULED)
