@@ -77,8 +77,7 @@ def convert_columns(c: Context, op: t.TensorColumns) -> None:
 
 
 def _address(c: Context, sums: Value, state: Value, column: int) -> str:
-    held = c.held[sums]
-    assert isinstance(held, ColumnsAt)
+    held = c.columns(sums)
     stage = "0" if held.num == 1 else c.state(state).stage
     item = held.base if held.num == 1 else c.w.add(held.base, c.w.multiply(stage, held.columns))
     return c.w.add(item, column)
