@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import counted_loop
@@ -26,12 +23,8 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
     own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
     with counted_loop(w, "clear", "0", bytes, THREADS * PIECE) as start:
         place = w.add(own, start)
-        inside, cleared = w.name("clear_inside"), w.name("cleared")
-        w.branch(w.compare("slt", place, bytes), inside, cleared)
-        w.begin(inside)
-        _clear(c, op, At(w.add(base, place)), place)
-        w.jump(cleared)
-        w.begin(cleared)
+        with w.where(w.compare("slt", place, bytes)):
+            _clear(c, op, At(w.add(base, place)), place)
 
 
 def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
@@ -40,29 +33,22 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
     panel = op.rows * span
     if op.lines:
         line = w.binary("udiv", "i32", w.binary("urem", "i32", place, panel), span)
-        _if_outside(c, op, line, 1, lambda: inline_ptx.store_shared(w, to, 32, ["0"] * 4))
+        with w.where(_is_outside(c, op, line, 1)):
+            inline_ptx.store_shared(w, to, 32, ["0"] * 4)
         return
     bits = w.binary("and", "i32", w.binary("lshr", "i32", place, 3), SWIZZLE_BITS[op.swizzle])
     along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
     before = w.multiply(w.binary("udiv", "i32", place, panel), span // width)
     element = w.add(before, w.binary("udiv", "i32", along, width))
-
-    def by_element() -> None:
+    with w.where(_is_outside(c, op, element, PIECE // width)):
         for i in range(PIECE // width):
             at = At(to.base, to.offset + i * width)
-            store = partial(inline_ptx.store_shared, w, at, 8 * width, ["0"])
-            _if_outside(c, op, w.add(element, i), 1, store)
-
-    _if_outside(c, op, element, PIECE // width, by_element)
+            with w.where(_is_outside(c, op, w.add(element, i), 1)):
+                inline_ptx.store_shared(w, at, 8 * width, ["0"])
 
 
-def _if_outside(c: Context, op: ClearPanels, at: str, num: int, then: Callable[[], None]) -> None:
-    """Where any of `num` elements, or lines, from `at` on is outside."""
+def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
+    """Whether any of `num` elements, or lines, from `at` on is outside."""
     w, begin, end = c.w, c.scalar(op.begin).text, c.scalar(op.end).text
-    outside, done = w.name("clear_outside"), w.name("clear_done")
     before, behind = w.compare("slt", at, begin), w.compare("sgt", w.add(at, num), end)
-    w.branch(w.binary("or", "i1", before, behind), outside, done)
-    w.begin(outside)
-    then()
-    w.jump(done)
-    w.begin(done)
+    return w.binary("or", "i1", before, behind)

@@ -143,6 +143,11 @@ class Context:
         assert isinstance(held, Registers), value
         return held
 
+    def own_warpgroup(self) -> str:
+        """Of the partition."""
+        first, number = self.place.first_warpgroup, self.threads.warpgroup
+        return self.w.binary("sub", "i32", number, first) if first else number
+
     def item(self, shared: SharedAt, index: str) -> str:
         """The address of item `index`, short of the array's own (constant) offset."""
         if shared.num == 1:

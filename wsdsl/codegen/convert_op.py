@@ -71,12 +71,6 @@ def convert_op(c: Context, op: Op) -> None:
 # The CTA -----------------------------------------------------------------------------------------
 
 
-def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
-    first = c.place.first_warpgroup
-    text = c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
-    c.held[op.result] = Scalar(text, I32, nonnegative=True)
-
-
 def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
     nvvm.set_max_registers(c.w, op.count, op.increase)
     c.place = replace(c.place, registers=op.count)
@@ -128,6 +122,7 @@ VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
     b.ClusterIndex: partial(special_register, "clusterid.x"),
     b.NumClusters: partial(special_register, "nclusterid.x"),
     b.CtaRank: partial(special_register, "cluster.ctarank"),
+    b.WarpgroupIndex: lambda c, _: Scalar(c.own_warpgroup(), I32, nonnegative=True),
     b.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
     b.InitialState: lambda _, op: StateAt("0", str(op.parity)),
     m.MakeTensorMap: lambda c, _: next(c.maps),
@@ -146,7 +141,6 @@ ARMS: Arms = {
     t.If: control.convert_if,
     b.ForRange: control.convert_for_range,
     b.Elect: control.convert_elect,
-    b.WarpgroupIndex: convert_warpgroup_index,
     b.SetMaxRegisters: convert_set_max_registers,
     m.AllocateShared: convert_allocate_shared,
     m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor

@@ -49,7 +49,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         own = w.binary("and", "i32", threads.warp, lanes.warps - 1)
         part = own if part == "0" else w.add(w.multiply(part, lanes.warps), own)
     if op.each:
-        part = w.add(w.multiply(own_warpgroup(c), op.each), part)
+        part = w.add(w.multiply(c.own_warpgroup(), op.each), part)
     row = "0" if x.rows == 1 else first_row(c, lanes, x.rows)
     place = w.multiply(w.add(w.multiply(part, x.rows), row), WORD)
     shared = c.shared(op.shared)
@@ -79,7 +79,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     shared, lanes = c.shared(op.shared), shape.lanes
     base = c.item(shared, _item(c, op))
     if op.each:
-        base = w.add(base, w.multiply(own_warpgroup(c), op.each * shape.rows * WORD))
+        base = w.add(base, w.multiply(c.own_warpgroup(), op.each * shape.rows * WORD))
     if shape.rows > 1:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
@@ -102,12 +102,6 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(tree(words, join))
     _define(c, op.result, dtype, results)
-
-
-def own_warpgroup(c: Context) -> str:
-    """Of the partition."""
-    first = c.place.first_warpgroup
-    return c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
 
 
 def _item(c: Context, op: StorePartials | ReducePartials) -> str:
