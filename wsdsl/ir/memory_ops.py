@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import OneResult, Op, Value, op_class
-from wsdsl.ir.stored_lines import StoredLines
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 
 
 @op_class(SCHEDULED)
@@ -112,7 +112,7 @@ class ClearPanels(Op):
 
 
 @op_class(SCHEDULED)
-class StoreShared(StoredLines, Op):
+class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
@@ -137,6 +137,29 @@ class StoreShared(StoredLines, Op):
     joined: bool = False
     half: int = 0
     apart: int = 16
+
+    @property
+    def before(self) -> int:
+        """Bytes of the warp's panel in front of its rows."""
+        kind = self.value.as_fragment
+        return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
+
+    @property
+    def along(self) -> int:
+        """Bytes of each line in front of its elements."""
+        kind = self.value.as_fragment
+        return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
+
+    @property
+    def line(self) -> int:
+        """Elements of a line, if lines are columns."""
+        return 64 if self.joined else 32 if self.half else 16
+
+    @property
+    def panels(self) -> int:
+        """Panels that the fragment reaches, of a tile."""
+        kind = self.value.as_fragment
+        return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
 
 
 @op_class(SCHEDULED)

@@ -7,9 +7,9 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
-from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.pipeline_ops import PARTITIONED
+from wsdsl.ir.tile_ops import AtIndex
 
 
 @op_class(PARTITIONED)

@@ -6,9 +6,8 @@ are scalars or fragments.
 
 from __future__ import annotations
 
-from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
-from wsdsl.ir.types import DType, SharedTile, Tile
+from wsdsl.ir.types import Axis, DType, SharedTile, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
 TILES: tuple[Level, ...] = ("tile", "partitioned")
@@ -32,6 +31,32 @@ OTHER_FUNCTIONS = {
 BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 """Whose first operand is of another type than the others."""
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
+
+
+class AtIndex:
+    """Of ops about the elements of `tensor` at `index`."""
+
+    tensor: Value
+    index: tuple[Value, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.as_tensor.dtype
+
+    @property
+    def packed(self) -> bool:
+        return self.tensor.as_tensor.packed
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The entries of the index that are axes."""
+        return tuple([v.type for v in self.index if isinstance(v.type, Axis)])
+
+    @property
+    def last(self) -> Axis | None:
+        """What runs along the tensor's contiguous dimension, if that is an axis."""
+        last = self.index[-1].type if self.index else None
+        return last if isinstance(last, Axis) else None
 
 
 @op_class(TILES)
