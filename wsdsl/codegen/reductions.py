@@ -17,7 +17,6 @@ from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.remote_ptx import store_remote
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
@@ -70,7 +69,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         left, cta = op.ctas - first, w.add(within, first)
         with nullcontext() if left >= across else w.where(w.compare("ult", within, left)):
             for at, word in zip(places, words, strict=True):
-                store_remote(w, at, barrier, cta, [word], shared.label)
+                inline_ptx.store_remote(w, at, barrier, cta, [word], shared.label)
 
 
 def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
