@@ -7,8 +7,10 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
-from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
-from wsdsl.ir.pipeline_ops import PARTITIONED
+from collections.abc import Set
+
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class, walk, with_fields
+from wsdsl.ir.pipeline_ops import PARTITIONED, Partition
 from wsdsl.ir.tile_ops import AtIndex
 
 
@@ -98,6 +100,15 @@ class ProducerTail(Op):
 
     ring: Value
     state: Value | None = None
+
+
+def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
+    """The partition, which waits at its end for all slots that it fills of these rings."""
+    acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
+    waited = {op.ring for op in partition.body if isinstance(op, ProducerTail)}
+    filled = dict.fromkeys(ring for ring in acquired if ring in rings - waited)
+    tails = (ProducerTail(ring=ring, loc=partition.loc) for ring in filled)
+    return with_fields(partition, body=(*partition.body, *tails))
 
 
 @op_class(PARTITIONED)
