@@ -12,7 +12,7 @@ from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class MatrixOperand(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -32,24 +32,24 @@ class MatrixOperand(OneResult):
     first: int = 0
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class EmptyAccumulator(OneResult):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class AsAccumulator(OneResult):
     """A fragment handed back to wgmma; the same registers."""
 
     x: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class Wgmma(OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
@@ -88,12 +88,12 @@ class Wgmma(OneResult):
         return self.columns or self.acc.type_as(Accumulator).columns
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class WgmmaWait(ManyResults):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
@@ -105,7 +105,7 @@ class WgmmaWait(ManyResults):
     fragments: tuple[Value, ...] = ()
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ZeroUnless(OneResult):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
@@ -113,7 +113,7 @@ class ZeroUnless(OneResult):
     cond: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class Slice(OneResult):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
@@ -121,14 +121,14 @@ class Slice(OneResult):
     start: int
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class Join(OneResult):
     """Fragments side by side as one, the first one's columns first; no code."""
 
     parts: tuple[Value, ...]
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ConvertLayout(OneResult):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
@@ -153,7 +153,7 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
@@ -166,14 +166,14 @@ class ReduceColumns(OneResult):
     size: int = 0
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ScanColumns(OneResult):
     """The sum of a row's elements up to each column, that one too; of floats in f32."""
 
     x: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.

@@ -13,7 +13,7 @@ from wsdsl.ir.op import OneResult, Op, Value, op_class
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "kernel")
 class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
@@ -21,7 +21,7 @@ class AllocateShared(OneResult):
     offset: int = -1
 
 
-@op_class(("partitioned", "scheduled"))
+@op_class(("partitioned", "scheduled"), "kernel")
 class AllocateGlobal(OneResult):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
@@ -36,7 +36,7 @@ class AllocateGlobal(OneResult):
     fragments: bool = False
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "kernel")
 class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
@@ -50,7 +50,7 @@ class MakeTensorMap(OneResult):
     narrowed: int = 0
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
@@ -70,7 +70,7 @@ class TmaLoad(Op):
     cta: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -90,7 +90,7 @@ class ThreadLoad(Op):
     state: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ClearPanels(Op):
     """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
     elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
@@ -111,7 +111,7 @@ class ClearPanels(Op):
     swizzle: str
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -162,7 +162,7 @@ class StoreShared(Op):
         return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warps")
 class LoadShared(OneResult):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
@@ -179,7 +179,7 @@ class LoadShared(OneResult):
     stride: int = 1
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class LoadPanels(OneResult):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
@@ -196,7 +196,7 @@ class LoadPanels(OneResult):
     apart: int = 16
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
@@ -220,7 +220,7 @@ class StorePartials(Op):
     state: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ReducePartials(OneResult):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
@@ -235,7 +235,7 @@ class ReducePartials(OneResult):
     state: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class SendFragment(Op):
     """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
     elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
@@ -253,7 +253,7 @@ class SendFragment(Op):
     cta: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ReceiveFragment(OneResult):
     """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
     `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
@@ -265,7 +265,7 @@ class ReceiveFragment(OneResult):
     state: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
@@ -288,7 +288,7 @@ class TmaStore(Op):
     narrower: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
@@ -309,12 +309,12 @@ class ThreadStore(Op):
     accumulate: bool = False
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStoreWait(Op):
     """Each warp's storing thread waits until at most `pending` of its groups are not done: with
     `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
@@ -324,7 +324,7 @@ class TmaStoreWait(Op):
     read: bool = True
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
@@ -340,7 +340,7 @@ class LoadGlobal(OneResult):
     only: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's

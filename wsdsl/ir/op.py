@@ -25,6 +25,17 @@ from wsdsl.schedule import Schedule
 
 Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
+Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
+"""Who runs an op:
+
+- "kernel": it is said once of the kernel, outside of any region;
+- "one": a single thread, in an `elect`;
+- "any": each thread for itself, be it one or all;
+- "warps": all threads of a warp, each warp for itself;
+- "warpgroup": all threads of a warpgroup, outside of which it means nothing;
+- "cta": all threads of the CTA, or of the cluster.
+"""
+
 KnownT = TypeVar("KnownT")
 FieldKind = Literal["operand", "result", "bind", "region", "attribute"]
 
@@ -113,17 +124,23 @@ class _Once:
 
 
 OpT = TypeVar("OpT", bound="Op")
+THREADS: dict[type[Op], Threads] = {}
+"""By every op of SCHEDULED."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def op_class(levels: tuple[Level, ...]) -> Callable[[type[OpT]], type[OpT]]:
-    """A frozen dataclass, of ops that may stand at `levels`, of what `Op` has for all of them:
-    methods that `dataclass` writes and compiles for each of a hundred classes take a tenth of the
-    time of importing the compiler.
+def op_class(
+    levels: tuple[Level, ...], threads: Threads | None = None
+) -> Callable[[type[OpT]], type[OpT]]:
+    """A frozen dataclass, of ops that may stand at `levels` and that `threads` run, of what `Op`
+    has for all of them: methods that `dataclass` writes and compiles for each of a hundred classes
+    take a tenth of the time of importing the compiler.
     """
 
     def made(cls: type[OpT]) -> type[OpT]:
         cls.levels = levels
+        if threads is not None:
+            THREADS[cls] = threads
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
 
     return made

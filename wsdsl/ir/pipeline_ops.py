@@ -37,7 +37,7 @@ class CircularBuffer(OneResult):
     block: int = 0
 
 
-@op_class(("partitioned", "scheduled"))
+@op_class(("partitioned", "scheduled"), "kernel")
 class Partition(Op):
     """`num_warps` warps that run `body` in the given role ("load", "decode", "scale", "mma",
     "compute") with `registers` registers a thread. Partitions run at the same time; warpgroups, of

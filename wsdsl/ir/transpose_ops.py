@@ -13,7 +13,7 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import OneResult, Op, Value, op_class
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StoreTransposed(Op):
     """The threads of the warpgroup write `parts`, fragments of the same columns that follow one
     another along their rows, to item `item` (i32) of `shared`, from its line `line` on: a column is
@@ -27,7 +27,7 @@ class StoreTransposed(Op):
     step: int
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class LoadTransposed(OneResult):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from
