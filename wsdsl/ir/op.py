@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
 from operator import attrgetter, is_
+from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
@@ -226,6 +227,12 @@ Region = tuple[Op, ...]
 def op_name(cls: type[Op]) -> str:
     """ForTiles -> for_tiles."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def ops_of(module: ModuleType) -> tuple[type[Op], ...]:
+    """The classes of ops in a module, but bases."""
+    held = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Op))
+    return tuple([c for c in held if c.levels])
 
 
 @cache
