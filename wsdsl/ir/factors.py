@@ -30,7 +30,7 @@ def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
     sides = [split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
     match sides:
         case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
-            found = sum_of(*taken_as(a.as_tile.dtype, b.as_tile.dtype)) == op.result.as_tile.dtype
+            found = sum_of(*taken_as(_dtype(a), _dtype(b))) == _dtype(op.result)
             return (left, right) if found else None
         case _:
             return None
@@ -44,33 +44,25 @@ def split(value: Value, k: str, made: Makers) -> Factored | None:
     """
 
     def fits(found: Factored | None) -> bool:
-        if found is None or value.as_tile.dtype == F32:
+        if found is None or _dtype(value) == F32:
             return found is not None
-        return isinstance(made.get(found[0]), Load) and found[0].as_tile.dtype.name not in SMALL
+        return isinstance(made.get(found[0]), Load) and _dtype(found[0]).name not in SMALL
 
     match made.get(value):
         case Load():
             return value, []
-        case Cast(x=x) if is_fp8(x.as_tile.dtype) and sum_of(
-            value.as_tile.dtype, value.as_tile.dtype
-        ):
+        case Cast(x=x) if is_fp8(_dtype(x)) and sum_of(_dtype(value), _dtype(value)):
             pass
-        case Cast(x=x) if widens(x.as_tile.dtype, value.as_tile.dtype) and fits(
-            found := split(x, k, made)
-        ):
+        case Cast(x=x) if widens(_dtype(x), _dtype(value)) and fits(found := split(x, k, made)):
             return found
-        case Cast(x=x) if isinstance(product := made.get(x), Map) and x.as_tile.dtype == F32:
+        case Cast(x=x) if isinstance(product := made.get(x), Map) and _dtype(x) == F32:
             # A literal that the operand's type does not hold: the product is rounded to that.
             found = split(x, k, made) if product.fn == "mul" else None
             tile, factors = found or (value, [])
             known = all(isinstance(made.get(v), Constant) for v in factors)
-            if (
-                known
-                and tile.as_tile.dtype == value.as_tile.dtype
-                and isinstance(made.get(tile), Load)
-            ):
+            if known and _dtype(tile) == _dtype(value) and isinstance(made.get(tile), Load):
                 return found
-        case Map(fn="mul", args=(x, y)) if value.as_tile.dtype.is_float:
+        case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
                 if k in _axes(tile) and _is_same_over(factor, k, made):
                     found = split(tile, k, made)
@@ -78,7 +70,7 @@ def split(value: Value, k: str, made: Makers) -> Factored | None:
                         return found[0], [*found[1], factor]
         case _:
             pass
-    return (value, []) if sum_of(value.as_tile.dtype, value.as_tile.dtype) else None
+    return (value, []) if sum_of(_dtype(value), _dtype(value)) else None
 
 
 def taken_as(a: DType, b: DType) -> tuple[DType, DType]:
@@ -115,22 +107,24 @@ def _axes(value: Value) -> tuple[str, ...]:
     return value.type.axes if isinstance(value.type, Tile) else ()
 
 
+def _dtype(value: Value) -> DType:
+    return value.as_tile.dtype
+
+
 def significant_bits(value: Value, made: Makers) -> int:
     """The most that an element of a float has, by what it is a product of."""
     value = unwidened(value, made)
     match made.get(value):
-        case Map(fn="mul", args=args) if value.as_tile.dtype == F32:
+        case Map(fn="mul", args=args) if _dtype(value) == F32:
             return sum(significant_bits(v, made) for v in args)
         case _:
-            return (
-                value.as_tile.dtype.significant_bits if value.as_tile.dtype.is_float else F32.bits
-            )
+            return _dtype(value).significant_bits if _dtype(value).is_float else F32.bits
 
 
 def unwidened(value: Value, made: Makers) -> Value:
     """What a value was before it had more bits."""
     op = made.get(value)
-    while isinstance(op, Cast) and widens(op.x.as_tile.dtype, op.result.as_tile.dtype):
+    while isinstance(op, Cast) and widens(_dtype(op.x), _dtype(op.result)):
         value = op.x
         op = made.get(value)
     return value
