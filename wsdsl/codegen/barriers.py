@@ -7,7 +7,6 @@ from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.held import Scalar, Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At, comment
-from wsdsl.codegen.remote_ptx import expect_remote
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
@@ -18,8 +17,8 @@ from wsdsl.ir.types import I32, Barriers
 
 
 def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
-    assert isinstance(op.result.type, Barriers)
-    c.held[op.result] = SharedAt(placed(op), 8, op.result.type.num, op.label, op.arrivals)
+    num = op.result.type_as(Barriers).num
+    c.held[op.result] = SharedAt(placed(op), 8, num, op.label, op.arrivals)
 
 
 def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> int:
@@ -125,7 +124,7 @@ def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
             expected = c.w.binary("sub", "i32", expected, fewer)
         inline_ptx.barrier_arrive_expect_tx(c.w, at, expected, label)
     else:
-        expect_remote(c.w, at, c.scalar(op.cta).text, op.tx_bytes, label)
+        inline_ptx.expect_remote(c.w, at, c.scalar(op.cta).text, op.tx_bytes, label)
 
 
 # Cluster launch control (CLC).

@@ -1,5 +1,6 @@
-"""Accesses to tensors of fragments: what a thread holds of a block of 64 x 8 lies side by side, and
-what a warp holds too, so that each access is of 16 bytes a thread and of whole lines.
+"""Accesses to tensors of fragments, and fragments that CTAs of a cluster send each other: what a
+thread holds of a block of 64 x 8 lies side by side, and what a warp holds too, so that each access
+is of 16 bytes a thread and of whole lines.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from collections.abc import Iterator
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import elements, from_elements, texts_of
 from wsdsl.codegen.held import Registers, Shape
-from wsdsl.codegen.inline_ptx import Global
-from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, LINES
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.codegen.inline_ptx import At, Global
+from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES, LINES
+from wsdsl.ir.memory_ops import LoadGlobal, ReceiveFragment, SendFragment, StoreGlobal
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor
 
@@ -66,3 +69,34 @@ def _blocks(
 
 def _wide(c: Context, text: str) -> str:
     return c.w.value(f"sext i32 {text} to i64")
+
+
+def convert_send_fragment(c: Context, op: SendFragment) -> None:
+    w, value = c.w, c.registers(op.value)
+    texts = [to_bits(w, x, value.dtype) for x in elements(w, value)]
+    barrier, cta = item_at(c, op.barriers, op.state), c.scalar(op.cta).text
+    label = c.shared(op.barriers).label
+    for i, at in enumerate(_shared_blocks(c, op, value.columns)):
+        own = texts[HELD * i : HELD * i + HELD]
+        inline_ptx.store_remote(w, at, barrier, cta, own, label)
+
+
+def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
+    w = c.w
+    dtype, shape = dtype_and_shape(op.result.type)
+    found: list[str] = []
+    for at in _shared_blocks(c, op, shape[1]):
+        found += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_words(w, at)]
+    define(c, op.result, from_elements(w, dtype, shape, found))
+
+
+def _shared_blocks(c: Context, op: SendFragment | ReceiveFragment, columns: int) -> Iterator[At]:
+    """Where the thread's elements of each block lie."""
+    w, shared = c.w, c.shared(op.shared)
+    base = c.item(shared, c.state(op.state).stage)
+    if op.shift is not None:
+        base = w.add(base, c.scalar(op.shift).text)
+    thread = w.binary("and", "i32", c.threads.tid, 127)
+    base = w.add(base, w.multiply(thread, HELD_BYTES))
+    for block in range(columns // COLUMNS):
+        yield At(base, shared.offset + op.offset + BLOCK_BYTES * block)

@@ -28,8 +28,7 @@ def convert_cast(c: Context, op: Cast) -> None:
         return
     define(c, op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
     if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
-        made = c.held[op.result]
-        assert isinstance(made, Scalar)
+        made = c.scalar(op.result)
         sure = held.nonnegative or (held.dtype.kind == "uint" and held.dtype.bits < 32)
         c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
 

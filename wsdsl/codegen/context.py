@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from wsdsl.codegen.held import (
+    ColumnsAt,
     Descriptor,
     Held,
     Pointer,
@@ -20,6 +21,8 @@ from wsdsl.codegen.held import (
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Op, Region, Value
+
+HeldT = TypeVar("HeldT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ class Place:
     inside: bool = False
     elected: bool = False
     registers: int = 0
+
+
+def _held(kind: type[HeldT]) -> Callable[[Context, Value], HeldT]:
+    def held(c: Context, value: Value) -> HeldT:
+        """What became of a value that is known to be of this kind."""
+        found = c.held[value]
+        assert isinstance(found, kind), value
+        return found
+
+    return held
 
 
 @dataclass
@@ -115,10 +128,12 @@ class Context:
         finally:
             self.place = outer
 
-    def scalar(self, value: Value) -> Scalar:
-        held = self.held[value]
-        assert isinstance(held, Scalar), value
-        return held
+    scalar = _held(Scalar)
+    state = _held(StateAt)
+    shared = _held(SharedAt)
+    columns = _held(ColumnsAt)
+    descriptor = _held(Descriptor)
+    pointer = _held(Pointer)
 
     def registers(self, value: Value) -> Registers:
         """A fragment, or a scalar as a fragment of one row and column."""
@@ -128,25 +143,10 @@ class Context:
         assert isinstance(held, Registers), value
         return held
 
-    def state(self, value: Value) -> StateAt:
-        held = self.held[value]
-        assert isinstance(held, StateAt), value
-        return held
-
-    def shared(self, value: Value) -> SharedAt:
-        held = self.held[value]
-        assert isinstance(held, SharedAt), value
-        return held
-
-    def descriptor(self, value: Value) -> Descriptor:
-        held = self.held[value]
-        assert isinstance(held, Descriptor), value
-        return held
-
-    def pointer(self, value: Value) -> Pointer:
-        held = self.held[value]
-        assert isinstance(held, Pointer), value
-        return held
+    def own_warpgroup(self) -> str:
+        """Of the partition."""
+        first, number = self.place.first_warpgroup, self.threads.warpgroup
+        return self.w.binary("sub", "i32", number, first) if first else number
 
     def item(self, shared: SharedAt, index: str) -> str:
         """The address of item `index`, short of the array's own (constant) offset."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 
 from wsdsl.codegen import nvvm
@@ -177,20 +177,15 @@ def _join(
 
 def convert_elect(c: Context, op: Elect) -> None:
     w = c.w
-    body, end = w.name("elected"), w.name("elect_end")
-    if c.place.inside:
-        warp = w.name("elect")
-        first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
-        w.branch(w.compare("eq", first, 4 * c.place.first_warpgroup + c.place.warp), warp, end)
-        w.begin(warp)
-        w.branch(nvvm.elect(w), body, end)
-    else:
-        w.branch(w.compare("eq", c.threads.tid, 0), body, end)
-    w.begin(body)
-    with c.at(elected=True):
+    with ExitStack() as around:
+        if c.place.inside:
+            first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
+            own = w.compare("eq", first, 4 * c.place.first_warpgroup + c.place.warp)
+            around.enter_context(w.where(own))
+        one = nvvm.elect(w) if c.place.inside else w.compare("eq", c.threads.tid, 0)
+        around.enter_context(w.where(one))
+        around.enter_context(c.at(elected=True))
         c.convert(c, op.body)
-    w.jump(end)
-    w.begin(end)
 
 
 def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:

@@ -22,23 +22,26 @@ from wsdsl.codegen import (
     transposes,
 )
 from wsdsl.codegen.barriers import placed
+from wsdsl.codegen.block_access import convert_receive_fragment, convert_send_fragment
 from wsdsl.codegen.block_reductions import convert_scan_columns
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
-from wsdsl.codegen.clear_panels import convert_clear_panels
-from wsdsl.codegen.cluster_access import convert_receive_fragment, convert_send_fragment
 from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import shape_of
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Held, Registers, Scalar, SharedAt, StateAt
-from wsdsl.codegen.line_stores import copy_lines
 from wsdsl.codegen.panel_loads import convert_load_panels, convert_load_shared
 from wsdsl.codegen.register_operands import convert_layout
-from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
+from wsdsl.codegen.shared_stores import convert_clear_panels, convert_store_shared
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.codegen.thread_store import convert_thread_store
-from wsdsl.codegen.tma_loads import convert_prefetch_box, convert_prefetch_tile, convert_tma_load
+from wsdsl.codegen.tma_copies import (
+    convert_prefetch_box,
+    convert_prefetch_tile,
+    convert_tma_load,
+    convert_tma_store,
+)
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -71,12 +74,6 @@ def convert_op(c: Context, op: Op) -> None:
 # The CTA -----------------------------------------------------------------------------------------
 
 
-def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
-    first = c.place.first_warpgroup
-    text = c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
-    c.held[op.result] = Scalar(text, I32, nonnegative=True)
-
-
 def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
     nvvm.set_max_registers(c.w, op.count, op.increase)
     c.place = replace(c.place, registers=op.count)
@@ -88,18 +85,6 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
     c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
-
-
-def convert_tma_store(c: Context, op: m.TmaStore) -> None:
-    source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
-    coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
-    elected = c.threads.first_lane
-    if op.lines:
-        copy_lines(c, op, source, coordinates)
-        return
-    lines = c.w.multiply(c.threads.warp, map.box[op.row_dim])
-    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], lines)
-    inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
 
 
 # Fragments ---------------------------------------------------------------------------------------
@@ -128,6 +113,7 @@ VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
     b.ClusterIndex: partial(special_register, "clusterid.x"),
     b.NumClusters: partial(special_register, "nclusterid.x"),
     b.CtaRank: partial(special_register, "cluster.ctarank"),
+    b.WarpgroupIndex: lambda c, _: Scalar(c.own_warpgroup(), I32, nonnegative=True),
     b.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
     b.InitialState: lambda _, op: StateAt("0", str(op.parity)),
     m.MakeTensorMap: lambda c, _: next(c.maps),
@@ -146,7 +132,6 @@ ARMS: Arms = {
     t.If: control.convert_if,
     b.ForRange: control.convert_for_range,
     b.Elect: control.convert_elect,
-    b.WarpgroupIndex: convert_warpgroup_index,
     b.SetMaxRegisters: convert_set_max_registers,
     m.AllocateShared: convert_allocate_shared,
     m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor

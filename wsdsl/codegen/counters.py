@@ -22,7 +22,7 @@ from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
 from wsdsl.codegen.global_access import GlobalStore, checked_value
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.codegen.reductions import own_warpgroup, tree
+from wsdsl.codegen.reductions import tree
 from wsdsl.codegen.vector_access import seldom
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
@@ -191,7 +191,7 @@ def _share(c: Context, count: int, by: int, unit: int) -> tuple[str, str]:
     if by == 1:
         return "0", str(count)
     each = share_of(count, by, unit)
-    begin = w.multiply(own_warpgroup(c), each)
+    begin = w.multiply(c.own_warpgroup(), each)
     begin, end = (
         w.select(w.compare("ult", x, count), "i32", x, str(count))
         for x in (begin, w.add(begin, each))

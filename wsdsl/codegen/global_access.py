@@ -46,8 +46,7 @@ def _pair_conditions(
 
 
 def convert_load_global(c: Context, op: LoadGlobal) -> None:
-    w, kind = c.w, op.tensor.type
-    assert isinstance(kind, Tensor)
+    w, kind = c.w, op.tensor.as_tensor
     dtype, shape = dtype_and_shape(op.result.type)
     if op.tensor.name in c.fragments:
         define(c, op.result, load_blocks(c, op, dtype, shape))

@@ -169,7 +169,7 @@ def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
 def _threads(w: Writer) -> Threads:
     tid = nvvm.special_register(w, "tid.x")
     lane = w.binary("and", "i32", tid, 31)
-    warp = nvvm.shuffle_first(w, w.binary("lshr", "i32", tid, 5))
+    warp = nvvm.shuffle_any(w, "i32", w.binary("lshr", "i32", tid, 5), "0")
     inner = w.binary("and", "i32", warp, 3)
     eighth = w.binary("lshr", "i32", lane, 2)
     thread = w.binary("and", "i32", tid, 127)

@@ -12,11 +12,6 @@ def special_register(w: Writer, name: str) -> str:
     return w.call(f"llvm.nvvm.read.ptx.sreg.{name}", "i32")
 
 
-def shuffle_first(w: Writer, x: str) -> str:
-    """The value of lane 0, in every lane."""
-    return shuffle_any(w, "i32", x, "0")
-
-
 def pick_bytes(w: Writer, low: str, high: str, selector: str) -> str:
     """Four of the eight bytes, as the digits of `selector` number them."""
     return w.call("llvm.nvvm.prmt", "i32", [("i32", low), ("i32", high), ("i32", selector)])
@@ -24,29 +19,28 @@ def pick_bytes(w: Writer, low: str, high: str, selector: str) -> str:
 
 def shuffle_xor(w: Writer, type: str, x: str, mask: int) -> str:
     """The value of lane ^ mask; `type` is float or i32."""
-    suffix = "f32" if type == "float" else "i32"
-    args = [("i32", ALL_LANES), (type, x), ("i32", str(mask)), ("i32", "31")]
-    return w.call(f"llvm.nvvm.shfl.sync.bfly.{suffix}", type, args)
+    return _shuffle(w, "bfly", type, x, str(mask))
 
 
 def shuffle_up(w: Writer, type: str, x: str, lanes: int) -> str:
     """The value of the lane that is so many further down; the first ones have their own."""
-    suffix = "f32" if type == "float" else "i32"
-    args = [("i32", ALL_LANES), (type, x), ("i32", str(lanes)), ("i32", "0")]
-    return w.call(f"llvm.nvvm.shfl.sync.up.{suffix}", type, args)
+    return _shuffle(w, "up", type, x, str(lanes), "0")
 
 
 def shuffle_any(w: Writer, type: str, x: str, lane: str) -> str:
     """The value of the lane that each lane names; `type` is float or i32."""
-    suffix = "f32" if type == "float" else "i32"
-    args = [("i32", ALL_LANES), (type, x), ("i32", lane), ("i32", "31")]
-    return w.call(f"llvm.nvvm.shfl.sync.idx.{suffix}", type, args)
+    return _shuffle(w, "idx", type, x, lane)
+
+
+def _shuffle(w: Writer, mode: str, type: str, x: str, lane: str, clamp: str = "31") -> str:
+    args = [("i32", ALL_LANES), (type, x), ("i32", lane), ("i32", clamp)]
+    return w.call(f"llvm.nvvm.shfl.sync.{mode}.{'f32' if type == 'float' else type}", type, args)
 
 
 def elect(w: Writer) -> str:
     """i1: true in one thread of a warp that is converged here."""
     made = w.call("llvm.nvvm.elect.sync", "{ i32, i1 }", [("i32", ALL_LANES)])
-    return w.extract("{ i32, i1 }", made, 1)
+    return w.value(f"extractvalue {{ i32, i1 }} {made}, 1")
 
 
 def wait_predecessor(w: Writer) -> None:

@@ -10,7 +10,7 @@ from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Descriptor, Registers
 from wsdsl.codegen.register_operands import pin_operands
-from wsdsl.codegen.wgmma_group import Group, Product
+from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.narrowing import narrowings
@@ -42,8 +42,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
 
 
 def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Accumulator)
+    kind = op.result.type_as(Accumulator)
     count = num_registers(kind.dtype, *shape_of(kind))
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
@@ -77,17 +76,21 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
         accumulate = c.never
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
-    b, name = c.descriptor(op.b), op.result.name
+    group, registers = None, acc.texts
     if op.narrower is not None:
-        c.group = c.group or Group(c.scalar(op.narrower).text, narrowings(op.widths))
-        texts = acc.texts if named else c.group.registers(op.acc, acc, op.result)
-        c.group.products.append(Product(name, texts, a, b, steps, dtypes, accumulate))
-        return
-    if named:
-        wgmma_ptx.wgmma_named(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
-        return
-    texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
-    c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
+        group = c.group = c.group or Group(c.scalar(op.narrower).text, narrowings(op.widths))
+    if not named:
+        outputs = [f"${i}" for i in range(len(acc.texts))]
+        registers = group.registers(op.acc, acc, op.result) if group else outputs
+    b, name = c.descriptor(op.b), op.result.name
+    product = wgmma_ptx.Product(name, registers, a, b, steps, dtypes, accumulate)
+    if group:
+        group.products.append(product)
+    elif named:
+        c.w.asm(*product.ptx(0))
+    else:
+        texts = wgmma_ptx.wgmma(c.w, product, acc.texts)
+        c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
 
 
 def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:

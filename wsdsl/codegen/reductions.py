@@ -17,7 +17,6 @@ from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.remote_ptx import store_remote
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
@@ -49,7 +48,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         own = w.binary("and", "i32", threads.warp, lanes.warps - 1)
         part = own if part == "0" else w.add(w.multiply(part, lanes.warps), own)
     if op.each:
-        part = w.add(w.multiply(own_warpgroup(c), op.each), part)
+        part = w.add(w.multiply(c.own_warpgroup(), op.each), part)
     row = "0" if x.rows == 1 else first_row(c, lanes, x.rows)
     place = w.multiply(w.add(w.multiply(part, x.rows), row), WORD)
     shared = c.shared(op.shared)
@@ -70,7 +69,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         left, cta = op.ctas - first, w.add(within, first)
         with nullcontext() if left >= across else w.where(w.compare("ult", within, left)):
             for at, word in zip(places, words, strict=True):
-                store_remote(w, at, barrier, cta, [word], shared.label)
+                inline_ptx.store_remote(w, at, barrier, cta, [word], shared.label)
 
 
 def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
@@ -79,7 +78,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     shared, lanes = c.shared(op.shared), shape.lanes
     base = c.item(shared, _item(c, op))
     if op.each:
-        base = w.add(base, w.multiply(own_warpgroup(c), op.each * shape.rows * WORD))
+        base = w.add(base, w.multiply(c.own_warpgroup(), op.each * shape.rows * WORD))
     if shape.rows > 1:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
@@ -102,12 +101,6 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(tree(words, join))
     _define(c, op.result, dtype, results)
-
-
-def own_warpgroup(c: Context) -> str:
-    """Of the partition."""
-    first = c.place.first_warpgroup
-    return c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
 
 
 def _item(c: Context, op: StorePartials | ReducePartials) -> str:

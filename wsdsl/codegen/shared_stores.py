@@ -1,4 +1,5 @@
-"""A warp's 16 rows of a fragment, to its panel in SMEM, or to its part of all four's.
+"""A warp's 16 rows of a fragment, to its panel in SMEM, or to its part of all four's; and zeros
+beside what a tile there has.
 
 The swizzle exchanges bits 4-6 of an address by bits 7-9, and a panel's lines are as long as the
 swizzle's span: so a thread's own address is computed once, and what differs between its elements is
@@ -11,15 +12,19 @@ from dataclasses import dataclass
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.fragments import elements, join_bytes, texts_of
 from wsdsl.codegen.held import Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.memory_ops import StoreShared
+from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.types import DTYPES, THREADS
 
+PIECE = 16
+"""Bytes that a thread clears at a time."""
 SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}
 
 
@@ -187,3 +192,42 @@ def _as_bits(w: Writer, value: Registers) -> list[str]:
             return [w.value(f"zext {type} {x} to i16") for x in elements(w, value)]
         case _:
             return elements(w, value)
+
+
+def convert_clear_panels(c: Context, op: ClearPanels) -> None:
+    """Neighbouring threads have neighbouring pieces, as they lie in SMEM."""
+    w, shared = c.w, c.shared(op.shared)
+    base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
+    bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
+    own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
+    with counted_loop(w, "clear", "0", bytes, THREADS * PIECE) as start:
+        place = w.add(own, start)
+        with w.where(w.compare("slt", place, bytes)):
+            _clear(c, op, At(w.add(base, place)), place)
+
+
+def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
+    """What of the piece that lies `place` bytes into the tile is outside."""
+    w, span, width = c.w, SWIZZLE_SPAN[op.swizzle], DTYPES[op.dtype].bytes
+    panel = op.rows * span
+    if op.lines:
+        line = w.binary("udiv", "i32", w.binary("urem", "i32", place, panel), span)
+        with w.where(_is_outside(c, op, line, 1)):
+            inline_ptx.store_shared(w, to, 32, ["0"] * 4)
+        return
+    bits = w.binary("and", "i32", w.binary("lshr", "i32", place, 3), SWIZZLE_BITS[op.swizzle])
+    along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
+    before = w.multiply(w.binary("udiv", "i32", place, panel), span // width)
+    element = w.add(before, w.binary("udiv", "i32", along, width))
+    with w.where(_is_outside(c, op, element, PIECE // width)):
+        for i in range(PIECE // width):
+            at = At(to.base, to.offset + i * width)
+            with w.where(_is_outside(c, op, w.add(element, i), 1)):
+                inline_ptx.store_shared(w, at, 8 * width, ["0"])
+
+
+def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
+    """Whether any of `num` elements, or lines, from `at` on is outside."""
+    w, begin, end = c.w, c.scalar(op.begin).text, c.scalar(op.end).text
+    before, behind = w.compare("slt", at, begin), w.compare("sgt", w.add(at, num), end)
+    return w.binary("or", "i1", before, behind)

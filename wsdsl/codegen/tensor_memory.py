@@ -6,8 +6,6 @@ each active thread of the warp issue them in turn.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from itertools import islice, product
 
 from wsdsl.codegen import inline_ptx
@@ -42,7 +40,7 @@ def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
     assert isinstance(op.result.type, TensorMemory)
     at = At(c.smem, placed(op))
     c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", op.result.type.columns)
-    with _first_warp(c):
+    with c.w.where(_is_first_warp(c)):
         group = f"cta_group::{op.cta_group}"
         ptx = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
         c.w.asm(f"{ptx}{op.result.type.columns};", [at.held])
@@ -51,35 +49,26 @@ def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
 
 def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
     held = c.shared(op.memory)
-    with _first_warp(c):
+    with c.w.where(_is_first_warp(c)):
         base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
         ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {held.arrivals};"
         c.w.asm(ptx, [("i32", base)])
 
 
-@contextmanager
-def _first_warp(c: Context) -> Generator[None]:
+def _is_first_warp(c: Context) -> str:
     """Of the CTA, all of it."""
-    w = c.w
-    own, others = w.name("first_warp"), w.name("other_warps")
-    first = w.binary("or", "i32", c.threads.warp, c.threads.warpgroup)
-    w.branch(w.compare("eq", first, 0), own, others)
-    w.begin(own)
-    yield
-    w.jump(others)
-    w.begin(others)
+    first = c.w.binary("or", "i32", c.threads.warp, c.threads.warpgroup)
+    return c.w.compare("eq", first, 0)
 
 
 def convert_columns(c: Context, op: t.TensorColumns) -> None:
-    assert isinstance(op.result.type, Columns)
     base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
-    kind = op.result.type
+    kind = op.result.type_as(Columns)
     c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
 
 
 def _address(c: Context, sums: Value, state: Value, column: int) -> str:
-    held = c.held[sums]
-    assert isinstance(held, ColumnsAt)
+    held = c.columns(sums)
     stage = "0" if held.num == 1 else c.state(state).stage
     item = held.base if held.num == 1 else c.w.add(held.base, c.w.multiply(stage, held.columns))
     return c.w.add(item, column)
@@ -146,8 +135,7 @@ def convert_commit(c: Context, op: t.TensorCommit) -> None:
 
 def convert_load(c: Context, op: t.TensorLoad) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
-    kind = op.result.type
-    assert isinstance(kind, Accumulator)
+    kind = op.result.type_as(Accumulator)
     address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
     type, texts = register_type(kind.dtype, kind.columns), list[str]()
     for at, width in at_once(kind.columns):
@@ -162,8 +150,7 @@ def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
     """In a warp's own lanes, 16 of them, and a warpgroup's own columns."""
     quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
     if op.apart:
-        rank = c.w.binary("sub", "i32", c.threads.warpgroup, c.place.first_warpgroup)
-        address = c.w.add(address, c.w.multiply(rank, op.apart))
+        address = c.w.add(address, c.w.multiply(c.own_warpgroup(), op.apart))
     return c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
 
 

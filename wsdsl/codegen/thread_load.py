@@ -13,6 +13,7 @@ loads instead of 8, but thrice the registers: 1.0 to 1.4 times as long.)
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from wsdsl.codegen import inline_ptx
@@ -136,16 +137,11 @@ class _Copy:
                 pieces.append((i, panel, self.load(at, bytes, inside)))
         for i, panel, words in pieces:
             offset = shared.offset + op.offset + (panel * op.rows + i * self.lines) * span
-            to = At(base, offset)
+            there = nullcontext()
             if i == count[0] - 1 and op.rows % self.lines and end == op.rows:
-                there, stored = w.name("copy_there"), w.name("copy_stored")
-                w.branch(w.compare("slt", w.add(place.line, i * self.lines), end), there, stored)
-                w.begin(there)
-                inline_ptx.store_shared(w, to, 32, words)
-                w.jump(stored)
-                w.begin(stored)
-            else:
-                inline_ptx.store_shared(w, to, 32, words)
+                there = w.where(w.compare("slt", w.add(place.line, i * self.lines), end))
+            with there:
+                inline_ptx.store_shared(w, At(base, offset), 32, words)
 
     def load(self, start: Global, bytes: int, inside: list[str]) -> list[str]:
         """The words of a piece; elements beyond the end are 0."""

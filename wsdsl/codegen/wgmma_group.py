@@ -10,30 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from wsdsl.codegen.held import Descriptor, Registers
-from wsdsl.codegen.wgmma_ptx import wgmma_steps
+from wsdsl.codegen.held import Registers
+from wsdsl.codegen.wgmma_ptx import Product
 from wsdsl.codegen.writer import Operand, Writer
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType
-
-
-@dataclass(frozen=True)
-class Product:
-    """`registers`: names in PTX, or operands of the piece, from the first one on."""
-
-    name: str
-    registers: Sequence[str]
-    a: Descriptor | Sequence[str]
-    b: Descriptor
-    num_steps: int
-    dtypes: tuple[DType, DType]
-    accumulate: str
-
-    def ptx(self, low: int, columns: int = 0) -> tuple[str, list[Operand]]:
-        """By so many columns narrower, two a register; its other operands from `low` on."""
-        own = self.registers[: len(self.registers) - columns // 2]
-        rest = self.a, self.b, self.num_steps, self.dtypes, self.accumulate
-        return wgmma_steps(self.name, own, low, *rest)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from wsdsl.codegen.held import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
@@ -10,92 +11,74 @@ from wsdsl.ir.types import DType
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 
 
-def wgmma(
-    w: Writer,
-    name: str,
-    acc: Sequence[str],
-    a: Descriptor | Sequence[str],
-    b: Descriptor,
-    num_steps: int,
-    dtypes: tuple[DType, DType],
-    accumulate: str,
-) -> tuple[str, ...]:
-    """All steps of a k block. `accumulate` is an i1, for the first step alone.
+@dataclass(frozen=True)
+class Product:
+    """All steps of a k block. `registers`: names in PTX, or operands of the piece, from the first
+    one on. `a` may be registers, four packed pairs a step. `accumulate` is an i1, for the first
+    step alone.
+    """
 
-    Inputs are tied to outputs, so that the accumulators stay where they are. `a` may be registers,
-    four packed pairs a step.
+    name: str
+    registers: Sequence[str]
+    a: Descriptor | Sequence[str]
+    b: Descriptor
+    num_steps: int
+    dtypes: tuple[DType, DType]
+    accumulate: str
+
+    def ptx(self, low_a: int, narrower: int = 0) -> tuple[str, list[Operand]]:
+        """By so many columns narrower, two a register; and the arguments from the operand `low_a`
+        on. The descriptors' high halves are constants: arithmetic on the low ones is 32 bits wide,
+        and uniform.
+        """
+        a, registers = self.a, self.registers[: len(self.registers) - narrower // 2]
+        low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
+        total = "s32" if self.dtypes[0].is_integer else "f32"
+        names = ".".join(PTX_NAMES[d.name] for d in self.dtypes)
+        kind = f"m64n{2 * len(registers)}k{k_step(self.dtypes[0])}.{total}.{names}"
+        # What follows scale-d: the signs of A and B, and which of them is transposed.
+        ending = "" if self.dtypes[0].is_integer else ", 1, 1"
+        if may_be_mn_major(self.dtypes[0]):
+            majors = [x.k_major for x in (a, self.b) if isinstance(x, Descriptor)]
+            ending += "".join(f", {int(not k_major)}" for k_major in majors)
+        # gate.py finds the op by this comment.
+        lines = [f"// {self.name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
+        if isinstance(a, Descriptor):
+            lines.append(f"mov.b32 ha, {a.high};")
+        lines.append(f"mov.b32 hb, {self.b.high};")
+        for i in range(self.num_steps):
+            first = {"true": "1", "false": "0"}.get(self.accumulate, f"${low_b + 1}")
+            if isinstance(a, Descriptor):
+                lines += [f"add.s32 la, ${low_a}, {a.steps[i]};", "mov.b64 a, {la, ha};"]
+                left = "a"
+            else:
+                left = f"{{{', '.join(f'${low_a + 4 * i + j}' for j in range(4))}}}"
+            lines += [
+                f"add.s32 lb, ${low_b}, {self.b.steps[i]};",
+                "mov.b64 b, {lb, hb};",
+                (
+                    f"wgmma.mma_async.sync.aligned.{kind} "
+                    f"{{{', '.join(registers)}}}, {left}, b, {first if i == 0 else 1}{ending};"
+                ),
+            ]
+        lows = [a.low] if isinstance(a, Descriptor) else a
+        args: list[Operand] = [("i32", x) for x in (*lows, self.b.low)]
+        if self.accumulate not in ("true", "false"):
+            args.append(("i1", self.accumulate))
+        return "{\n" + "\n".join(lines) + "\n}", args
+
+
+def wgmma(w: Writer, product: Product, acc: Sequence[str]) -> tuple[str, ...]:
+    """Inputs are tied to outputs, the product's registers, so that the accumulators stay where they
+    are.
     """
     num = len(acc)
     # With nothing to add to, the registers start here, rather than be carried to here.
-    tied = 0 if accumulate == "false" else num
-    type = "i32" if dtypes[0].is_integer else "float"
-    outputs = [f"${i}" for i in range(num)]
-    ptx, args = wgmma_steps(name, outputs, num + tied, a, b, num_steps, dtypes, accumulate)
+    tied = 0 if product.accumulate == "false" else num
+    type = "i32" if product.dtypes[0].is_integer else "float"
+    ptx, args = product.ptx(num + tied)
     sums: list[Operand] = [(type, x) for x in acc[:tied]]
     return w.asm(ptx, [*sums, *args], [type] * num, tied=range(tied))
-
-
-def wgmma_named(
-    w: Writer,
-    name: str,
-    acc: Sequence[str],
-    a: Descriptor | Sequence[str],
-    b: Descriptor,
-    num_steps: int,
-    dtypes: tuple[DType, DType],
-    accumulate: str,
-) -> None:
-    """`wgmma` into registers that have names in PTX."""
-    w.asm(*wgmma_steps(name, acc, 0, a, b, num_steps, dtypes, accumulate))
-
-
-def wgmma_steps(
-    name: str,
-    registers: Sequence[str],
-    low_a: int,
-    a: Descriptor | Sequence[str],
-    b: Descriptor,
-    num_steps: int,
-    dtypes: tuple[DType, DType],
-    accumulate: str,
-) -> tuple[str, list[Operand]]:
-    """PTX, and the arguments from the operand `low_a` on. The descriptors' high halves
-    are constants: arithmetic on the low ones is 32 bits wide, and uniform.
-    """
-    low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
-    total = "s32" if dtypes[0].is_integer else "f32"
-    names = ".".join(PTX_NAMES[d.name] for d in dtypes)
-    kind = f"m64n{2 * len(registers)}k{k_step(dtypes[0])}.{total}.{names}"
-    # What follows scale-d: the signs of A and B, and which of them is transposed.
-    ending = "" if dtypes[0].is_integer else ", 1, 1"
-    if may_be_mn_major(dtypes[0]):
-        majors = [x.k_major for x in (a, b) if isinstance(x, Descriptor)]
-        ending += "".join(f", {int(not k_major)}" for k_major in majors)
-    # gate.py finds the op by this comment.
-    lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
-    if isinstance(a, Descriptor):
-        lines.append(f"mov.b32 ha, {a.high};")
-    lines.append(f"mov.b32 hb, {b.high};")
-    for i in range(num_steps):
-        first = {"true": "1", "false": "0"}.get(accumulate, f"${low_b + 1}")
-        if isinstance(a, Descriptor):
-            lines += [f"add.s32 la, ${low_a}, {a.steps[i]};", "mov.b64 a, {la, ha};"]
-            left = "a"
-        else:
-            left = f"{{{', '.join(f'${low_a + 4 * i + j}' for j in range(4))}}}"
-        lines += [
-            f"add.s32 lb, ${low_b}, {b.steps[i]};",
-            "mov.b64 b, {lb, hb};",
-            (
-                f"wgmma.mma_async.sync.aligned.{kind} "
-                f"{{{', '.join(registers)}}}, {left}, b, {first if i == 0 else 1}{ending};"
-            ),
-        ]
-    lows = [a.low] if isinstance(a, Descriptor) else a
-    args: list[Operand] = [("i32", x) for x in (*lows, b.low)]
-    if accumulate not in ("true", "false"):
-        args.append(("i1", accumulate))
-    return "{\n" + "\n".join(lines) + "\n}", args
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:

@@ -173,9 +173,6 @@ class Writer:
     def select(self, cond: str, type: str, a: str, b: str) -> str:
         return self.value(f"select i1 {cond}, {type} {a}, {type} {b}")
 
-    def extract(self, type: str, a: str, index: int) -> str:
-        return self.value(f"extractvalue {type} {a}, {index}")
-
     def phis(self, types: Sequence[str]) -> list[tuple[int, str]]:
         """Reserve phi nodes here; `fill` completes each once its sources are known."""
         made: list[tuple[int, str]] = []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
+from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
 
 SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "kernel")
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
@@ -34,36 +34,34 @@ class LaunchGrid(Op):
     narrowed: int = 0
 
 
-@op_class(("partitioned", "scheduled"))
-class LaunchNarrowing(Op):
+@op_class(("partitioned", "scheduled"), "kernel")
+class LaunchNarrowing(OneResult):
     """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
     widest: a multiple of 8, below 8 * `widths`; i32. What takes it as `narrower` is told for the
     widest tiles, and means so much less.
     """
 
-    result: Value = result()
     widths: int
 
 
-@op_class(SCHEDULED)
-class ForRange(Op):
+@op_class(SCHEDULED, "any")
+class ForRange(ManyResults):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
     `claimed` each index but the first is what the iteration before has carried last, an i32 in the
     place of `index + step`: the loop goes on while that is less than `stop`.
     """
 
-    result: tuple[Value, ...] = results()
     index: Value = binds()
     start: Value
     stop: Value
     step: Value
     claimed: bool = False
     init: tuple[Value, ...] = ()
-    args: tuple[Value, ...] = bound_arguments()
+    args: tuple[Value, ...] = binds(())
     body: Region = ()
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warps")
 class Elect(Op):
     """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
     warp of its first warpgroup. The others go on.
@@ -72,42 +70,32 @@ class Elect(Op):
     body: Region = ()
 
 
-@op_class(SCHEDULED)
-class CtaIndex(Op):
+@op_class(SCHEDULED, "any")
+class CtaIndex(OneResult):
     """The index of this CTA in the grid; i32."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
-class NumCtas(Op):
+@op_class(SCHEDULED, "any")
+class NumCtas(OneResult):
     """The number of CTAs in the grid; i32."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
-class ClusterIndex(Op):
+@op_class(SCHEDULED, "any")
+class ClusterIndex(OneResult):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
-class NumClusters(Op):
+@op_class(SCHEDULED, "any")
+class NumClusters(OneResult):
     """The number of clusters in the grid; i32."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
-class CtaRank(Op):
+@op_class(SCHEDULED, "any")
+class CtaRank(OneResult):
     """The index of this CTA in its cluster; i32."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class ClaimCluster(Op):
     """clusterlaunchcontrol.try_cancel: ask for a cluster of a "dynamic" grid that has not started,
     which then never does. The answer, of 16 bytes, comes to item `state.stage` of `shared` in all
@@ -121,27 +109,24 @@ class ClaimCluster(Op):
     ctas: int = 1
 
 
-@op_class(SCHEDULED)
-class ClaimedCluster(Op):
+@op_class(SCHEDULED, "any")
+class ClaimedCluster(OneResult):
     """The index of the cluster, of `ctas` CTAs, that the answer in item `state.stage` of `shared`
     has claimed, or 2**31 - 1 if there is none (clusterlaunchcontrol.query_cancel); i32. Each thread
     reads it, in the generic proxy.
     """
 
-    result: Value = result()
     shared: Value
     state: Value
     ctas: int = 1
 
 
-@op_class(SCHEDULED)
-class WarpgroupIndex(Op):
+@op_class(SCHEDULED, "any")
+class WarpgroupIndex(OneResult):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class SetMaxRegisters(Op):
     """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
 
@@ -149,38 +134,37 @@ class SetMaxRegisters(Op):
     increase: bool
 
 
-@op_class(SCHEDULED)
-class AllocateBarriers(Op):
+@op_class(SCHEDULED, "kernel")
+class AllocateBarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
     """
 
-    result: Value = result()
     label: str
     arrivals: int
     offset: int = -1
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class InitializeBarriers(Op):
     """mbarrier.init each of the barriers; run by one thread."""
 
     barriers: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class FenceBarrierInit(Op):
     """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
     initialising thread runs it.
     """
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "cta")
 class SyncCta(Op):
     """bar.sync 0: all threads of the CTA meet."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class WaitPredecessor(Op):
     """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
     stream is over (programmatic dependent launch); here each thread waits until it is, and sees
@@ -189,7 +173,7 @@ class WaitPredecessor(Op):
     """
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class LaunchDependents(Op):
     """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
     the stream may start, if it waits for this one by itself. It comes after `wait_predecessor`, so
@@ -197,7 +181,7 @@ class LaunchDependents(Op):
     """
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "cta")
 class SyncCluster(Op):
     """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes;
     with `relaxed` only the barriers that a `fence_barrier_init` followed, which costs no fence.
@@ -206,11 +190,14 @@ class SyncCluster(Op):
     relaxed: bool = False
 
 
-class _Numbered:
-    """What meets on one of several named barriers."""
+@op_class(())
+class _NamedBarrier(Op):
+    """Base of ops that are about one of several named barriers."""
 
     barrier: int
-    num: int
+    num_warpgroups: int
+    item: Value | None = None
+    num: int = 1
 
     @property
     def numbers(self) -> range:
@@ -218,55 +205,43 @@ class _Numbered:
         return range(self.barrier, self.barrier + self.num)
 
 
-@op_class(SCHEDULED)
-class NamedBarrierSync(_Numbered, Op):
+@op_class(SCHEDULED, "warpgroup")
+class NamedBarrierSync(_NamedBarrier):
     """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
     `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
     `named_barrier_arrive`. They then see what those did before. With `item` (i32, 0 to `num` - 1)
     it is the barrier so many behind `barrier`, and may be another one for each warpgroup.
     """
 
-    barrier: int
-    num_warpgroups: int
-    item: Value | None = None
-    num: int = 1
 
-
-@op_class(SCHEDULED)
-class NamedBarrierArrive(_Numbered, Op):
+@op_class(SCHEDULED, "warpgroup")
+class NamedBarrierArrive(_NamedBarrier):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
-    barrier: int
-    num_warpgroups: int
-    item: Value | None = None
-    num: int = 1
 
-
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warps")
 class SyncWarp(Op):
     """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
 
 
-@op_class(SCHEDULED)
-class InitialState(Op):
+@op_class(SCHEDULED, "any")
+class InitialState(OneResult):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
     """
 
-    result: Value = result()
     parity: int
 
 
-@op_class(SCHEDULED)
-class Advance(Op):
+@op_class(SCHEDULED, "any")
+class Advance(OneResult):
     """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
 
-    result: Value = result()
     state: Value
     num: int
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class WaitBarrier(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread
     that runs it waits and then sees what was written before the arrivals.
@@ -276,7 +251,7 @@ class WaitBarrier(Op):
     state: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
     one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
@@ -292,7 +267,7 @@ class ArriveBarrier(Op):
     each_thread: bool = False
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class ArriveExpectTx(Op):
     """Arrive once, and expect `tx_bytes` more bytes in this phase, or with `narrower` `line_bytes`
     times that fewer; run by one thread. With `cta` (i32, a rank in the cluster) on that CTA's
@@ -307,7 +282,7 @@ class ArriveExpectTx(Op):
     cta: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
     whoever synchronises with them afterwards. `everywhere`: so does what they wrote to global
@@ -317,7 +292,7 @@ class FenceAsyncProxy(Op):
     everywhere: bool = False
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
     (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
@@ -334,7 +309,7 @@ class ArriveFlag(Op):
     release: bool = True
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class WaitFlag(Op):
     """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
     ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.

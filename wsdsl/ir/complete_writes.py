@@ -50,13 +50,11 @@ def _parts(
         match op:
             case Whole():
                 # It is no loop, and is never around anything.
-                assert isinstance(op.result.type, Axis)
                 walked[op.result] = ""
             case ForEach():
                 yield from _parts(op.body, {**walked, op.index: op.dim}, constants)
             case ForTiles() if op.start is None and op.stop is None:
-                assert isinstance(op.index.type, Axis)
-                yield from _parts(op.body, {**walked, op.index: op.index.type.dim}, constants)
+                yield from _parts(op.body, {**walked, op.index: op.index.as_axis.dim}, constants)
             case If():
                 then, orelse = (set(_parts(b, walked, constants)) for b in (op.then, op.orelse))
                 yield from then & orelse
@@ -69,10 +67,9 @@ def _parts(
 
 
 def _part(op: Store, walked: Mapping[Value, str], constants: Mapping[Value, int]) -> _Part | None:
-    assert isinstance(op.tensor.type, Tensor)
     at: list[int | None] = []
     used: set[Value] = set()
-    for entry, dim in zip(op.index, op.tensor.type.dims, strict=True):
+    for entry, dim in zip(op.index, op.tensor.as_tensor.dims, strict=True):
         along = entry.type.dim if isinstance(entry.type, Axis) else walked.get(entry)
         if entry in constants and isinstance(dim, int):
             at.append(constants[entry])

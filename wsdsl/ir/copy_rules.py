@@ -14,7 +14,7 @@ from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tma import box_fault
-from wsdsl.ir.types import DType, Fragment, Shared, Tensor
+from wsdsl.ir.types import DType, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
@@ -54,8 +54,7 @@ def _stores(
     for op in kernel.of(m.TmaStore, m.ThreadStore):
         named = made.get(op.map) if isinstance(op, m.TmaStore) else op
         if isinstance(named, (m.MakeTensorMap, m.ThreadStore)):
-            assert isinstance(named.tensor.type, Tensor)
-            yield op, named, named.tensor.type
+            yield op, named, named.tensor.as_tensor
 
 
 def additions_exist(kernel: Kernel) -> Iterator[Problem]:
@@ -67,10 +66,9 @@ def additions_exist(kernel: Kernel) -> Iterator[Problem]:
 def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
     """A warp writes 32 bytes of each of their lines."""
     for op in kernel.of(m.StoreShared):
-        if op.joined:
-            assert isinstance(op.value.type, Fragment)
-            if not op.transposed or op.swizzle != "128B" or op.value.type.dtype.bits != 16:
-                yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'
+        right = op.transposed and op.swizzle == "128B" and op.value.as_fragment.dtype.bits == 16
+        if op.joined and not right:
+            yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'
 
 
 class WarpBox(NamedTuple):
@@ -100,8 +98,7 @@ def boxes_of_warps(op: m.TmaStore | m.ThreadStore, size: int) -> Iterator[WarpBo
 
 def apart_of(op: m.TmaStore | m.ThreadStore) -> int:
     """Bytes of the item from one warp's part to the next."""
-    assert isinstance(op.shared.type, Shared)
-    return op.apart or op.shared.type.bytes // 4
+    return op.apart or op.shared.type_as(Shared).bytes // 4
 
 
 def reach_of_boxes(
@@ -132,7 +129,6 @@ def place_of_box(
 def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
     """Of each warp, one behind the other in SMEM as in the tensor."""
     for op, named, tensor in _stores(kernel):
-        assert isinstance(op.shared.type, Shared)
         if not 0 <= op.row_dim < len(named.box):
             yield op, f"row_dim={op.row_dim} of a tensor of {len(named.box)} dimensions"
             continue
@@ -140,7 +136,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, m.TmaStore) and (told := _lines_fault(op, named.box)):
             yield op, told
             continue
-        item, boxes = op.shared.type.bytes, [*boxes_of_warps(op, size)]
+        item, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, size)]
         apart, own = apart_of(op), sum(size for held in boxes if not held.warp)
         if apart < own or boxes[-1].bytes.stop > item:
             yield op, f"four boxes of {size} bytes, {apart} apart, are not in {item} bytes"

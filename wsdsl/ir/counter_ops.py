@@ -11,7 +11,7 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ClearCounters(Op):
     """The threads of the partition's `by` warpgroups, each of which has a share, write what adds
     nothing to all counters of the item of `shared`.
@@ -24,7 +24,7 @@ class ClearCounters(Op):
     by: int = 1
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class AddCounters(Op):
     """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
     of the item of `shared` where there are such: of the first `extents` along each dimension, in
@@ -40,7 +40,7 @@ class AddCounters(Op):
     pred: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StoreCounters(Op):
     """The warps of the partition's `by` warpgroups, each of which has a share, add what the item's
     counters hold to `tensor`, atomically. Counters that hold nothing are left out, and so is what

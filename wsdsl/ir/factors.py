@@ -26,12 +26,11 @@ def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
     """Both operands with their factors, where the tensor cores multiply what is without them, or
     what `taken_as` says, and one of the operands is more than that.
     """
-    assert isinstance(op.result.type, Tile)
     shared = [x for x in _axes(op.a) if x in _axes(op.b)]
     sides = [split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
     match sides:
         case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
-            found = sum_of(*taken_as(_dtype(a), _dtype(b))) == op.result.type.dtype
+            found = sum_of(*taken_as(_dtype(a), _dtype(b))) == _dtype(op.result)
             return (left, right) if found else None
         case _:
             return None
@@ -109,8 +108,7 @@ def _axes(value: Value) -> tuple[str, ...]:
 
 
 def _dtype(value: Value) -> DType:
-    assert isinstance(value.type, Tile)
-    return value.type.dtype
+    return value.as_tile.dtype
 
 
 def significant_bits(value: Value, made: Makers) -> int:

@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result, results
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
-@op_class(SCHEDULED)
-class MatrixOperand(Op):
+@op_class(SCHEDULED, "any")
+class MatrixOperand(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
     are the contraction, else (MN-major) the rows are. The operand begins `start` (i32; 0 if left
     out) elements along the other axis, M or N, and `first` along the contraction.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -33,28 +32,25 @@ class MatrixOperand(Op):
     first: int = 0
 
 
-@op_class(SCHEDULED)
-class EmptyAccumulator(Op):
+@op_class(SCHEDULED, "warpgroup")
+class EmptyAccumulator(OneResult):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
-    result: Value = result()
 
-
-@op_class(SCHEDULED)
-class AsAccumulator(Op):
+@op_class(SCHEDULED, "warpgroup")
+class AsAccumulator(OneResult):
     """A fragment handed back to wgmma; the same registers."""
 
-    result: Value = result()
     x: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
 
-@op_class(SCHEDULED)
-class Wgmma(Op):
+@op_class(SCHEDULED, "warpgroup")
+class Wgmma(OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
     of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is
@@ -69,7 +65,6 @@ class Wgmma(Op):
     `wgmma_commit` have the same.
     """
 
-    result: Value = result()
     acc: Value
     a: Value
     b: Value
@@ -90,62 +85,56 @@ class Wgmma(Op):
     @property
     def num_columns(self) -> int:
         """That it multiplies, where all launches have as many."""
-        assert isinstance(self.acc.type, Accumulator)
-        return self.columns or self.acc.type.columns
+        return self.columns or self.acc.type_as(Accumulator).columns
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 
 
-@op_class(SCHEDULED)
-class WgmmaWait(Op):
+@op_class(SCHEDULED, "warpgroup")
+class WgmmaWait(ManyResults):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
     registers stay as they are until here.
     """
 
-    result: tuple[Value, ...] = results()
     pending: int
     accumulators: tuple[Value, ...] = ()
     fragments: tuple[Value, ...] = ()
 
 
-@op_class(SCHEDULED)
-class ZeroUnless(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ZeroUnless(OneResult):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
-    result: Value = result()
     x: Value
     cond: Value
 
 
-@op_class(SCHEDULED)
-class Slice(Op):
+@op_class(SCHEDULED, "warpgroup")
+class Slice(OneResult):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
-    result: Value = result()
     x: Value
     start: int
 
 
-@op_class(SCHEDULED)
-class Join(Op):
+@op_class(SCHEDULED, "warpgroup")
+class Join(OneResult):
     """Fragments side by side as one, the first one's columns first; no code."""
 
-    result: Value = result()
     parts: tuple[Value, ...]
 
 
-@op_class(SCHEDULED)
-class ConvertLayout(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ConvertLayout(OneResult):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
     bits lanes exchange bytes, and the result has registers of its own.
     """
 
-    result: Value = result()
     x: Value
 
 
@@ -164,43 +153,39 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@op_class(SCHEDULED)
-class ReduceColumns(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
     two that divides the columns, each block of so many columns is reduced, and the result has the
     columns of `x`: all of a block have what it gives.
     """
 
-    result: Value = result()
     fn: str
     x: Value
     size: int = 0
 
 
-@op_class(SCHEDULED)
-class ScanColumns(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ScanColumns(OneResult):
     """The sum of a row's elements up to each column, that one too; of floats in f32."""
 
-    result: Value = result()
     x: Value
 
 
-@op_class(SCHEDULED)
-class Iota(Op):
+@op_class(SCHEDULED, "warpgroup")
+class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.
     """
 
-    result: Value = result()
     start: Value
     apart: int = 16
 
     @property
     def extent(self) -> int:
         """From the first index to behind the last."""
-        kind = self.result.type
-        assert isinstance(kind, Fragment)
+        kind = self.result.as_fragment
         between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
         return kind.rows * kind.columns + between
 

@@ -9,21 +9,20 @@ in `ir/swizzle.py`). An item starts at a multiple of 1024 bytes, so do the panel
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result
-from wsdsl.ir.stored_lines import StoredLines
+from wsdsl.ir.op import OneResult, Op, Value, op_class
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 
 
-@op_class(SCHEDULED)
-class AllocateShared(Op):
+@op_class(SCHEDULED, "kernel")
+class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
-    result: Value = result()
     label: str
     offset: int = -1
 
 
-@op_class(("partitioned", "scheduled"))
-class AllocateGlobal(Op):
+@op_class(("partitioned", "scheduled"), "kernel")
+class AllocateGlobal(OneResult):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
     at first, and the kernel leaves zeros behind; else it holds anything. With `fragments` its
@@ -32,20 +31,18 @@ class AllocateGlobal(Op):
     of whole blocks only.
     """
 
-    result: Value = result()
     each: int
     zeroed: bool = False
     fragments: bool = False
 
 
-@op_class(SCHEDULED)
-class MakeTensorMap(Op):
+@op_class(SCHEDULED, "kernel")
+class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
     `narrower` the box has so many elements fewer along the dimension `narrowed`.
     """
 
-    result: Value = result()
     tensor: Value
     box: tuple[int, ...]
     swizzle: str
@@ -53,7 +50,7 @@ class MakeTensorMap(Op):
     narrowed: int = 0
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
@@ -73,7 +70,7 @@ class TmaLoad(Op):
     cta: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -93,7 +90,7 @@ class ThreadLoad(Op):
     state: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ClearPanels(Op):
     """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
     elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
@@ -114,8 +111,8 @@ class ClearPanels(Op):
     swizzle: str
 
 
-@op_class(SCHEDULED)
-class StoreShared(StoredLines, Op):
+@op_class(SCHEDULED, "warpgroup")
+class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
@@ -141,16 +138,38 @@ class StoreShared(StoredLines, Op):
     half: int = 0
     apart: int = 16
 
+    @property
+    def before(self) -> int:
+        """Bytes of the warp's panel in front of its rows."""
+        kind = self.value.as_fragment
+        return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
 
-@op_class(SCHEDULED)
-class LoadShared(Op):
+    @property
+    def along(self) -> int:
+        """Bytes of each line in front of its elements."""
+        kind = self.value.as_fragment
+        return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
+
+    @property
+    def line(self) -> int:
+        """Elements of a line, if lines are columns."""
+        return 64 if self.joined else 32 if self.half else 16
+
+    @property
+    def panels(self) -> int:
+        """Panels that the fragment reaches, of a tile."""
+        kind = self.value.as_fragment
+        return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
+
+
+@op_class(SCHEDULED, "warps")
+class LoadShared(OneResult):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
     `first` (an i32; 0 without) plus `index` (an i32 scalar or fragment) times `stride`. The result
     has the index's shape. TMA may overwrite the item behind a `fence_async_proxy` of each thread.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -160,15 +179,14 @@ class LoadShared(Op):
     stride: int = 1
 
 
-@op_class(SCHEDULED)
-class LoadPanels(Op):
+@op_class(SCHEDULED, "warpgroup")
+class LoadPanels(OneResult):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
     `rows` lines, `offset` bytes in; or those of warps are so far `apart`. The slot may be given
     back after a `fence_async_proxy`.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     state: Value
@@ -178,7 +196,7 @@ class LoadPanels(Op):
     apart: int = 16
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
@@ -202,13 +220,12 @@ class StorePartials(Op):
     state: Value | None = None
 
 
-@op_class(SCHEDULED)
-class ReducePartials(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ReducePartials(OneResult):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
     """
 
-    result: Value = result()
     fn: str
     shared: Value
     offset: int = 0
@@ -218,7 +235,7 @@ class ReducePartials(Op):
     state: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class SendFragment(Op):
     """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
     elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
@@ -236,20 +253,19 @@ class SendFragment(Op):
     cta: Value
 
 
-@op_class(SCHEDULED)
-class ReceiveFragment(Op):
+@op_class(SCHEDULED, "warpgroup")
+class ReceiveFragment(OneResult):
     """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
     `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
     """
 
-    result: Value = result()
     shared: Value
     offset: int = 0
     shift: Value | None = None
     state: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
@@ -272,7 +288,7 @@ class TmaStore(Op):
     narrower: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
@@ -293,12 +309,12 @@ class ThreadStore(Op):
     accumulate: bool = False
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TmaStoreWait(Op):
     """Each warp's storing thread waits until at most `pending` of its groups are not done: with
     `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
@@ -308,8 +324,8 @@ class TmaStoreWait(Op):
     read: bool = True
 
 
-@op_class(SCHEDULED)
-class LoadGlobal(Op):
+@op_class(SCHEDULED, "any")
+class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
@@ -317,7 +333,6 @@ class LoadGlobal(Op):
     of it, so that it takes no registers till then. `only` (bools of rows): others hold anything.
     """
 
-    result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
     vector: int = 1
@@ -325,7 +340,7 @@ class LoadGlobal(Op):
     only: Value | None = None
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's

@@ -100,8 +100,7 @@ def _at(op: Op, columns: int) -> Op:
         case TmaStore():
             return with_fields(op, lines=op.lines - columns, narrower=None)
         case Wgmma():
-            assert isinstance(op.acc.type, Accumulator)
-            left = op.acc.type.columns - columns if columns else 0
+            left = op.acc.type_as(Accumulator).columns - columns if columns else 0
             return with_fields(op, columns=left, narrower=None, widths=1)
         case _:
             raise AssertionError(op)

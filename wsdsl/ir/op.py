@@ -1,8 +1,8 @@
 """What an op is: a frozen dataclass whose fields say, by annotation, what they are.
 
-`Value` (or None, or a tuple of them) fields are operands, `result()` fields define values,
-`binds()` fields define the arguments of the op's regions, tuples of ops are regions, and anything
-else is an attribute. Printer, parser, walker and `replace` know nothing more about any op.
+`Value` (or None, or a tuple of them) fields are operands, `result` defines values, `binds()` fields
+define the arguments of the op's regions, tuples of ops are regions, and anything else is an
+attribute. Printer, parser, walker and `replace` know nothing more about any op.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
 from operator import attrgetter, is_
+from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
@@ -25,6 +26,18 @@ from wsdsl.schedule import Schedule
 
 Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
+Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
+"""Who runs an op:
+
+- "kernel": it is said once of the kernel, outside of any region;
+- "one": a single thread, in an `elect`;
+- "any": each thread for itself, be it one or all;
+- "warps": all threads of a warp, each warp for itself;
+- "warpgroup": all threads of a warpgroup, outside of which it means nothing;
+- "cta": all threads of the CTA, or of the cluster.
+"""
+
+KnownT = TypeVar("KnownT")
 FieldKind = Literal["operand", "result", "bind", "region", "attribute"]
 
 
@@ -40,6 +53,11 @@ class Value:
 
     def __str__(self) -> str:
         return f"%{self.name}"
+
+    def type_as(self, kind: type[KnownT]) -> KnownT:
+        """The type of a value, which is known to be of this class."""
+        assert isinstance(self.type, kind)
+        return self.type
 
     @property
     def as_tile(self) -> Tile:
@@ -68,24 +86,9 @@ def _held(made: Op | Kernel) -> dict[str, Any]:
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
 
 
-def result() -> Any:
-    """A field that the op defines: a Value, or a tuple of Values."""
-    return field(metadata={"kind": "result"})
-
-
-def results() -> Any:
-    """Like `result`, for a tuple of values that is empty when left out."""
-    return field(default=(), metadata={"kind": "result"})
-
-
-def binds() -> Any:
+def binds(default: Any = MISSING) -> Any:
     """A field whose values are defined at the start of the op's region."""
-    return field(metadata={"kind": "bind"})
-
-
-def bound_arguments() -> Any:
-    """Like `binds`, for a tuple of values that is empty when left out."""
-    return field(default=(), metadata={"kind": "bind"})
+    return field(default=default, metadata={"kind": "bind"})
 
 
 def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
@@ -122,17 +125,23 @@ class _Once:
 
 
 OpT = TypeVar("OpT", bound="Op")
+THREADS: dict[type[Op], Threads] = {}
+"""By every op of SCHEDULED."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def op_class(levels: tuple[Level, ...]) -> Callable[[type[OpT]], type[OpT]]:
-    """A frozen dataclass, of ops that may stand at `levels`, of what `Op` has for all of them:
-    methods that `dataclass` writes and compiles for each of a hundred classes take a tenth of the
-    time of importing the compiler.
+def op_class(
+    levels: tuple[Level, ...], threads: Threads | None = None
+) -> Callable[[type[OpT]], type[OpT]]:
+    """A frozen dataclass, of ops that may stand at `levels` and that `threads` run, of what `Op`
+    has for all of them: methods that `dataclass` writes and compiles for each of a hundred classes
+    take a tenth of the time of importing the compiler.
     """
 
     def made(cls: type[OpT]) -> type[OpT]:
         cls.levels = levels
+        if threads is not None:
+            THREADS[cls] = threads
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
 
     return made
@@ -197,6 +206,20 @@ class Op:
         return f"{type(self).__name__}({shown})"
 
 
+@op_class(())
+class OneResult(Op):
+    """Base of ops that define one value."""
+
+    result: Value = field(metadata={"kind": "result"})
+
+
+@op_class(())
+class ManyResults(Op):
+    """Base of ops that define any number of values."""
+
+    result: tuple[Value, ...] = field(default=(), metadata={"kind": "result"})
+
+
 Region = tuple[Op, ...]
 
 
@@ -204,6 +227,12 @@ Region = tuple[Op, ...]
 def op_name(cls: type[Op]) -> str:
     """ForTiles -> for_tiles."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def ops_of(module: ModuleType) -> tuple[type[Op], ...]:
+    """The classes of ops in a module, but bases."""
+    held = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Op))
+    return tuple([c for c in held if c.levels])
 
 
 @cache

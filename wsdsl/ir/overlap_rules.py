@@ -21,7 +21,7 @@ from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
@@ -33,8 +33,7 @@ ORDER = "tiles of several sums may not overlap: the order of their sums differs"
 
 def why_apart(kernel: Kernel, loop: t.ForTiles) -> str:
     """Why the tiles of a loop of a TILE kernel may not overlap; "" if they may."""
-    axis = loop.index.type
-    assert isinstance(axis, Axis)
+    axis = loop.index.as_axis
     if loop.init or loop.start is not None or loop.stop is not None:
         return "it carries variables, or walks a part of its dimension"
     if used := next((op for op in kernel.ops if _takes_place(op, loop.index)), None):
@@ -66,8 +65,7 @@ def unit_of(kernel: Kernel, index: Value) -> int:
         elif isinstance(op, t.Load) and op.block > 1 and in_atoms(op) and index in op.index:
             units.append(ATOM_ROWS)
         elif isinstance(op, (t.Load, t.Store)) and op.index and op.index[-1] == index:
-            assert isinstance(op.tensor.type, Tensor)
-            units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.type.dtype.bits)))
+            units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.as_tensor.dtype.bits)))
     return max(units)
 
 
@@ -104,8 +102,7 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
             continue
         if told := why_apart(kernel, op):
             yield op, f"the last tile may not overlap the one before: {told}"
-        unit, axis = unit_of(kernel, op.index), op.index.type
-        assert isinstance(axis, Axis)
+        unit, axis = unit_of(kernel, op.index), op.index.as_axis
         if op.within % unit or axis.size % op.within:
             yield op, f"tiles begin at multiples of {unit}: within={op.within} by {axis.size}"
 

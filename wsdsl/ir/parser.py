@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import MISSING
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,7 @@ from wsdsl.ir import (
 )
 from wsdsl.ir import types as t
 from wsdsl.ir.attribute_rules import fits, shown
-from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name
+from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name, ops_of
 from wsdsl.schedule import Schedule
 
 MAX_NESTED = 100
@@ -138,7 +139,8 @@ class _Reader:
         try:
             return cls(**held, loc=self.loc(name))
         except TypeError:
-            missing = [k for k in kinds if k not in held and _required(cls, k)]
+            fields = cls.__dataclass_fields__
+            missing = [k for k in kinds if k not in held and fields[k].default is MISSING]
             self.fail(name, f"`{name}` lacks {', '.join(missing)}")
 
     def fitting(self, at: Any, tree: Any, hint: Any) -> Any:
@@ -233,23 +235,8 @@ class _Reader:
                     lanes = t.Lanes(*_shape(c[3]), bool(c[4]), int(c[5] or 1))
                 layout: Any = "operand" if c[2] else "accumulator"
                 return t.Fragment(self.dtype(c[0]), *_shape(c[1]), layout, lanes)
-            case "barriers":
-                return t.Barriers(int(c[0]))
-            case "shared":
-                return t.Shared(int(c[0]), int(c[1]))
-            case "tensor_memory":
-                return t.TensorMemory(int(c[0]))
-            case "columns":
-                return t.Columns(int(c[0]), int(c[1]))
-            case _:
-                simple = {
-                    "ring": t.Ring,
-                    "slot": t.Slot,
-                    "state": t.State,
-                    "tensor_map": t.TensorMap,
-                    "smem_descriptor": t.SmemDescriptor,
-                }
-                return simple[str(tree.data)]()
+            case _:  # Named like its class, with nothing but numbers.
+                return getattr(t, tree.data.title().replace("_", ""))(*map(int, c))
 
 
 def _shape(text: object) -> tuple[int, int]:
@@ -260,21 +247,9 @@ def _shape(text: object) -> tuple[int, int]:
 _hints = cache(get_type_hints)
 
 
-def _required(cls: type[Op], name: str) -> bool:
-    import dataclasses
-
-    field = cls.__dataclass_fields__[name]
-    return field.default is dataclasses.MISSING
-
-
 MODULES: tuple[ModuleType, ...] = (
     tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, prefetch_ops, counter_ops,
     fragment_ops, tensor_ops, transpose_ops,
 )  # fmt: skip
 
-OPS: dict[str, type[Op]] = {
-    op_name(cls): cls
-    for module in MODULES
-    for cls in vars(module).values()
-    if isinstance(cls, type) and issubclass(cls, Op) and cls.__module__ == module.__name__
-}
+OPS = {op_name(cls): cls for module in MODULES for cls in ops_of(module)}

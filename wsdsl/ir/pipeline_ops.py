@@ -6,25 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wsdsl.ir.op import (
-    Kernel,
-    Level,
-    Op,
-    Region,
-    Value,
-    binds,
-    bound_arguments,
-    op_class,
-    result,
-    results,
-)
+from wsdsl.ir.op import Kernel, Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
 from wsdsl.ir.types import Axis, Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 
 @op_class(PARTITIONED)
-class CircularBuffer(Op):
+class CircularBuffer(OneResult):
     """`depth` slots in SMEM, or with `space` "TMEM" in tensor memory. A slot holds the tiles of one
     of `layouts`: a slot is as large as the largest layout, so that loops with different operands
     share the stream. `consumers` warpgroups read a slot and give it back. Where CTAs of a cluster
@@ -38,7 +27,6 @@ class CircularBuffer(Op):
     their last axis.
     """
 
-    result: Value = result()
     depth: int
     layouts: tuple[tuple[Tile, ...], ...]
     consumers: int = 1
@@ -49,7 +37,7 @@ class CircularBuffer(Op):
     block: int = 0
 
 
-@op_class(("partitioned", "scheduled"))
+@op_class(("partitioned", "scheduled"), "kernel")
 class Partition(Op):
     """`num_warps` warps that run `body` in the given role ("load", "decode", "scale", "mma",
     "compute") with `registers` registers a thread. Partitions run at the same time; warpgroups, of
@@ -140,7 +128,7 @@ class ForWork(Op):
     splits: int = 0
     together: bool = False
     sharing: int = 1
-    piece: tuple[Value, ...] = bound_arguments()
+    piece: tuple[Value, ...] = binds(())
     body: Region = ()
     skip: Region = ()
 
@@ -174,12 +162,12 @@ class FinishTile(Op):
     part: Value | None = None
     parts: Value | None = None
     sharing: int = 1
-    args: tuple[Value, ...] = bound_arguments()
+    args: tuple[Value, ...] = binds(())
     body: Region = ()
 
 
 @op_class(PARTITIONED)
-class AddInCluster(Op):
+class AddInCluster(ManyResults):
     """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
     of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
     others theirs, through the next slot of `ring`, and gets the whole sums of its own: its own part
@@ -189,7 +177,6 @@ class AddInCluster(Op):
     `assign_states` on; `shared`, `full` and `empty` are the ring's, once it has its place.
     """
 
-    result: tuple[Value, ...] = results()
     sums: tuple[Value, ...]
     part: Value
     sharing: int
@@ -202,13 +189,12 @@ class AddInCluster(Op):
 
 
 @op_class(("tile", "partitioned"))
-class ExchangeRows(Op):
+class ExchangeRows(ManyResults):
     """What each of so many CTAs of a cluster, all of it, has of `x`, what it has found out of its
     tile along `axis`: of the first of them that of each CTA, in the order of their ranks, then of
     the next. Elements have 32 bits. The CTAs wait for each other, once.
     """
 
-    result: tuple[Value, ...] = results()
     x: tuple[Value, ...]
     axis: str
     ctas: int
@@ -219,35 +205,32 @@ class ExchangeRows(Op):
 
 
 @op_class(PARTITIONED)
-class RenameAxes(Op):
+class RenameAxes(OneResult):
     """The same values, under the names of other axes of the same sizes and roles."""
 
-    result: Value = result()
     x: Value
 
 
 @op_class(PARTITIONED)
-class FoldRows(Op):
+class FoldRows(OneResult):
     """Reduce the rows of `x` along `axis` by `fn` ("add", "max" or "min"), those that a thread has:
     row r of the result, which has as many as a piece, gets every row of its place in a piece.
     Elements outside of what its loop walks take no part.
     """
 
-    result: Value = result()
     fn: str
     x: Value
     axis: str
 
 
 @op_class(PARTITIONED)
-class AxisAt(Op):
+class AxisAt(OneResult):
     """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have
     some. `shifted`: `start` need not be a multiple of the tile's size. `inside`: the tile ends with
     its last element, neither beyond `stop` nor beyond the dimension.
     """
 
-    result: Value = result()
     start: Value
     first: Value | None = None
     stop: Value | None = None

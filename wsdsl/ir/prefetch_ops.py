@@ -6,14 +6,14 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, op_class
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class PrefetchTensorMap(Op):
     """Bring a tensor map to the descriptor cache; run by one thread."""
 
     map: Value
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class PrefetchBox(Op):
     """Ask for the box that `tma_load` would copy from `coordinates` to come to L2; run by one
     thread, which does not wait. It accesses nothing: what others write to the box meanwhile is seen
@@ -24,7 +24,7 @@ class PrefetchBox(Op):
     coordinates: tuple[Value, ...]
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
     lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. None waits."""

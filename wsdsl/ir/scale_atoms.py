@@ -43,8 +43,7 @@ def atoms_of(rows: int) -> int:
 
 def in_atoms(load: Load) -> bool:
     """Whether a load of scales is of a tensor of atoms, indexed by rows and what is summed over."""
-    assert isinstance(load.tensor.type, Tensor)
-    return load.block > 1 and len(load.tensor.type.dims) == len(load.index) + 2
+    return load.block > 1 and len(load.tensor.as_tensor.dims) == len(load.index) + 2
 
 
 def unaligned_scales(kernel: Kernel) -> list[str]:

@@ -7,18 +7,19 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
-from wsdsl.ir.at_index import AtIndex
-from wsdsl.ir.op import Op, Value, op_class, result, results
-from wsdsl.ir.pipeline_ops import PARTITIONED
+from collections.abc import Set
+
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class, walk, with_fields
+from wsdsl.ir.pipeline_ops import PARTITIONED, Partition
+from wsdsl.ir.tile_ops import AtIndex
 
 
 @op_class(PARTITIONED)
-class ProducerAcquire(Op):
+class ProducerAcquire(OneResult):
     """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
     is the slot's pipeline state, from `assign_states` on.
     """
 
-    result: Value = result()
     ring: Value
     layout: int = 0
     state: Value | None = None
@@ -101,25 +102,32 @@ class ProducerTail(Op):
     state: Value | None = None
 
 
+def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
+    """The partition, which waits at its end for all slots that it fills of these rings."""
+    acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
+    waited = {op.ring for op in partition.body if isinstance(op, ProducerTail)}
+    filled = dict.fromkeys(ring for ring in acquired if ring in rings - waited)
+    tails = (ProducerTail(ring=ring, loc=partition.loc) for ring in filled)
+    return with_fields(partition, body=(*partition.body, *tails))
+
+
 @op_class(PARTITIONED)
-class ConsumerWait(Op):
+class ConsumerWait(OneResult):
     """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
 
-    result: Value = result()
     ring: Value
     layout: int = 0
     state: Value | None = None
 
 
 @op_class(PARTITIONED)
-class TakeSubtiles(Op):
+class TakeSubtiles(ManyResults):
     """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
     and its slot is given back when all of it was read; parts are read in their order. Of
     `num_pingpong` partitions in ping-pong this is number `pingpong_index`: they follow one another
     at the ring, too.
     """
 
-    result: tuple[Value, ...] = results()
     ring: Value
     pingpong_index: int = 0
     num_pingpong: int = 1
@@ -136,33 +144,30 @@ class SkipSlot(Op):
 
 
 @op_class(PARTITIONED)
-class SlotTile(Op):
+class SlotTile(OneResult):
     """The tile in `field` of a slot that was waited for."""
 
-    result: Value = result()
     slot: Value
     field: int
 
 
 @op_class(PARTITIONED)
-class TileInShared(Op):
+class TileInShared(OneResult):
     """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
     becomes when its ring is placed. Its panels' columns run along the last of its axes.
     """
 
-    result: Value = result()
     shared: Value
     offset: int
     state: Value
 
 
 @op_class(PARTITIONED)
-class SlotElements(Op):
+class SlotElements(OneResult):
     """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
     loaded from `tensor` at `index`.
     """
 
-    result: Value = result()
     slot: Value
     field: int
     tensor: Value
@@ -170,13 +175,12 @@ class SlotElements(Op):
 
 
 @op_class(PARTITIONED)
-class ElementsInShared(Op):
+class ElementsInShared(OneResult):
     """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
     `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
     fragments are, threads load it from `tensor`.
     """
 
-    result: Value = result()
     shared: Value
     offset: int
     state: Value
@@ -185,12 +189,11 @@ class ElementsInShared(Op):
 
 
 @op_class(PARTITIONED)
-class SubtilesInShared(Op):
+class SubtilesInShared(ManyResults):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
     from `state` on; what `take_subtiles` becomes when its ring is placed.
     """
 
-    result: tuple[Value, ...] = results()
     shared: tuple[Value, ...]
     offsets: tuple[int, ...]
     parts: tuple[int, ...]
@@ -202,14 +205,13 @@ class SubtilesInShared(Op):
 
 
 @op_class(PARTITIONED)
-class SlotValues(Op):
+class SlotValues(OneResult):
     """What threads read from a box in `field` of a slot that was waited for: a tile of one axis.
     Each element of the box stands for `every` elements of the tile; they lie `stride` apart there.
     `last` (i32) is the last entry of the box's `index`, if that is a number: the values begin
     there, the box at the multiple of 16 bytes in front of it.
     """
 
-    result: Value = result()
     slot: Value
     field: int
     every: int = 1
@@ -218,12 +220,11 @@ class SlotValues(Op):
 
 
 @op_class(PARTITIONED)
-class ValuesInShared(Op):
+class ValuesInShared(OneResult):
     """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
     `shared`; what `slot_values` becomes when its ring is placed.
     """
 
-    result: Value = result()
     shared: Value
     offset: int
     bytes: int
@@ -234,12 +235,11 @@ class ValuesInShared(Op):
 
 
 @op_class(PARTITIONED)
-class NoSlot(Op):
+class NoSlot(OneResult):
     """What stands for a slot of `ring` in a loop that carries slots, before the first one: it is
     given back under no condition. `state` as above.
     """
 
-    result: Value = result()
     ring: Value
     state: Value | None = None
 
@@ -270,23 +270,21 @@ class ScalesToSlot(Op):
 
 
 @op_class(PARTITIONED)
-class CopyScales(Op):
+class CopyScales(OneResult):
     """Copy to tensor memory the scales in the tile `value`, a slot that was waited for and has them
     in atoms: of blocks of `block` elements of its last axis. Products that follow may take them.
     """
 
-    result: Value = result()
     value: Value
     block: int
 
 
 @op_class(PARTITIONED)
-class TileInTensor(Op):
+class TileInTensor(OneResult):
     """The operand, or tile of scales, in item `state.stage` of `columns`, from its column `column`
     on; what `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
     """
 
-    result: Value = result()
     columns: Value
     column: int
     state: Value
@@ -316,26 +314,24 @@ class SumToTensor(Op):
 
 
 @op_class(PARTITIONED)
-class SlotSum(Op):
+class SlotSum(OneResult):
     """What threads read of the sum in `field` of a slot that was waited for: zeros if the scalar
     `started` does not hold, since no product was started then. The slot is given back to the thread
     that multiplies when all sums of it have been read, or with `consumer_release`. Of a slot that
     was acquired: what lies there, for products to add to.
     """
 
-    result: Value = result()
     slot: Value
     field: int
     started: Value | None = None
 
 
 @op_class(PARTITIONED)
-class SumInTensor(Op):
+class SumInTensor(OneResult):
     """The same in item `state.stage` of `sums`, from its column `column` on; what `slot_sum`
     becomes when its ring is placed.
     """
 
-    result: Value = result()
     sums: Value
     column: int
     state: Value

@@ -47,7 +47,7 @@ from wsdsl.ir.printer import print_head
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.slot_ops import SlotElements
 from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
-from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
+from wsdsl.ir.types import BOOL, Axis, Fragment, Tile
 from wsdsl.ir.walk import definitions
 
 Problem = tuple[Op | None, str]
@@ -143,13 +143,12 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.having("index"):
         tensor, index = getattr(op, "tensor", None), getattr(op, "index", None)
         if isinstance(tensor, Value) and isinstance(index, tuple):
-            assert isinstance(tensor.type, Tensor)
             entries: tuple[Value, ...] = index
             atoms = isinstance(op, Load) and in_atoms(op)
-            if len(entries) != len(tensor.type.dims) and not atoms:
-                yield op, f"{tensor} has {len(tensor.type.dims)} dimensions"
+            if len(entries) != len(tensor.as_tensor.dims) and not atoms:
+                yield op, f"{tensor} has {len(tensor.as_tensor.dims)} dimensions"
             whole = len(entries) - (1 + atoms) * (getattr(op, "block", 1) > 1)
-            for entry, dim in zip(entries[:whole], tensor.type.dims, strict=False):
+            for entry, dim in zip(entries[:whole], tensor.as_tensor.dims, strict=False):
                 if isinstance(entry.type, Axis) and entry.type.dim != str(dim):
                     yield op, f"{entry} walks {entry.type.dim}, not {dim}"
 

@@ -12,14 +12,14 @@ first starts what both do.
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result, results
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.scale_atoms import atoms_of
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.types import DTYPES, Accumulator
 
 
-@op_class(SCHEDULED)
-class AllocateTensorMemory(Op):
+@op_class(SCHEDULED, "cta")
+class AllocateTensorMemory(OneResult):
     """The CTA's first warp takes as many columns as the result says, for the whole kernel, lets
     other CTAs of its SM do so, and writes where they begin to the word at `offset` in SMEM (-1:
     not yet placed). It waits until so many are free. Run once by all threads in front of the
@@ -27,12 +27,11 @@ class AllocateTensorMemory(Op):
     them.
     """
 
-    result: Value = result()
     offset: int = -1
     cta_group: int = 1
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "cta")
 class FreeTensorMemory(Op):
     """The CTA's first warp gives the columns back, all of them. Run once by all threads behind the
     partitions, when these have met, with a `tensor_fence` on either side.
@@ -42,17 +41,16 @@ class FreeTensorMemory(Op):
     cta_group: int = 1
 
 
-@op_class(SCHEDULED)
-class TensorColumns(Op):
+@op_class(SCHEDULED, "kernel")
+class TensorColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
-    result: Value = result()
     label: str
     memory: Value
     first: int = 0
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class TensorProduct(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
@@ -104,7 +102,7 @@ class TensorProduct(Op):
         return cell_columns(DTYPES[self.dtype], self.k)
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class TensorCommit(Op):
     """Arrive once on the barrier of the state's stage when all products that this thread has
     started are complete. A `tensor_fence` in front is part of it. With `multicast` (a mask of
@@ -117,15 +115,14 @@ class TensorCommit(Op):
     cta_group: int = 1
 
 
-@op_class(SCHEDULED)
-class TensorLoad(Op):
+@op_class(SCHEDULED, "warpgroup")
+class TensorLoad(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
     The next warpgroup of a partition reads those that lie `apart` columns behind. Only
     `tensor_wait` may take the result.
     """
 
-    result: Value = result()
     sums: Value
     state: Value
     column: int = 0
@@ -135,11 +132,10 @@ class TensorLoad(Op):
     @property
     def width(self) -> int:
         """Columns of tensor memory."""
-        assert isinstance(self.result.type, Accumulator)
-        return self.result.type.columns
+        return self.result.type_as(Accumulator).columns
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TensorStore(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
     `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
@@ -162,7 +158,7 @@ class TensorStore(Op):
         return cell_columns(kind.dtype, kind.columns)
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StoreScales(Op):
     """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
     `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
@@ -192,7 +188,7 @@ class StoreScales(Op):
         return self.line * (atoms_of(self.rows) if self.atoms else self.rows)
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "one")
 class TensorCopy(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are
@@ -212,22 +208,21 @@ class TensorCopy(Op):
     cta_group: int = 1
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class TensorStoreWait(Op):
     """Wait until all `tensor_store`s and `store_scales` of the thread are over."""
 
 
-@op_class(SCHEDULED)
-class TensorWait(Op):
+@op_class(SCHEDULED, "warpgroup")
+class TensorWait(ManyResults):
     """Wait until all `tensor_load`s of the thread are over; `loads` come back as fragments that may
     be read.
     """
 
-    result: tuple[Value, ...] = results()
     loads: tuple[Value, ...]
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "any")
 class TensorFence(Op):
     """Order accesses of tensor memory with what threads tell each other: with `after` those that
     follow come behind what was waited for in front of this, else those in front come before the

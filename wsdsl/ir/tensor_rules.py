@@ -11,7 +11,7 @@ from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Kernel, Op, Value, op_name
+from wsdsl.ir.op import Kernel, Op, Value, op_name, ops_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import Problem, cluster_of
 from wsdsl.ir.scale_rules import RULES as SCALE_RULES
@@ -29,20 +29,7 @@ from wsdsl.ir.types import (
 from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import k_step, may_be_mn_major, sum_of
 
-TENSOR_OPS: tuple[type[Op], ...] = (
-    tm.AllocateTensorMemory,
-    tm.FreeTensorMemory,
-    tm.TensorColumns,
-    tm.TensorProduct,
-    tm.TensorCommit,
-    tm.TensorLoad,
-    tm.TensorStore,
-    tm.TensorWait,
-    tm.TensorFence,
-    tm.StoreScales,
-    tm.TensorCopy,
-    tm.TensorStoreWait,
-)
+TENSOR_OPS = ops_of(tm)
 ADDRESS_BYTES = 4
 STORED_BITS = (16, 32)
 """Of elements that threads write to tensor memory."""

@@ -6,9 +6,8 @@ are scalars or fragments.
 
 from __future__ import annotations
 
-from wsdsl.ir.at_index import AtIndex
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
-from wsdsl.ir.types import DType, SharedTile, Tile
+from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
+from wsdsl.ir.types import Axis, DType, SharedTile, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
 TILES: tuple[Level, ...] = ("tile", "partitioned")
@@ -34,8 +33,34 @@ BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
 
+class AtIndex:
+    """Of ops about the elements of `tensor` at `index`."""
+
+    tensor: Value
+    index: tuple[Value, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.as_tensor.dtype
+
+    @property
+    def packed(self) -> bool:
+        return self.tensor.as_tensor.packed
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The entries of the index that are axes."""
+        return tuple([v.type for v in self.index if isinstance(v.type, Axis)])
+
+    @property
+    def last(self) -> Axis | None:
+        """What runs along the tensor's contiguous dimension, if that is an axis."""
+        last = self.index[-1].type if self.index else None
+        return last if isinstance(last, Axis) else None
+
+
 @op_class(TILES)
-class ForTiles(Op):
+class ForTiles(ManyResults):
     """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
 
     `init` are the carried variables' first values, `args` their names in the body, which ends in a
@@ -55,7 +80,6 @@ class ForTiles(Op):
     not the tile's beginning. `shifted`: tiles may begin elsewhere than at multiples of their size.
     """
 
-    result: tuple[Value, ...] = results()
     index: Value = binds()
     start: Value | None = None
     stop: Value | None = None
@@ -67,7 +91,7 @@ class ForTiles(Op):
     clipped: bool = False
     shifted: bool = False
     init: tuple[Value, ...] = ()
-    args: tuple[Value, ...] = bound_arguments()
+    args: tuple[Value, ...] = binds(())
     body: Region = ()
 
     @property
@@ -76,28 +100,26 @@ class ForTiles(Op):
 
 
 @op_class(TILES)
-class ForEach(Op):
+class ForEach(ManyResults):
     """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
 
-    result: tuple[Value, ...] = results()
     dim: str
     index: Value = binds()
     init: tuple[Value, ...] = ()
-    args: tuple[Value, ...] = bound_arguments()
+    args: tuple[Value, ...] = binds(())
     body: Region = ()
 
 
-@op_class(ALL)
-class If(Op):
+@op_class(ALL, "any")
+class If(ManyResults):
     """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
 
-    result: tuple[Value, ...] = results()
     cond: Value
     then: Region = ()
     orelse: Region = ()
 
 
-@op_class(ALL)
+@op_class(ALL, "any")
 class Yield(Op):
     """End a region with the values that it hands on; always the last op of a loop's or if's."""
 
@@ -105,14 +127,12 @@ class Yield(Op):
 
 
 @op_class(TILES)
-class Whole(Op):
+class Whole(OneResult):
     """The axis that takes a dimension whole (`:` in an index)."""
-
-    result: Value = result()
 
 
 @op_class(TILES)
-class Load(AtIndex, Op):
+class Load(AtIndex, OneResult):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
     The result's axes are those of the entries, in order of first appearance. Of a last entry that
@@ -120,7 +140,6 @@ class Load(AtIndex, Op):
     scales in atoms (`ir/scale_atoms.py`).
     """
 
-    result: Value = result()
     tensor: Value
     index: tuple[Value, ...] = ()
     block: int = 1
@@ -140,7 +159,7 @@ class Store(AtIndex, Op):
 
 
 @op_class(TILES)
-class Contract(Op):
+class Contract(OneResult):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
     `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
     loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED). Of
@@ -153,7 +172,6 @@ class Contract(Op):
     them, which rounds nothing.
     """
 
-    result: Value = result()
     a: Value
     b: Value
     acc: Value | None = None
@@ -193,8 +211,8 @@ class Contract(Op):
         return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
-@op_class(ALL)
-class Map(Op):
+@op_class(ALL, "any")
+class Map(OneResult):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
     binary function, "fma" (a*b + c), "where" (cond, a, b), "join" (of two bytes, the upper one
@@ -211,15 +229,14 @@ class Map(Op):
     one of what is not negative is not negative, as that of sizes and indices.
     """
 
-    result: Value = result()
     fn: str
     args: tuple[Value, ...] = ()
     bits: int = 24
     wraps: bool = False
 
 
-@op_class(ALL)
-class Cast(Op):
+@op_class(ALL, "any")
+class Cast(OneResult):
     """Convert the values of `x` to the result's dtype.
 
     A float is rounded to nearest even (tf32: ties away from zero; f8e8m0: to the larger one).
@@ -230,27 +247,24 @@ class Cast(Op):
     `saturate` becomes the nearest value that the result's dtype has.
     """
 
-    result: Value = result()
     x: Value
     saturate: bool = False
 
 
-@op_class(ALL)
-class Bitcast(Op):
+@op_class(ALL, "any")
+class Bitcast(OneResult):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
-    result: Value = result()
     x: Value
 
 
 @op_class(TILES)
-class Reduce(Op):
+class Reduce(OneResult):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
     walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. So many CTAs
     of a cluster, all of it, have a tile each along the axis, which are reduced together.
     """
 
-    result: Value = result()
     fn: str
     x: Value
     axis: str
@@ -258,12 +272,11 @@ class Reduce(Op):
 
 
 @op_class(TILES)
-class ReduceBlocks(Op):
+class ReduceBlocks(OneResult):
     """Reduce `x` over each block of `size` elements of one axis, which begin at multiples of it:
     every element of a block gets what the block gives. `fn` and what takes part are as of `reduce`.
     """
 
-    result: Value = result()
     fn: str
     x: Value
     axis: str
@@ -271,18 +284,17 @@ class ReduceBlocks(Op):
 
 
 @op_class(TILES)
-class Scan(Op):
+class Scan(OneResult):
     """The sum of the elements of `x` up to each one along an axis, itself too, of those that its
     loop walks; of floats in f32.
     """
 
-    result: Value = result()
     x: Value
     axis: str
 
 
 @op_class(TILE)
-class TopK(Op):
+class TopK(OneResult):
     """The largest elements of `x` along an axis, in descending order, as many as the axis `into`
     has; of equal ones the one with the least index comes first, and NaN before all. With `places`
     not what they are, but their indices; i32. Where `x` has fewer elements the rest is the lowest
@@ -290,7 +302,6 @@ class TopK(Op):
     that were found in other tiles, among which the elements of `x` are sorted.
     """
 
-    result: Value = result()
     x: Value
     axis: str
     into: Value
@@ -304,56 +315,50 @@ OVER_AXIS = (Reduce, ReduceBlocks, Scan, TopK)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 
-@op_class(ALL)
-class Constant(Op):
+@op_class(ALL, "any")
+class Constant(OneResult):
     """A scalar known at compile time."""
 
-    result: Value = result()
     value: int | float | bool
 
 
-@op_class(ALL)
-class Full(Op):
+@op_class(ALL, "any")
+class Full(OneResult):
     """A new tile, the scalar `value` in every element."""
 
-    result: Value = result()
     value: Value
 
 
 @op_class(TILES)
-class Index(Op):
+class Index(OneResult):
     """The index, in its dimension, of each element along an axis; i32."""
 
-    result: Value = result()
     axis: Value
 
 
 @op_class(TILES)
-class End(Op):
+class End(OneResult):
     """One past the last index of an axis' current tile, clipped to what its loop walks; an i32
     scalar.
     """
 
-    result: Value = result()
     axis: Value
 
 
 @op_class(TILES)
-class Block(Op):
+class Block(OneResult):
     """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
     Along a contracted axis, whose tile size divides `size`, the whole tile is in this block.
     """
 
-    result: Value = result()
     axis: Value
     size: int
 
 
 @op_class(TILES)
-class Lookup(Op):
+class Lookup(OneResult):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 
-    result: Value = result()
     table: Value
     i: Value
 
@@ -366,9 +371,8 @@ class Lookup(Op):
         return (self.i,)
 
 
-@op_class(ALL)
-class DimSize(Op):
+@op_class(ALL, "any")
+class DimSize(OneResult):
     """The size of a dimension at launch; an i32 scalar."""
 
-    result: Value = result()
     dim: str

@@ -99,8 +99,8 @@ class Walk(ABC, Generic[T]):
     splits: T | None = None
     """Pieces of every tile, where all are cut alike."""
 
-    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> None:
-        self.arithmetic, self.problem = arithmetic, problem
+    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], scheduler: Any) -> None:
+        self.arithmetic, self.problem, self.scheduler = arithmetic, problem, scheduler
         self.prepare()
 
     def apply(self, fn: str, *args: T) -> T:
@@ -123,8 +123,10 @@ class TileScheduler(ABC):
     splits_tiles: bool = False
     """Whether pieces may be less than whole tiles."""
 
-    @abstractmethod
-    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]: ...
+    walks: type[Walk[Any]]
+
+    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
+        return self.walks(arithmetic, problem, self)
 
     @abstractmethod
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
@@ -147,16 +149,12 @@ class TileScheduler(ABC):
 
 
 class DataParallelWalk(Walk[T]):
-    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], sharing: int) -> None:
-        self.sharing = sharing
-        super().__init__(arithmetic, problem)
-
     def prepare(self) -> None:
         p = self.problem
         self.start, self.stop, self.step = p.worker, p.tiles, p.workers
         if p.part is not None:
-            self.splits = sharing = self.number(self.sharing)
-            more = self.apply("add", p.depth, self.number(self.sharing - 1))
+            self.splits = sharing = self.number(self.scheduler.sharing)
+            more = self.apply("add", p.depth, self.number(self.scheduler.sharing - 1))
             self.each = self.apply("floordiv", more, sharing)
             self.begin = self.apply("mul", p.part, self.each)
 
@@ -176,29 +174,21 @@ class DataParallel(TileScheduler):
 
     persistent: bool = True
     sharing: int = 1
-
-    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
-        return DataParallelWalk(arithmetic, problem, self.sharing)
+    walks = DataParallelWalk
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
         return min(tiles, max(1, room)) if self.persistent else tiles
 
 
 class SplitKWalk(Walk[T]):
-    def __init__(
-        self, arithmetic: Arithmetic[T], problem: Problem[T], splits: int, together: bool
-    ) -> None:
-        self.wanted, self.together = splits, together
-        super().__init__(arithmetic, problem)
-
     def prepare(self) -> None:
-        p, one = self.problem, self.number(1)
-        splits = self.apply("min", self.number(self.wanted), p.depth)
+        p, one, together = self.problem, self.number(1), self.scheduler.together
+        splits = self.apply("min", self.number(self.scheduler.splits), p.depth)
         self.splits = splits = self.apply("min", splits, p.workers)
         abreast = self.apply("floordiv", p.workers, splits)
         self.part = part = self.apply("floordiv", p.worker, abreast)
-        self.begin, self.end, self.stride = part, p.depth, splits if self.together else None
-        if not self.together:
+        self.begin, self.end, self.stride = part, p.depth, splits if together else None
+        if not together:
             base = self.apply("floordiv", p.depth, splits)
             extra = self.apply("mod", p.depth, splits)
             self.begin = _share(self, part, splits, base, extra)
@@ -220,9 +210,7 @@ class SplitK(TileScheduler):
     splits: int
     together: bool = False
     splits_tiles = True
-
-    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
-        return SplitKWalk(arithmetic, problem, self.splits, self.together)
+    walks = SplitKWalk
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
         splits = min(self.splits, depth, max(1, room))
@@ -276,9 +264,7 @@ class StreamKWalk(Walk[T]):
 @dataclass(frozen=True)
 class StreamK(TileScheduler):
     splits_tiles = True
-
-    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
-        return StreamKWalk(arithmetic, problem)
+    walks = StreamKWalk
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
         return min(tiles * depth, max(1, room))

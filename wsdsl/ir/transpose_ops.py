@@ -10,10 +10,10 @@ What is stored as columns lies in SMEM as lines, `line_place` in `ir/swizzle.py`
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, op_class, result
+from wsdsl.ir.op import OneResult, Op, Value, op_class
 
 
-@op_class(SCHEDULED)
+@op_class(SCHEDULED, "warpgroup")
 class StoreTransposed(Op):
     """The threads of the warpgroup write `parts`, fragments of the same columns that follow one
     another along their rows, to item `item` (i32) of `shared`, from its line `line` on: a column is
@@ -27,14 +27,13 @@ class StoreTransposed(Op):
     step: int
 
 
-@op_class(SCHEDULED)
-class LoadTransposed(Op):
+@op_class(SCHEDULED, "warpgroup")
+class LoadTransposed(OneResult):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from
     `first` on. Lines have `length` elements, and were exchanged by `step`.
     """
 
-    result: Value = result()
     shared: Value
     item: Value
     line: int = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
@@ -62,6 +63,20 @@ class Lanes(NamedTuple):
     def of_warp(self, rows: int) -> int:
         """Rows of one warp, of a fragment's."""
         return max(1, rows * self.warps // 4)
+
+
+TypeT = TypeVar("TypeT")
+
+
+@dataclass_transform(frozen_default=True)
+def ir_type(form: str) -> Callable[[type[TypeT]], type[TypeT]]:
+    """A frozen dataclass whose text is `form`, formatted with the type."""
+
+    def made(cls: type[TypeT]) -> type[TypeT]:
+        cls.__str__ = lambda self: form.format(type=self)
+        return dataclass(frozen=True, slots=True)(cls)
+
+    return made
 
 
 ACCUMULATOR = Lanes()
@@ -188,20 +203,14 @@ class Axis:
         return f"axis<{self.name} of {self.dim}{size}{role}{widths}>"
 
 
-@dataclass(frozen=True, slots=True)
+@ir_type("ring")
 class Ring:
     """A circular buffer (PARTITIONED)."""
 
-    def __str__(self) -> str:
-        return "ring"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("slot")
 class Slot:
     """One slot of a circular buffer while a partition holds it (PARTITIONED)."""
-
-    def __str__(self) -> str:
-        return "slot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +257,7 @@ class Fragment:
         return replace(self, layout="operand")
 
 
-@dataclass(frozen=True, slots=True)
+@ir_type("acc<{type.dtype}[{type.rows}x{type.columns}]>")
 class Accumulator:
     """A fragment that wgmma, or a load from tensor memory, may still be writing; only `wgmma` and
     `wgmma_wait`, or `tensor_wait`, may take it.
@@ -258,74 +267,50 @@ class Accumulator:
     rows: int
     columns: int
 
-    def __str__(self) -> str:
-        return f"acc<{self.dtype}[{self.rows}x{self.columns}]>"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("state")
 class State:
     """Pipeline state: a stage and the parity of the phase to wait for (SCHEDULED)."""
 
-    def __str__(self) -> str:
-        return "state"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("mbarrier<{type.num}>")
 class Barriers:
     """An array of `num` mbarriers, one a stage (SCHEDULED)."""
 
     num: int
 
-    def __str__(self) -> str:
-        return f"mbarrier<{self.num}>"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("shared<{type.bytes} x {type.num}>")
 class Shared:
     """`num` items of `bytes` bytes each in SMEM (SCHEDULED)."""
 
     bytes: int
     num: int
 
-    def __str__(self) -> str:
-        return f"shared<{self.bytes} x {self.num}>"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("tensor_memory<{type.columns}>")
 class TensorMemory:
     """So many columns of tensor memory, all lanes of them (SCHEDULED)."""
 
     columns: int
 
-    def __str__(self) -> str:
-        return f"tensor_memory<{self.columns}>"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("columns<{type.columns} x {type.num}>")
 class Columns:
     """`num` items of `columns` columns each in tensor memory (SCHEDULED)."""
 
     columns: int
     num: int
 
-    def __str__(self) -> str:
-        return f"columns<{self.columns} x {self.num}>"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("tensor_map")
 class TensorMap:
     """A CUtensorMap in the kernel's parameters (SCHEDULED)."""
 
-    def __str__(self) -> str:
-        return "tensor_map"
 
-
-@dataclass(frozen=True, slots=True)
+@ir_type("smem_descriptor")
 class SmemDescriptor:
     """The tensor cores' 64-bit description of an operand in SMEM (SCHEDULED)."""
-
-    def __str__(self) -> str:
-        return "smem_descriptor"
 
 
 Type = (

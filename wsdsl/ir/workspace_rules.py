@@ -62,8 +62,7 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
     if not lent:
         return
     for tensor, op in lent.items():
-        kind = tensor.type
-        assert isinstance(kind, Tensor)
+        kind = tensor.as_tensor
         columns = kind.dims[-1] if len(kind.dims) == 2 else 0
         if kind.dtype.bits != 32 or not isinstance(columns, int) or not columns or columns % 8:
             yield op, "fragments have lines of elements of 32 bits, a multiple of 8"

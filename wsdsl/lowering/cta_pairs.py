@@ -96,15 +96,12 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
     if any(e.producer not in ("load", "scale") for group in groups for e in group.edges):
         yield "an operand is computed, which is not lowered yet"
     body = output_nest(kernel)[1]
+    multiplied = {v for op in kernel.of(Contract) for v in (op.a, op.b)}
     for index in row_indices(kernel):
         varies = depending(body, index)
         if loops_depend(body, varies):
             yield f"what a loop or a condition does depends on `{loop_variable(index.name)}`"
         for op in kernel.of(Load):
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
-            if own and varies & {*op.index} and _is_multiplied(kernel, op.result):
+            if own and varies & {*op.index} and op.result in multiplied:
                 yield f"each holds half of a tile of `{op.tensor.name}`, and they want others"
-
-
-def _is_multiplied(kernel: Kernel, value: Value) -> bool:
-    return any(value in (op.a, op.b) for op in kernel.of(Contract))

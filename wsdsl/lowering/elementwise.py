@@ -74,8 +74,7 @@ def block_indices(
     x, size = (made.get(v) for v in op.args)
     if not (isinstance(x, t.Index) and isinstance(size, t.Constant) and size.value > 0):
         return None
-    assert isinstance(x.axis.type, Axis)
-    return context.blocks(x.axis.type.name, int(size.value))
+    return context.blocks(x.axis.as_axis.name, int(size.value))
 
 
 def remainder_indices(
@@ -108,8 +107,8 @@ def remainder_indices(
 def _elementwise(
     op: t.Map | t.Cast | t.Bitcast | t.Full, context: PartitionContext, pieces: Lookup
 ) -> RegisterTile:
-    assert isinstance(op.result.type, Tile)
-    b, shape, dtype = context.builder, context.shapes.of(op.result.type.axes), op.result.type.dtype
+    b, kind = context.builder, op.result.as_tile
+    shape, dtype = context.shapes.of(kind.axes), kind.dtype
     arguments = {v: pieces(v) for v in operands(op)}
     if context.shapes.lanes != ACCUMULATOR:
         # What a row is reduced to comes first, so that fewer registers are held meanwhile.

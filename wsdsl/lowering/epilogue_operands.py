@@ -225,9 +225,8 @@ class EpilogueOperands:
         b, op = self.context.builder, self.op
         self.context.give_back(self.op.loc)
         if self.opened:
-            assert isinstance(op.full.type, Barriers)
-            following = b.value("s", State())
-            b.add(bar.Advance(result=following, state=self.state, num=op.full.type.num))
+            following, num = b.value("s", State()), op.full.type_as(Barriers).num
+            b.add(bar.Advance(result=following, state=self.state, num=num))
             self.state = following
         elif op.num_pingpong > 1:
             own = ring_barrier(op.pingpong_index, op.num_pingpong)

@@ -111,9 +111,7 @@ def _variables(kernel: Kernel) -> tuple[tuple[str, str], ...]:
 
 def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     """SMEM of one tile in a slot."""
-    elements = 1
-    for axis in tile.axes:
-        elements *= sizes[axis]
+    elements = math.prod(sizes[axis] for axis in tile.axes)
     return -(-tile.dtype.size(elements) // SMEM_ALIGN) * SMEM_ALIGN
 
 
@@ -189,12 +187,8 @@ def exchange_bytes(kernel: Kernel, schedule: Schedule) -> int:
     """Of a warpgroup, for tiles that are turned."""
     if not turned(kernel):
         return 0
-    sizes, shares, axes = (
-        axis_sizes(kernel, schedule),
-        num_shares(kernel, schedule),
-        axes_of(kernel),
-    )
-    return turned_bytes(kernel, lambda name: sizes[name] // shares[axes[name].role])
+    sizes, shares = axis_sizes(kernel, schedule), num_shares(kernel, schedule)
+    return turned_bytes(kernel, lambda name: sizes[name] // shares[axes_of(kernel)[name].role])
 
 
 def staging_bytes(kernel: Kernel) -> int:

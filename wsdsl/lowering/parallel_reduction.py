@@ -42,6 +42,7 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
@@ -199,38 +200,26 @@ class ParallelReduction:
 
     def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
         """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
-        b, kind = self.builder, like.as_tile
+        b, partials, kind = self.builder, self.partials, like.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
         total = b.add(Full(result=b.value("total", kind), value=zero)).result
         outside = b.size(str(own.tensor.as_tensor.dims[0]))
 
-        def add(total: Value, base: Value, count: int) -> Value:
+        def add(base: Value, total: Value, count: int) -> Value:
             found = [
                 self.piece(number, like, b.plus(base, i, "other"), column, outside)
                 for i in range(count)
             ]
-            for partial in found:
+            for part in found:
                 made = b.value("total", kind)
-                total = b.add(Map(result=made, fn="add", args=(total, partial))).result
+                total = b.add(Map(result=made, fn="add", args=(total, part))).result
             return total
 
         at_once = self.slicing.at_once(self.slicing.width)
         if self.splits <= at_once:
-            return add(total, b.integer(0), self.splits)
-        base, arg = b.value("base", self.parts.type), b.value("total", kind)
-        with b.region() as body:
-            b.add(Yield(values=(add(arg, base, at_once),)))
-        loop = ForRange(
-            result=(b.value("total", kind),),
-            index=base,
-            start=b.integer(0),
-            stop=self.parts,
-            step=b.integer(at_once),
-            init=(total,),
-            args=(arg,),
-            body=tuple(body),
-        )
-        return b.add(loop).result[0]
+            return add(b.integer(0), total, self.splits)
+        add_more = partial(add, count=at_once)
+        return partials.over_pieces(self.parts, at_once, total, add_more)
 
     def piece(self, number: int, like: Value, piece: Value, column: Value, outside: Value) -> Value:
         """What a piece has left. One that does not exist lies outside of the tensor, and is 0."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from wsdsl.ir.barrier_ops import ArriveFlag, NamedBarrierSync, SyncWarp, WarpgroupIndex
+from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, SyncWarp, WarpgroupIndex
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import AxisAt, RenameAxes
-from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.tile_ops import Load, Store, Yield
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
@@ -127,6 +129,20 @@ class Partials:
         value = b.value(sum.name, self._renamed(sum.as_tile, place))
         b.add(RenameAxes(result=value, x=sum))
         b.add(Store(tensor=place.tensor, index=place.index, value=value))
+
+    def over_pieces(
+        self, parts: Value, step: int, init: Value, add: Callable[[Value, Value], Value]
+    ) -> Value:
+        """What becomes of `init` by `add`, of the number of every `step`-th piece and the value."""
+        b = self.builder
+        base, arg = b.value("base", parts.type), b.value("total", init.type)
+        with b.region() as body:
+            b.add(Yield(values=(add(base, arg),)))
+        total = b.value("total", init.type)
+        run = dict[str, Any](start=b.integer(0), stop=parts, step=b.integer(step))
+        carried = dict[str, Any](init=(init,), args=(arg,), body=tuple(body))
+        b.add(ForRange(result=(total,), index=base, **run, **carried))
+        return total
 
     def wait_for_readers(self, sums: tuple[Value, ...]) -> None:
         """Sums of rows are held by several threads, all of which read them and one writes them; a

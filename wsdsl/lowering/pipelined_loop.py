@@ -261,3 +261,37 @@ class PipelinedLoop:
         swap |= {loop.args[n]: v for n, v in summed.items()}
         self.copy(stages.scaling, swap)
         return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
+
+
+class MaskedLoop(PipelinedLoop):
+    """A loop whose threads take sums of products from tensor memory, all of its body one stage: its
+    body once for tiles that need no masks, and once for others (`loop_stages.Masks`).
+
+    Before:
+        for_range(index=%t, ...) {
+          %s: f32[q, t] = slot_sum(...)
+          %seen = map(fn="where", args=(%test, %s, %neutral))
+          ...
+        }
+    After:
+        for_range(index=%t, ...) {
+          %whole: bool = ... whether the test holds for all elements, and all are there ...
+          if(cond=%whole) { ... with %s for %seen ... } { ... as before ... }
+        }
+    """
+
+    def emit(self) -> None:
+        b, loop = self.builder, self.loop
+        with b.region() as body:
+            whole = self.is_whole(loop.index)
+            if whole is not None:
+                made = self.either(whole, partial(self.tile, True), partial(self.tile, False))
+                b.add(Yield(values=made, loc=loop.loc))
+        b.add(loop if whole is None else with_fields(loop, body=tuple(body)))
+
+    def tile(self, whole: bool) -> tuple[Value, ...]:
+        swap = dict[Value, Value]()
+        ops = self.stages.first
+        # In their order: what stands behind an `axis_at` is of that tile.
+        self.copy_seen(map(self.whole, ops) if whole else ops, swap, whole)
+        return self.carried(swap, {})

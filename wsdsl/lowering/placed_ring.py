@@ -35,8 +35,7 @@ class PlacedRing:
 
     @property
     def depth(self) -> int:
-        assert isinstance(self.shared.type, Shared)
-        return self.shared.type.num
+        return self.shared.type_as(Shared).num
 
     def of_sums(self, op: AddInCluster) -> AddInCluster:
         """With the places of what the others send, one behind the other."""

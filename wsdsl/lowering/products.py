@@ -212,8 +212,7 @@ class Products:
     ) -> tuple[Value, bool]:
         """Of `depth` elements along `k`: a part of a tile's are whole lines, each in a panel of its
         own, or steps within them."""
-        kind = tile.result.type
-        assert isinstance(kind, SharedTile)
+        kind = tile.result.type_as(SharedTile)
         self.open.slots.add(tile.state)
         rows, last = (self.shapes.axes[x] for x in kind.axes)
         swizzle, columns = operand_lines(

@@ -77,8 +77,7 @@ def copy_scales(
     cta_group: int,
 ) -> None:
     """In front of the products: there is one place for them, and what copies is in order."""
-    assert isinstance(op.value.type, SharedTile)
-    rows, summed = (axes[x].size for x in op.value.type.axes)
+    rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
     state = b.value("s", State())
     b.add(InitialState(result=state, parity=0))
     where = dict[str, Any](state=state, column=rings.copied[op.result])

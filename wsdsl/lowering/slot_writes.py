@@ -104,8 +104,7 @@ def _panels(
     context: PartitionContext, name: str, op: s.TileInShared, inside: tuple[Value, Value]
 ) -> ClearPanels:
     """Of a tile that has the elements `inside` along the axis."""
-    kind = op.result.type
-    assert isinstance(kind, SharedTile)
+    kind = op.result.type_as(SharedTile)
     rows, last = (context.axes[x] for x in kind.axes)
     shares = last.size // context.shapes.own(last.name)
     swizzle, columns = operand_lines(last.size, kind.dtype, last.role, shares)

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import AxisAt, FoldRows, RenameAxes
-from wsdsl.ir.tile_ops import Cast, Full, Index, Load, Reduce, Yield
+from wsdsl.ir.tile_ops import Cast, Full, Index, Load, Reduce
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.partition_context import PartitionContext
@@ -53,24 +52,11 @@ class SumsOfLines:
         b = self.partials.builder
         nothing = b.constant(neutral(fn, kind.dtype), Tile(kind.dtype), "nothing")
         init = b.add(Full(result=b.value("total", kind), value=nothing)).result
-        start, arg = b.value("base", self.parts.type), b.value("total", kind)
-        with b.region() as body:
-            found = self.of_some(kind, own, fn, size, start)
-            b.add(Yield(values=(b.map(fn, arg, found, wish="total"),)))
-        total = b.value("total", kind)
-        b.add(
-            ForRange(
-                result=(total,),
-                index=start,
-                start=b.integer(0),
-                stop=self.parts,
-                step=b.integer(size),
-                init=(init,),
-                args=(arg,),
-                body=tuple(body),
-            )
-        )
-        return total
+
+        def add(base: Value, total: Value) -> Value:
+            return b.map(fn, total, self.of_some(kind, own, fn, size, base), wish="total")
+
+        return self.partials.over_pieces(self.parts, size, init, add)
 
     def of_some(self, kind: Tile, own: Place, fn: str, size: int, start: Value) -> Value:
         """Those of `size` pieces from `start` on."""

@@ -193,8 +193,7 @@ class TensorProducts:
         self, tile: TileInTensor, first: int, row: int
     ) -> tuple[Value, bool, dict[str, Any]]:
         """An operand in tensor memory, from an element of what is summed over on."""
-        kind = tile.result.type
-        assert isinstance(kind, SharedTile)
+        kind = tile.result.type_as(SharedTile)
         of_rows = cell_columns(kind.dtype, self.context.axes[kind.axes[-1]].size)
         column = tile.column + row // LANES * of_rows + cell_columns(kind.dtype, first)
         return tile.columns, True, dict(a_state=tile.state, a_column=column)
@@ -205,10 +204,6 @@ def _scaled(op: Contract, scales: list[TileInTensor]) -> dict[str, Any]:
     if not scales:
         return {}
     a, b = scales
-    names = dict(a_scale=a.column, b_scale=b.column, scale_dtype=_dtype(op.scales[0]))
+    dtype = op.scales[0].type_as(SharedTile).dtype.name
+    names = dict(a_scale=a.column, b_scale=b.column, scale_dtype=dtype)
     return dict(scales=a.columns, scale_state=a.state, block=op.block, **names)
-
-
-def _dtype(scale: Value) -> str:
-    assert isinstance(scale.type, SharedTile)
-    return scale.type.dtype.name

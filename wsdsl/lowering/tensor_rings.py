@@ -77,8 +77,7 @@ class TensorRings:
         columns = 0
         for op in kernel.of(CopyScales):
             self.copied[op.result] = columns
-            assert isinstance(op.value.type, SharedTile)
-            columns += columns_of_scales(op.value.type, op.block, sizes)
+            columns += columns_of_scales(op.value.type_as(SharedTile), op.block, sizes)
         if rings:
             kind = TensorMemory(allocated(used + columns))
             self.memory = builder.value("tensor_memory", kind)

@@ -86,7 +86,7 @@ def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
     rows = next((axis for axis in places if {axis} == along), None)
     if rows is None or not work.sized:
         return None
-    written = sum(work.num_bytes(v.type) for v in {op.tensor for op in stores})
+    written = sum(work.num_bytes(v.as_tensor) for v in {op.tensor for op in stores})
     (other,) = (axis for axis in places if axis != rows)
     stays = 0.0
     for op in work.loads:

@@ -177,7 +177,7 @@ class Plain:
 
     def _beyond_sm(self, access: _Access, tile: Sizes) -> float:
         """Bytes that come from L2: of what L1 holds, which has what SMEM leaves, once to an SM."""
-        moved, whole = access.bytes(tile), self.work.num_bytes(access.op.tensor.type)
+        moved, whole = access.bytes(tile), self.work.num_bytes(access.op.tensor.as_tensor)
         target = self.work.target
         return min(moved, whole * target.num_sms) if whole <= target.smem_bytes else moved
 
@@ -187,7 +187,7 @@ class Plain:
         total = 0.0
         for tensor in dict.fromkeys(access.op.tensor for access in accesses):
             times = [access.bytes(tile) for access in accesses if access.op.tensor == tensor]
-            whole = self.work.num_bytes(tensor.type)
+            whole = self.work.num_bytes(tensor.as_tensor)
             again = len(times) if whole * share > self.work.rates.l2_capacity_bytes else 1
             total += min(sum(times), whole * again)
         return total
@@ -201,7 +201,7 @@ def adding_cycles(
     counters = {held.tensor: held for held in counters_of(work.kernel, schedule)}
     in_l2 = in_smem = at_end = 0.0
     for op, number in added:
-        lines = max(1.0, work.num_bytes(op.tensor.type) / LINE)
+        lines = max(1.0, work.num_bytes(op.tensor.as_tensor) / LINE)
         if held := counters.get(op.tensor.name):
             conflicts = 1 + math.log2(WARP / held.copies) / 2
             each = (BY_HAND if op.dtype.is_float else BY_WARP) * conflicts

@@ -120,7 +120,7 @@ def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int
         outside = [axis for axis, _ in work.outer if axis and axis not in load.axes]
         wanted = math.prod([work.places(axis, tile) for axis in outside])
         together = math.prod([cluster.get(axis, 1) for axis in outside])
-        own = work.num_bytes(load.op.tensor.type)
+        own = work.num_bytes(load.op.tensor.as_tensor)
         loaded += own
         scattered += own * (together < min(wanted, size) and wanted < numbers.GPCS * together)
     return scattered >= loaded / 2 > 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from wsdsl.ir.op import Kernel, Op, Value, once, results_of
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
-from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
+from wsdsl.ir.types import Axis, Role, Tensor, Tile
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
@@ -155,7 +155,7 @@ class Work:
         self.made_of = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
         through = multiplied(kernel) | self.made_of
         self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in through]
-        held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
+        held = {op.result: self.num_bytes(op.tensor.as_tensor) for op in self.loads}
         whole = max(1.0, sum(held.values()))
         self.coldness = {v: max(0.0, n / whole - MOSTLY) / (1 - MOSTLY) for v, n in held.items()}
         """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all, 1 of all."""
@@ -188,7 +188,7 @@ class Work:
         tensors = (p.type for p in self.kernel.params if isinstance(p.type, Tensor))
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
         written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
-        bytes_written = sum(self.num_bytes(v.type) for v in written)
+        bytes_written = sum(self.num_bytes(v.as_tensor) for v in written)
         least = speeds.memory_ns(self.rates, self.tensor_bytes, bytes_written)
         self.least_memory_cycles = least * self.clock
         """In which the tensors are read and written once."""
@@ -243,8 +243,7 @@ class Work:
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
 
-    def num_bytes(self, kind: Type) -> float:
-        assert isinstance(kind, Tensor)
+    def num_bytes(self, kind: Tensor) -> float:
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
     def walked(self, loop: Loop) -> Walked:

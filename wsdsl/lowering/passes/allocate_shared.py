@@ -47,9 +47,8 @@ def allocate_shared(kernel: Kernel) -> Kernel:
         used = offsets[op] + _size(op)
     for op in kernel.body:
         if isinstance(op, AllocateBarriers):
-            assert isinstance(op.result.type, Barriers)
             offsets[op] = used
-            used += 8 * op.result.type.num
+            used += 8 * op.result.type_as(Barriers).num
     for op in kernel.body:
         if isinstance(op, AllocateTensorMemory):
             offsets[op] = used
@@ -71,5 +70,5 @@ def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
 
 
 def _size(op: AllocateShared) -> int:
-    assert isinstance(op.result.type, Shared)
-    return op.result.type.bytes * op.result.type.num
+    kind = op.result.type_as(Shared)
+    return kind.bytes * kind.num

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
-from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, with_tails
 from wsdsl.ir.walk import rewrite, walk
 from wsdsl.lowering.cta_pairs import in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
@@ -70,11 +70,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         elif isinstance(op, CircularBuffer):
             op = with_fields(op, multicast=tuple(groups.get(op.result, ())))
         elif isinstance(op, Partition):
-            filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
-            waited = {a.ring for a in op.body if isinstance(a, ProducerTail)}
-            rings = [ring for ring in dict.fromkeys(filled) if ring in {*groups} - waited]
-            tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
-            op = with_fields(op, body=(*op.body, *tails))
+            op = with_tails(op, groups.keys())
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, change))
@@ -101,10 +97,7 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
         if isinstance(op, LoadToSlot) and op in found:
             op = with_fields(op, multicast=found[op], halved=True)
         elif isinstance(op, Partition) and op.role != "mma":
-            filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
-            tails = (ring for ring in dict.fromkeys(filled) if ring in joint)
-            more = (ProducerTail(ring=ring, loc=op.loc) for ring in tails)
-            op = with_fields(op, body=(*op.body, *more))
+            op = with_tails(op, joint)
         return (op,)
 
     return kernel.with_body(rewrite(kernel.body, change))
@@ -112,10 +105,8 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
 
 def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
     """For each load, the (size, stride) of the ranks that want the same tile."""
-    found: dict[LoadToSlot, Group] = {}
     loads = [op for op in walk(work.body) if isinstance(op, LoadToSlot)]
-    for load in loads:
-        found[load] = ()
+    found: dict[LoadToSlot, Group] = dict.fromkeys(loads, ())
     stride = work.sharing
     for index, num in reversed(tuple(zip(work.index, work.cluster, strict=True))):
         if num > 1:

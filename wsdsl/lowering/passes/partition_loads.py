@@ -59,13 +59,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
+from wsdsl.ir.op import Kernel, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.plan import Plan
-from wsdsl.ir.slot_ops import ProducerAcquire, ProducerTail
+from wsdsl.ir.slot_ops import with_tails
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
-from wsdsl.ir.walk import Namer, copy_region, walk
+from wsdsl.ir.walk import Namer, copy_region
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.decode import num_decoders
@@ -112,7 +112,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
 
-    partitions: list[Op] = []
+    partitions: list[Partition] = []
     for planned in plan.loads:
         side = filled_by.of(body, planned.tensors)
         refuse_written_addresses(kernel, side)
@@ -147,17 +147,8 @@ def partition_loads(kernel: Kernel) -> Kernel:
             work = dataclasses.replace(work, **in_turn)
         partitions.append(partition("compute", work, 4 * num_cooperating(schedule)))
     late = {rings[number] for number in given_back_late(kernel, groups, sums)}
-    body = (*declared.values(), *(_with_tails(op, late) for op in partitions))
+    body = (*declared.values(), *(with_tails(op, late) for op in partitions))
     return dataclasses.replace(kernel, level="partitioned", body=body)
-
-
-def _with_tails(partition: Op, rings: set[Value]) -> Op:
-    """Waits at the end for all slots that it fills of these rings."""
-    assert isinstance(partition, Partition)
-    acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
-    filled = dict.fromkeys(ring for ring in acquired if ring in rings)
-    tails = (ProducerTail(ring=ring, loc=partition.loc) for ring in filled)
-    return with_fields(partition, body=(*partition.body, *tails))
 
 
 def _work(kernel: Kernel, side: Region) -> ForWork:

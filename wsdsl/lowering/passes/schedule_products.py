@@ -184,10 +184,9 @@ from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages
-from wsdsl.lowering.masked_loop import MaskedLoop, as_one_stage, takes_sums
 from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.partition_context import PartitionContext
-from wsdsl.lowering.pipelined_loop import PipelinedLoop
+from wsdsl.lowering.pipelined_loop import MaskedLoop, PipelinedLoop
 from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_parts import in_turns, promoted_in_pieces
 from wsdsl.lowering.tensor_loop import made_rings, turned_products
@@ -232,8 +231,8 @@ def schedule_products(kernel: Kernel) -> Kernel:
                     if stages is not None:
                         builder.loc = op.loc
                         PipelinedLoop(stages, builder, dict(kernel.sizes), in_turn, known).emit()
-                    elif isinstance(op, ForRange) and takes_sums(op):
-                        builder.loc, stage = op.loc, as_one_stage(op)
+                    elif isinstance(op, ForRange) and _takes_sums(op):
+                        builder.loc, stage = op.loc, LoopStages(op, op.body[:-1], (), (), (), {})
                         MaskedLoop(stage, builder, dict(kernel.sizes), None, known).emit()
                     elif kept is not None:
                         # The next partition may start when the last products have been started.
@@ -282,3 +281,9 @@ def _takes_products(loop: ForRange) -> bool:
     """
     taken = (Contract, SlotSum) if loop.args else (Contract,)
     return any(isinstance(op, taken) for op in loop.body)
+
+
+def _takes_sums(loop: ForRange) -> bool:
+    """In each iteration, with nothing but this loop around it."""
+    inner = any(isinstance(op, ForRange) for op in loop.body)
+    return not inner and any(isinstance(op, SlotSum) for op in loop.body)

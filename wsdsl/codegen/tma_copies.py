@@ -1,15 +1,23 @@
-"""`tma_load`, and `prefetch_box`, which asks L2 for the same box."""
+"""`tma_load`, `prefetch_box`, which asks L2 for the same box, and `tma_store`; of transposed panels
+of which a launch has so many lines by boxes of 8 lines each.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.shared_stores import warp_place
 from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.codegen.thread_load import THREADS
+from wsdsl.ir.copy_rules import apart_of
 from wsdsl.ir.global_memory import L2_LINE
-from wsdsl.ir.memory_ops import TmaLoad
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad, TmaStore
+from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.prefetch_ops import PrefetchBox, PrefetchTile
 from wsdsl.ir.swizzle import PACKED_LINES
 
@@ -67,3 +75,38 @@ def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
             last = w.compare("slt", place, op.rows * per_row)
             there = w.binary("and", "i1", there, last)
         inline_ptx.prefetch_global(w, pointer, there)
+
+
+def convert_tma_store(c: Context, op: TmaStore) -> None:
+    source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
+    coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
+    elected = c.threads.first_lane
+    if op.lines:
+        _copy_lines(c, op, source, coordinates)
+        return
+    lines = c.w.multiply(c.threads.warp, map.box[op.row_dim])
+    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], lines)
+    inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
+
+
+def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]) -> None:
+    """By a warp, from its part at `source`, what lies in front of the last line."""
+    w, map, made = c.w, c.pointer(op.map), c.made[op.map]
+    assert isinstance(made, MakeTensorMap)
+    size = made.tensor.as_tensor.dtype.size(math.prod(made.box))
+    shared, at = op.row_dim == op.line_dim, list(coordinates)
+    num = apart_of(op) // size if shared else op.lines // WIDTH_STEP
+    step = num * WIDTH_STEP if shared else made.box[op.row_dim]
+    before = w.multiply(c.threads.warp, step)
+    at[op.row_dim] = w.add(at[op.row_dim], before)
+    end = str(op.lines)
+    if op.narrower is not None:
+        end = w.binary("sub", "i32", end, c.scalar(op.narrower).text)
+    for n in range(num):
+        place = list(at)
+        place[op.line_dim] = w.add(place[op.line_dim], n * WIDTH_STEP)
+        line = w.add(before, n * WIDTH_STEP) if shared else str(n * WIDTH_STEP)
+        inside = w.compare("slt", line, end)
+        pred = w.binary("and", "i1", c.threads.first_lane, inside)
+        part = At(source.base, source.offset + n * size)
+        inline_ptx.tma_store(w, map.text, place[::-1], part, pred, op.accumulate)
