@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
+K = TypeVar("K")
+V = TypeVar("V")
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
@@ -27,6 +31,19 @@ else:
             if instance is None:
                 return self
             return instance.__dict__.setdefault(self.name, self.compute(instance))
+
+
+def of_each(make: Callable[[K], V]) -> Callable[[K], V]:
+    """`make`, once for each object as long as there is one."""
+    known = WeakKeyDictionary[K, V]()
+
+    @wraps(make)
+    def found(one: K) -> V:
+        if one not in known:
+            known[one] = make(one)
+        return known[one]
+
+    return found
 
 
 def after_fork(call: Callable[[], object]) -> None:

@@ -13,6 +13,7 @@ from wsdsl.frontend import typed
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.types import I32, DType
+from wsdsl.lazy import of_each
 
 INDICES_END = MAX_SIZE - 1
 WRAP = 1 << 32
@@ -109,8 +110,8 @@ def _by_sizes(x: typed.Expr) -> Reach | None:
     match x:
         case typed.Ref(var=typed.Var(counts=dim)) if dim:
             return Reach(Bound(0), Bound.of(dim, -1))
-        case typed.Ref(var=typed.Var(value=value)) if value is not None:
-            return _reach(value)
+        case typed.Ref() if x.var.value is not None:
+            return _reach_of(x.var)
         case typed.Index():
             return Reach(Bound(0), Bound.of(x.axis.dim, -1))
         case typed.End():
@@ -147,7 +148,7 @@ def _range(x: typed.Expr) -> Interval | None:
         case typed.Ref():
             if x.var.counts:
                 return Interval(0, INDICES_END)
-            return None if x.var.value is None else range_of(x.var.value)
+            return _range_of(x.var)
         case typed.Index():
             return Interval(0, INDICES_END)
         case typed.End() | typed.DimSize():
@@ -161,6 +162,17 @@ def _range(x: typed.Expr) -> Interval | None:
             return _mapped(x.fn, [range_of(a) for a in chosen])
         case _:
             return None
+
+
+@of_each
+def _reach_of(var: typed.Var) -> Reach:
+    assert var.value is not None
+    return _reach(var.value)
+
+
+@of_each
+def _range_of(var: typed.Var) -> Interval | None:
+    return None if var.value is None else range_of(var.value)
 
 
 def _mapped(fn: str, args: Sequence[Interval]) -> Interval | None:

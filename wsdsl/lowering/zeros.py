@@ -5,7 +5,7 @@ what changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.slot_ops import ElementsInShared
@@ -28,61 +28,144 @@ def tiles_of_zeros(region: Region) -> set[Value]:
 
 def zero_outside(value: Value, axis: str, made: Made) -> bool:
     """Whether what lies outside of the dimension is 0 by itself: made of loads along the axis in
-    such a way that zeros give zeros."""
-    op = made.get(value)
-    match op:
-        case Load() | ElementsInShared():
-            places = zip(op.index, op.tensor.as_tensor.dims, strict=True)
-            return any(
-                isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (axis, dim)
-                for v, dim in places
-            )
-        case Cast():
-            return zero_outside(op.x, axis, made)
-        case Map() if (scaled := _scaled(op, made)) is not None:
-            return zero_outside(scaled, axis, made)
-        case Map() if op.fn in FROM_ZEROS_ZERO:
-            return all(zero_outside(v, axis, made) for v in op.args)
-        case _:
-            return False
+    such a way that zeros give zeros.
+    """
+    return _Zeros(axis, made).outside(value)
 
 
-def _scaled(op: Map, made: Made) -> Value | None:
-    """What a number multiplies or divides."""
-    if op.fn not in ("mul", "div"):
+Ask = Callable[["_Zeros", Value], bool]
+
+
+def _once(ask: Ask) -> Ask:
+    """Asked once of each value, however many are made of it."""
+
+    def asked(zeros: _Zeros, value: Value) -> bool:
+        key = ask, value
+        if key not in zeros.known:
+            zeros.known[key] = ask(zeros, value)
+        return zeros.known[key]
+
+    return asked
+
+
+class _Zeros:
+    """What is 0 where the tile of an axis lies outside of its dimension, or is empty."""
+
+    def __init__(self, axis: str, made: Made) -> None:
+        self.axis, self.made = axis, made
+        self.known = dict[tuple[Ask, Value], bool]()
+
+    @_once
+    def outside(self, value: Value) -> bool:
+        op = self.made.get(value)
+        match op:
+            case Load() | ElementsInShared():
+                places = zip(op.index, op.tensor.as_tensor.dims, strict=True)
+                return any(
+                    isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (self.axis, dim)
+                    for v, dim in places
+                )
+            case Cast():
+                return self.outside(op.x)
+            case Map() if (scaled := self._scaled(op)) is not None:
+                return self.outside(scaled)
+            case Map() if op.fn in FROM_ZEROS_ZERO:
+                return all(map(self.outside, op.args))
+            case _:
+                return False
+
+    def _scaled(self, op: Map) -> Value | None:
+        """What a number multiplies or divides."""
+        if op.fn not in ("mul", "div"):
+            return None
+        for value, by in (op.args, op.args[::-1] if op.fn == "mul" else op.args):
+            number = self.made.get(by)
+            while isinstance(number, Cast):
+                number = self.made.get(number.x)
+            if isinstance(number, Constant) and number.value and math.isfinite(number.value):
+                return value
         return None
-    for value, by in (op.args, op.args[::-1] if op.fn == "mul" else op.args):
-        number = made.get(by)
-        while isinstance(number, Cast):
-            number = made.get(number.x)
-        if isinstance(number, Constant) and number.value and math.isfinite(number.value):
-            return value
-    return None
+
+    def multiplied(self, op: Contract) -> bool:
+        """Whether both operands are 0 outside of the dimension. One that is computed is made so
+        along the axis that is summed over.
+        """
+        summed = self.axis in op.summed
+        return all(
+            self.outside(v) or (summed and not isinstance(self.made.get(v), Load))
+            for v in (op.a, op.b)
+        )
+
+    @_once
+    def nothing(self, value: Value) -> bool:
+        """Whether all of a tile that does not run along the axis is 0 where the axis' tile is
+        empty.
+        """
+        op = self.made.get(value)
+        match op:
+            case Contract(acc=None):
+                return self.multiplied(op)
+            case Reduce(fn="add"):
+                return op.axis == self.axis
+            case Cast():
+                return self.nothing(op.x)
+            case Map() if (scaled := self._scaled(op)) is not None:
+                return self.nothing(scaled)
+            case Map(fn="mul", args=(a, b)):
+                return self.product(a, b)
+            case Map(fn="fma", args=(a, b, c)):
+                return self.product(a, b) and self.nothing(c)
+            case Map() if op.fn in FROM_ZEROS_ZERO:
+                return all(map(self.nothing, op.args))
+            case _:
+                return False
+
+    def product(self, a: Value, b: Value) -> bool:
+        """Whether a product is `nothing`."""
+        return any(self.nothing(x) and self._factor(by) for x, by in ((a, b), (b, a)))
+
+    @_once
+    def _factor(self, value: Value) -> bool:
+        """Whether it is a number of the tensors, or a product of such: 0 times it is 0, unless it
+        is infinite, when what is added in the steps before it is infinite or NaN, too.
+        """
+        op = self.made.get(value)
+        match op:
+            case Constant():
+                return math.isfinite(op.value)
+            case Load():
+                return True
+            case Cast():
+                return self._factor(op.x)
+            case Map(fn="mul"):
+                return all(map(self._factor, op.args))
+            case _:
+                return False
 
 
 def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
     """The sums that a loop in `body` carries, and to which a step beyond the end of its dimension
     may add something. Each only ever grows (`split_k_rules.grows`).
     """
-    made, axis = definers(body), loop.index.as_axis.name
+    zeros = _Zeros(loop.index.as_axis.name, definers(body))
     carried = zip(loop.args, yielded(loop.body), strict=True)
-    return [arg for arg, last in carried if not _adds_nothing(loop.body, arg, last, axis, made)]
+    return [arg for arg, last in carried if not _adds_nothing(loop.body, arg, last, zeros)]
 
 
-def _adds_nothing(body: Region, arg: Value, last: Value, axis: str, made: Made) -> bool:
+def _adds_nothing(body: Region, arg: Value, last: Value, zeros: _Zeros) -> bool:
     while arg != last:
         user = next(op for op in body if arg in operands(op))
         match user:
             case Contract(result=following):
-                added = _multiplies_zeros(user, axis, made)
+                added = zeros.multiplied(user)
             case Map(fn="add", args=args, result=following):
-                added = all(_is_nothing(v, axis, made) for v in args if v != arg)
+                added = all(zeros.nothing(v) for v in args if v != arg)
             case Map(fn="fma", args=(a, b, _), result=following):
-                added = _is_nothing_times(a, b, axis, made)
+                added = zeros.product(a, b)
             case ForTiles() | ForEach():
                 i = user.init.index(arg)
                 inner = user.args[i], yielded(user.body)[i]
-                added = _adds_nothing(user.body, *inner, axis, made)
+                added = _adds_nothing(user.body, *inner, zeros)
                 following = user.result[i]
             case _:
                 return False
@@ -90,63 +173,6 @@ def _adds_nothing(body: Region, arg: Value, last: Value, axis: str, made: Made) 
             return False
         arg = following
     return True
-
-
-def _multiplies_zeros(op: Contract, axis: str, made: Made) -> bool:
-    """Whether both operands are 0 outside of the dimension. One that is computed is made so along
-    the axis that is summed over.
-    """
-    return all(
-        zero_outside(v, axis, made) or (axis in op.summed and not isinstance(made.get(v), Load))
-        for v in (op.a, op.b)
-    )
-
-
-def _is_nothing(value: Value, axis: str, made: Made) -> bool:
-    """Whether all of a tile that does not run along the axis is 0 where the axis' tile is empty."""
-    op = made.get(value)
-    match op:
-        case Contract(acc=None):
-            return _multiplies_zeros(op, axis, made)
-        case Reduce(fn="add"):
-            return op.axis == axis
-        case Cast():
-            return _is_nothing(op.x, axis, made)
-        case Map() if (scaled := _scaled(op, made)) is not None:
-            return _is_nothing(scaled, axis, made)
-        case Map(fn="mul", args=(a, b)):
-            return _is_nothing_times(a, b, axis, made)
-        case Map(fn="fma", args=(a, b, c)):
-            return _is_nothing_times(a, b, axis, made) and _is_nothing(c, axis, made)
-        case Map() if op.fn in FROM_ZEROS_ZERO:
-            return all(_is_nothing(v, axis, made) for v in op.args)
-        case _:
-            return False
-
-
-def _is_nothing_times(a: Value, b: Value, axis: str, made: Made) -> bool:
-    for nothing, factor in ((a, b), (b, a)):
-        if _is_nothing(nothing, axis, made) and _is_factor(factor, made):
-            return True
-    return False
-
-
-def _is_factor(value: Value, made: Made) -> bool:
-    """Whether it is a number of the tensors, or a product of such: 0 times it is 0, unless it is
-    infinite, when what is added in the steps before it is infinite or NaN, too.
-    """
-    op = made.get(value)
-    match op:
-        case Constant():
-            return math.isfinite(op.value)
-        case Load():
-            return True
-        case Cast():
-            return _is_factor(op.x, made)
-        case Map(fn="mul"):
-            return all(_is_factor(v, made) for v in op.args)
-        case _:
-            return False
 
 
 def neutral(fn: str, dtype: DType) -> int | float:

@@ -173,7 +173,9 @@ class Flattener:
         match op:
             case t.Constant() | t.Map() | t.DimSize():
                 of = (self.shapes.get(v.name, v.name) for v in operands(op))
-                return (type(op).__name__, *map(repr, attributes_of(op)), *of)
+                shape = (type(op).__name__, *map(repr, attributes_of(op)), *of)
+                # By a number: of what is used twice it is no larger than of what is used once.
+                return self.signatures.setdefault(shape, len(self.signatures))
             case _:
                 return type(op).__name__
 

@@ -224,21 +224,23 @@ class _Same:
     """What is computed of the same where loops over rows have one turn."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.made, self.known = kernel.definers, dict[Value, object]()
+        self.made, self.known = kernel.definers, dict[Value, int]()
+        self.numbers = dict[object, int]()
         self.alias = dict[Value, Value]()
         for op in kernel.of(ForTiles):
             if op.index.as_axis.name in held_axes(kernel):
                 self.alias |= dict(zip(op.args, op.init, strict=True))
                 self.alias |= dict(zip(op.result, yielded(op.body), strict=True))
 
-    def of(self, value: Value) -> object:
+    def of(self, value: Value) -> int:
+        """A number of what it is: that of another value that is the same."""
         if value in self.alias:
             return self.of(self.alias[value])
         if value not in self.known:
             op, kind = self.made.get(value), value.type
-            self.known[value] = kind.dim if isinstance(kind, Axis) else value
+            what: object = kind.dim if isinstance(kind, Axis) else value
             if isinstance(op, Map | Cast | Load | Reduce):
                 dtype = kind.dtype if isinstance(kind, Tile) else None
-                own = type(op), getattr(op, "fn", ""), dtype
-                self.known[value] = (*own, *map(self.of, operands(op)))
+                what = type(op), getattr(op, "fn", ""), dtype, *map(self.of, operands(op))
+            self.known[value] = self.numbers.setdefault(what, len(self.numbers))
         return self.known[value]
