@@ -150,9 +150,10 @@ def test_expanded_batches() -> None:
 def test_a_linear_layer() -> None:
     layer = torch.nn.Linear(264, 136, device=DEVICE, dtype=torch.bfloat16)
     x = randn(2, 50, 264)
-    got = matmul(
-        x, layer.weight.T, layer.bias, activation="gelu", residual=(r := randn(2, 50, 136))
-    )
+    with torch.no_grad():
+        got = matmul(
+            x, layer.weight.T, layer.bias, activation="gelu", residual=(r := randn(2, 50, 136))
+        )
     want = torch.nn.functional.gelu(layer.double()(x.double())) + r.double()
     assert error(got, want) < 2**-8
 

@@ -56,7 +56,7 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
                 yield from ((value, of(*each)) for value, *each in several)
             case ForRange():
                 handed = yielded(op.body)
-                yield op.index, of(op.start, handed[-1] if op.claimed else op.step)
+                yield op.index, of(op.start, *(handed[-1:] if op.claimed else (op.step,)))
                 several = (*zip(op.args, op.init, handed), *zip(op.result, op.init, handed))
                 yield from ((value, of(*each)) for value, *each in several)
             case _:
