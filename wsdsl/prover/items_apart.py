@@ -13,8 +13,8 @@ from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.scheduler_terms import count_items, scheduler_terms
 from wsdsl.prover.terms import FOLD
 
-TILES, ITEMS = 3, 20
-"""Of a dimension of no known size, and of the grid, that are looked at."""
+TILES, ITEMS, CLUSTERS = 3, 20, 2
+"""Tiles of a dimension of no known size, items of a cluster, and clusters that are looked at."""
 Box = list[tuple[int, int]]
 
 
@@ -25,38 +25,40 @@ def meeting(
     is none; of tiles that are cut, those of each tile are one. Places that memory says are left
     out.
     """
+    # Where the last tile has one element, whole ones that end with the dimension meet others. Tiles
+    # that are cut have one step each, but for pieces of none.
+    sizes: dict[Any, int] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
+    sizes |= {("size", dim): extent for dim, extent in grid.contraction} | {WARPGROUP: 0}
     cut = scheduler_terms(grid, sums, loop.index).slot if loop and grid.contraction else None
-    # Where the last tile has one element, whole ones that end with the dimension meet others.
-    numbers: dict[Any, int | None] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
-    # Tiles that are cut have one step each, but for pieces of none.
-    numbers |= {("size", dim): extent for dim, extent in grid.contraction}
-    numbers |= {WARPGROUP: 0} | ({("value", loop.start): None} if loop else {})
-    num, found = _number(count_items(grid.tiles, sums), numbers, sums), dict[str, list[Any]]()
-    for item, rank in product(range(min(num or 0, ITEMS)), range(grid.cluster)):
-        own = ("value", loop.index) if loop else ("ClusterIndex",)
-        held = numbers | {own: item, ("CtaRank",): rank}
-        held |= {} if loop else {("CtaIndex",): item * grid.cluster + rank}
-        tile = _number(cut, held, sums) if cut else item
-        for access in accesses:
-            dims = access.place.dims
-            starts = [_number(x.start, held, sums) for x in dims]
-            if None not in starts and all(x.extent for x in dims):
-                # CTAs of a cluster may leave to the first of them what they all have.
-                cta = 0 if getattr(access.op, "pred", None) else rank
-                box = [(x, x + (along.extent or 0)) for x, along in zip(starts, dims, strict=True)]  # type: ignore[operator]
-                found.setdefault(access.place.tensor, []).append((tile, cta, box, access.op))
+    num = CLUSTERS if loop else min(_number(count_items(grid.tiles, sums), sizes, sums) or 0, ITEMS)
+    found = dict[str, list[Any]]()
+    for cluster, rank in product(range(num), range(grid.cluster)):
+        held = sizes | {("ClusterIndex",): cluster, ("NumClusters",): num, ("CtaRank",): rank}
+        held |= {("CtaIndex",): cluster * grid.cluster + rank, ("NumCtas",): num * grid.cluster}
+        ends = (loop.start, loop.stop, loop.step) if loop else ()
+        walk = [_number(sums.of(v), held, sums) for v in ends] or [cluster, cluster + 1, 1]
+        start, stop, step = (0, 0, 1) if None in walk or not walk[2] else walk
+        for item in range(start or 0, stop or 0, step or 1)[:ITEMS]:
+            held |= {("value", loop.index): item} if loop else {}
+            tile = _number(cut, held, sums) if cut else item
+            for access in accesses if tile is not None else ():
+                dims = access.place.dims
+                starts = [_number(x.start, held, sums) for x in dims]
+                if None not in starts and all(x.extent for x in dims):
+                    # CTAs of a cluster may leave to the first of them what they all have.
+                    cta = 0 if getattr(access.op, "pred", None) else rank
+                    box = [(x or 0, (x or 0) + (d.extent or 0)) for x, d in zip(starts, dims)]
+                    found.setdefault(access.place.tensor, []).append((tile, cta, box, access.op))
     for boxes in found.values():
         for (i, r, x, _), (j, s, y, op) in combinations(boxes, 2):
-            if (
-                None not in (i, j)
-                and (i, r) != (j, s)
-                and all(p < d and q < c for (p, c), (q, d) in zip(x, y, strict=True))
+            if (i, r) != (j, s) and all(
+                p < d and q < c for (p, c), (q, d) in zip(x, y, strict=True)
             ):
                 return op
     return None
 
 
-def _number(of: Linear, held: Mapping[Any, int | None], sums: Sums) -> int | None:
+def _number(of: Linear, held: Mapping[Any, int], sums: Sums) -> int | None:
     total = of.number
     for term, times in of.terms:
         meaning = sums.meanings[term] if isinstance(term, int) else term
@@ -65,6 +67,9 @@ def _number(of: Linear, held: Mapping[Any, int | None], sums: Sums) -> int | Non
             args = [_number(x, held, sums) if isinstance(x, Linear) else None for x in meaning[1:]]
             if None not in args and (args[-1] or meaning[0] not in ("floordiv", "mod")):
                 value = FOLD[meaning[0]](*args)
+        elif value is None and isinstance(meaning, tuple) and meaning[0] == "where":
+            test, *either = (_number(x, held, sums) for x in meaning[1:])
+            value = None if test is None else either[not test]
         if value is None:
             return None
         total += times * int(value)
