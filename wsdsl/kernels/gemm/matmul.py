@@ -105,7 +105,7 @@ class Matmul:
             activation, out_dtype, type(accumulate), accumulate, transpose_a, transpose_b,
             operand_dtype, tuple(constant) if isinstance(constant, list) else constant, exact,
         )  # fmt: skip
-        once = not isinstance(constant, tuple | list)  # it may be an iterator
+        once = not isinstance(constant, (tuple, list))  # it may be an iterator
         look = None if once else self._recent.look(given, options, schedule, stream)
         if (done := self._recent.again(look)) is not None:
             return done[0]
