@@ -217,6 +217,23 @@ def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
             acc += X[m, k] @ W[n, k]
         Y[m, n] = acc
 """
+TAKEN_WHOLE = """
+@kernel
+def made(X: f16[M, D], A: f32[M, K], Q: f16[D, M], R: f16[N, D], Z: f16[M, D], B: f16[D, N],
+         C: f16[D, N], Y: f32[M, D]):
+    for m in tiles(M):
+        total = full(f32[m], 0.0)
+        for k in tiles(K):
+            total += sum(A[m, k] / cast(min(X[m, :], over=D), f32), over=k)
+        acc = zeros(f32[m, D])
+        for n in tiles(N):
+            s = Q[:, m] @ R[n, :]
+            z = Z[m, :] % 3.0
+            z = z * cast(total, f16)
+            t = z @ B[:, n]
+            acc += cast(s * t * 0.25, f16) @ C[:, n]
+        Y[m, :] = acc
+"""
 PART_FROM_AN_ITEM = """
 @kernel
 def made(X: f32[B, N], Y: f32[B, N], Z: f32[B]):
@@ -237,6 +254,7 @@ UNDER = {
     ),
     "whole_dimension_in_a_cluster": (PARTLY, Schedule(tile=dict(n=16), cluster=dict(n=2))),
     "part_from_an_item_on": (PART_FROM_AN_ITEM, Schedule(tile=dict(n=64), scheduler="grid")),
+    "row_that_an_earlier_loop_takes_whole": (TAKEN_WHOLE, Schedule(arch="sm_100a")),
     "operand_of_what_does_not_change": (OPERAND, Schedule(tile=dict(m=192, n=48), consumers=3)),
 }
 REFUSED = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from wsdsl.ir.intervals import walks_a_part
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype
@@ -46,6 +46,12 @@ def tile_axes(value: Value) -> tuple[str, ...]:
 
 def is_tile(value: Value) -> bool:
     return bool(tile_axes(value))
+
+
+def axis_of(block: Iterable[Op], name: str) -> Value | None:
+    """The axis that these ops take: loops beside them may have axes of that name, too."""
+    used = (v for op in block for v in operands(op) if isinstance(v.type, Axis))
+    return next((v for v in used if v.as_axis.name == name), None)
 
 
 def is_scattered(op: Store) -> bool:

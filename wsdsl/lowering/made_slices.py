@@ -35,6 +35,7 @@ from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.tile_ops import Load, ReduceBlocks
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.walk import Namer, definitions
+from wsdsl.lowering.axes import axis_of
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import Edge, Role
 from wsdsl.lowering.slices import ProducerSlice
@@ -106,9 +107,7 @@ class DecodeSlice(ProducerSlice):
         return [s.StoreToSlot(value=edge.value, summed=axis, **where)]
 
     def _axis(self, name: str, block: Sequence[Op]) -> Value:
-        """The one of these ops: loops beside them may have axes of that name, too."""
-        used = (v for op in block for v in operands(op) if isinstance(v.type, Axis))
-        return next((v for v in used if v.as_axis.name == name), self.axes[name])
+        return axis_of(block, name) or self.axes[name]
 
 
 class ScaleSlice(DecodeSlice):

@@ -43,7 +43,7 @@ from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Yield
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.ir.walk import Namer, definitions, uses, walk, with_regions, yielded
-from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.axes import axis_of, is_tile
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
@@ -125,7 +125,8 @@ class TensorSlice(ConsumerSlice):
         acquire = s.ProducerAcquire(**self.loads.taken(group))
         made = list[Op]([acquire])
         for field, edge in enumerate(group.edges):
-            summed = self.axes[edge.layout.axes[-1]]
+            name = edge.layout.axes[-1]
+            summed = axis_of(group.block, name) or self.axes[name]
             where = dict[str, Any](slot=acquire.result, field=field, loc=group.loc)
             made.append(s.StoreToSlot(value=edge.value, summed=summed, **where))
         return [*made, s.ProducerCommit(slot=acquire.result, loc=group.loc)]
