@@ -19,11 +19,14 @@ Box = list[tuple[int, int]]
 
 
 def meeting(
-    loop: b.ForRange | None, grid: b.LaunchGrid, accesses: Iterable[Access], sums: Sums
+    loop: b.ForRange | None,
+    grid: b.LaunchGrid,
+    accesses: Iterable[tuple[Access, bool]],
+    sums: Sums,
 ) -> Op | None:
     """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
     is none; of tiles that are cut, those of each tile are one. Places that memory says are left
-    out.
+    out. Of each access is said whether one CTA of a cluster makes it for all of them.
     """
     # Where the last tile has one element, whole ones that end with the dimension meet others. Tiles
     # that are cut have one step each, but for pieces of none.
@@ -41,12 +44,11 @@ def meeting(
         for item in range(start or 0, stop or 0, step or 1)[:ITEMS]:
             held |= {("value", loop.index): item} if loop else {}
             tile = _number(cut, held, sums) if cut else item
-            for access in accesses if tile is not None else ():
+            for access, is_shared in accesses if tile is not None else ():
                 dims = access.place.dims
                 starts = [_number(x.start, held, sums) for x in dims]
                 if None not in starts and all(x.extent for x in dims):
-                    # CTAs of a cluster may leave to the first of them what they all have.
-                    cta = 0 if getattr(access.op, "pred", None) else rank
+                    cta = 0 if is_shared else rank
                     box = [(x or 0, (x or 0) + (d.extent or 0)) for x, d in zip(starts, dims)]
                     found.setdefault(access.place.tensor, []).append((tile, cta, box, access.op))
     for boxes in found.values():
