@@ -18,7 +18,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.counter_ops import StoreCounters
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import Touch, touches
 from wsdsl.ir.walk import walk, yielded
@@ -268,20 +268,10 @@ class _Partition:
         self.is_walked = True
         within = walk(self.partition.body if loop is None else loop.body)
         own = [self.accesses[op] for op in within if op in self.accesses]
-        stores = [(x, self._tells_rank(x.op)) for x in own if not x.reads and not x.adds]
-        if (store := meeting(loop, grid, stores, self.places.sums)) is not None:
+        stores = [x for x in own if not x.reads and not x.adds]
+        if (store := meeting(loop, grid, stores, self.places)) is not None:
             told = "two items of the work store the same elements here"
             raise self.fail(store, told, hint="store each item at coordinates of its own")
-
-    def _tells_rank(self, op: Op | None) -> bool:
-        """Whether a store's condition is computed from the CTA's rank."""
-        told = (op.pred,) if isinstance(op, m.StoreGlobal) else operands(op) if op else ()
-        return any(
-            isinstance(made := self.places.made.get(v), b.CtaRank)
-            or (isinstance(made, t.Map) and self._tells_rank(made))
-            for v in told
-            if v is not None
-        )
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import Op
+from wsdsl.ir.memory_ops import StoreGlobal
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.tile_ops import Map
 from wsdsl.prover.global_accesses import Access
+from wsdsl.prover.global_places import GlobalPlaces
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.scheduler_terms import count_items, scheduler_terms
 from wsdsl.prover.terms import FOLD
@@ -16,21 +19,23 @@ from wsdsl.prover.terms import FOLD
 TILES, ITEMS, CLUSTERS = 3, 20, 2
 """Tiles of a dimension of no known size, items of a cluster, and clusters that are looked at."""
 Box = list[tuple[int, int]]
+Known = dict[Any, int | None]
+"""Numbers by the meanings of terms; None of what nothing tells."""
 
 
 def meeting(
-    loop: b.ForRange | None,
-    grid: b.LaunchGrid,
-    accesses: Iterable[tuple[Access, bool]],
-    sums: Sums,
+    loop: b.ForRange | None, grid: b.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
 ) -> Op | None:
     """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
     is none; of tiles that are cut, those of each tile are one. Places that memory says are left
-    out. Of each access is said whether one CTA of a cluster makes it for all of them.
+    out.
     """
+    sums, made = places.sums, places.made
+    # CTAs of a cluster may leave to one of them a store of elements that they all have.
+    shared = {x: isinstance(x.op, StoreGlobal) and _tells_rank(x.op.pred, made) for x in stores}
     # Where the last tile has one element, whole ones that end with the dimension meet others. Tiles
     # that are cut have one step each, but for pieces of none.
-    sizes: dict[Any, int] = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
+    sizes: Known = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
     sizes |= {("size", dim): extent for dim, extent in grid.contraction} | {WARPGROUP: 0}
     cut = scheduler_terms(grid, sums, loop.index).slot if loop and grid.contraction else None
     num = CLUSTERS if loop else min(_number(count_items(grid.tiles, sums), sizes, sums) or 0, ITEMS)
@@ -39,18 +44,15 @@ def meeting(
         held = sizes | {("ClusterIndex",): cluster, ("NumClusters",): num, ("CtaRank",): rank}
         held |= {("CtaIndex",): cluster * grid.cluster + rank, ("NumCtas",): num * grid.cluster}
         ends = (loop.start, loop.stop, loop.step) if loop else ()
-        walk = [_number(sums.of(v), held, sums) for v in ends] or [cluster, cluster + 1, 1]
-        start, stop, step = (0, 0, 1) if None in walk or not walk[2] else walk
-        for item in range(start or 0, stop or 0, step or 1)[:ITEMS]:
-            held |= {("value", loop.index): item} if loop else {}
-            tile = _number(cut, held, sums) if cut else item
-            for access, is_shared in accesses if tile is not None else ():
-                dims = access.place.dims
-                starts = [_number(x.start, held, sums) for x in dims]
-                if None not in starts and all(x.extent for x in dims):
-                    cta = 0 if is_shared else rank
-                    box = [(x or 0, (x or 0) + (d.extent or 0)) for x, d in zip(starts, dims)]
-                    found.setdefault(access.place.tensor, []).append((tile, cta, box, access.op))
+        walk = [n for v in ends if (n := _number(sums.of(v), held, sums)) is not None]
+        walk = walk if loop else [cluster, cluster + 1, 1]
+        for item in range(*walk)[:ITEMS] if len(walk) == 3 and walk[2] else ():
+            now = held | ({("value", loop.index): item} if loop else {})
+            tile = _number(cut, now, sums) if cut else item
+            for store in stores if tile is not None else ():
+                if box := _box(store, now, sums):
+                    own = tile, 0 if shared[store] else rank, box, store.op
+                    found.setdefault(store.place.tensor, []).append(own)
     for boxes in found.values():
         for (i, r, x, _), (j, s, y, op) in combinations(boxes, 2):
             if (i, r) != (j, s) and all(
@@ -60,19 +62,50 @@ def meeting(
     return None
 
 
-def _number(of: Linear, held: Mapping[Any, int], sums: Sums) -> int | None:
+def _box(access: Access, held: Known, sums: Sums) -> Box | None:
+    found = Box()
+    for along in access.place.dims:
+        start = _number(along.start, held, sums)
+        if start is None or not along.extent:
+            return None
+        found.append((start, start + along.extent))
+    return found
+
+
+def _tells_rank(value: Value | None, made: Mapping[Value, Op]) -> bool:
+    """Whether it is computed from the CTA's rank in its cluster."""
+    ahead, seen = [value], {value}
+    while ahead:
+        op = made.get(last) if (last := ahead.pop()) is not None else None
+        if isinstance(op, b.CtaRank):
+            return True
+        new = [v for v in op.args if v not in seen] if isinstance(op, Map) else []
+        ahead += new
+        seen |= {*new}
+    return False
+
+
+def _number(of: Linear, held: Known, sums: Sums) -> int | None:
+    """Each term is computed once, and kept in `held`."""
     total = of.number
     for term, times in of.terms:
         meaning = sums.meanings[term] if isinstance(term, int) else term
-        value = held.get(meaning)
-        if value is None and isinstance(meaning, tuple) and meaning[0] in FOLD:
-            args = [_number(x, held, sums) if isinstance(x, Linear) else None for x in meaning[1:]]
-            if None not in args and (args[-1] or meaning[0] not in ("floordiv", "mod")):
-                value = FOLD[meaning[0]](*args)
-        elif value is None and isinstance(meaning, tuple) and meaning[0] == "where":
-            test, *either = (_number(x, held, sums) for x in meaning[1:])
-            value = None if test is None else either[not test]
+        if meaning not in held:
+            held[meaning] = _computed(meaning, held, sums)
+        value = held[meaning]
         if value is None:
             return None
         total += times * int(value)
     return total
+
+
+def _computed(meaning: Any, held: Known, sums: Sums) -> int | None:
+    if not isinstance(meaning, tuple) or meaning[0] not in (*FOLD, "where"):
+        return None
+    fn, *given = meaning
+    args = [_number(x, held, sums) if isinstance(x, Linear) else None for x in given]
+    if fn == "where":
+        return None if args[0] is None else args[1 if args[0] else 2]
+    if None in args or (fn in ("floordiv", "mod") and not args[-1]):
+        return None
+    return FOLD[fn](*args)
