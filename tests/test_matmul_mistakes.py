@@ -20,7 +20,7 @@ MISTAKES: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[str]]] = {
     "f32": ((F32, F32.T), {}, ["a is f32 and b is f32", 'operand_dtype="tf32"']),
     "mixed": ((A, array(16, 8, dtype=np.float16)), {}, ["a is bf16 and b is f16", "both bf16"]),
     "float64": ((A.astype(float), B), {}, ["a is float64 and b is bf16"]),
-    "bits": ((A, B), {"operand_dtype": "f16"}, ["a is bf16, which can not be taken as f16"]),
+    "bits": ((A, B), {"operand_dtype": "f16"}, ["a is bf16, which cannot be taken as f16"]),
     "bytes": ((EIGHT[0].view(np.uint8), EIGHT[1]), {"operand_dtype": "f8e4m3"}, ["a is u8"]),
     "three types": ((A, B), {"operand_dtype": ("f16",) * 3}, ["operand_dtype has 3 types"]),
     "fp8 rows of b": ((EIGHT[0], array(16, 24, dtype=F8)), {}, ["b has shape (16, 24)", "whose K"]),

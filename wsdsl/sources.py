@@ -93,7 +93,7 @@ def load(path: str | Path) -> Kernels:
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise CompileError(f"can not read {path}: {error}") from None
+        raise CompileError(f"cannot read {path}: {error}") from None
     return parse(text, str(path))
 
 

@@ -108,7 +108,7 @@ def f(A: bf16[K, M], B: bf16[K, N], V: bf16[N, D], Y: f32[M, D], P: bf16[M, D], 
 
 
 def test_equal_loops_in_other_loops() -> None:
-    """Who only runs the second loop over K can not come to an iteration of the first."""
+    """A role with the second loop over K alone cannot come to an iteration of the first."""
     kernel = parse(CHAINED_AND_NOT).f._compile(Schedule(arch="sm_100a"), {"D": 16}, ())
     assert explore(kernel.scheduled).states < 100
 

@@ -44,7 +44,7 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
 
 
 def rejected(text: str, old: str, new: str, words: str, count: int = -1) -> VerifyError:
-    """What the spec says of a text with another in it, at a caret."""
+    """The spec's message about a text with another in it, at a caret."""
     assert old in text, old
     with pytest.raises(VerifyError) as caught:
         verify(parse_kernel(text.replace(old, new, count)))

@@ -162,7 +162,7 @@ def test_arrays_are_left_alone(database: Database) -> None:
 def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LaunchError, match=r"nothing can be measured.*no GPU"):
         tune(make_gemm(), like(192), of="NoCard")
-    with pytest.raises(LaunchError, match="what is chosen today can not be measured"):
+    with pytest.raises(LaunchError, match="what is chosen today cannot be measured"):
         tune(make_gemm(), like(192), of="Broken")
     with pytest.raises(CompileError, match="needs a size for K"):
         make_gemm().tune_for(dict(M=1, N=1))

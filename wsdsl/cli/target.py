@@ -23,7 +23,7 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"can not read {path}: {why}") from error
+        raise UsageError(f"cannot read {path}: {why}") from error
 
 
 def load_kernel(target: str) -> Any:

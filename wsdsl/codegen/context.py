@@ -61,7 +61,7 @@ class Place:
 
 def _held(kind: type[HeldT]) -> Callable[[Context, Value], HeldT]:
     def held(c: Context, value: Value) -> HeldT:
-        """What became of a value that is known to be of this kind."""
+        """The registers or address of a value that is known to be of this kind."""
         found = c.held[value]
         assert isinstance(found, kind), value
         return found

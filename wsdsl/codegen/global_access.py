@@ -122,7 +122,7 @@ def checked_value(c: Context, op: StoreGlobal) -> Registers:
         raise CompileError(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
     if op.accumulate and kind.dtype.name not in REDUCTIONS:
         raise CompileError(
-            f"the card can not add {kind.dtype} elements atomically",
+            f"the card cannot add {kind.dtype} elements atomically",
             op.loc,
             f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
         )

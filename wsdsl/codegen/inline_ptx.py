@@ -44,7 +44,7 @@ def operands(first: int, count: int) -> str:
 
 
 def _vector(first: int, count: int) -> tuple[str, str]:
-    """What an access of so many elements is called by, and its operands."""
+    """The suffix of an access of so many elements, and its operands."""
     shown = operands(first, count)
     return (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
 
@@ -279,7 +279,7 @@ def wait_predecessor(w: Writer) -> None:
 ROW = ("", ".L2::128B")
 """Comes to L2 with what is loaded: 4 bytes of a row would wait for memory every eighth time."""
 TYPES = {8: "i16", 16: "i16", 32: "i32"}
-"""What holds an access of so many bits."""
+"""LLVM types of registers, by the bits of an access."""
 
 
 def load_global(

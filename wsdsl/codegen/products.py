@@ -29,7 +29,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
         start = c.scalar(op.start)
         if isinstance(start.known, int) and start.known % held.start_unit:
             raise CompileError(
-                f"a wgmma operand can not begin {start.known} elements into its tile",
+                f"a wgmma operand cannot begin {start.known} elements into its tile",
                 op.loc,
                 f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
             )

@@ -207,7 +207,7 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
 
 
 def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
-    """What of the piece that lies `place` bytes into the tile is outside."""
+    """The part outside of the tile, of the piece that lies `place` bytes into it."""
     w, span, width = c.w, SWIZZLE_SPAN[op.swizzle], DTYPES[op.dtype].bytes
     panel = op.rows * span
     if op.lines:

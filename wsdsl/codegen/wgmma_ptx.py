@@ -36,7 +36,7 @@ class Product:
         total = "s32" if self.dtypes[0].is_integer else "f32"
         names = ".".join(PTX_NAMES[d.name] for d in self.dtypes)
         kind = f"m64n{2 * len(registers)}k{k_step(self.dtypes[0])}.{total}.{names}"
-        # What follows scale-d: the signs of A and B, and which of them is transposed.
+        # Behind scale-d come the signs of A and B, and which of them is transposed.
         ending = "" if self.dtypes[0].is_integer else ", 1, 1"
         if may_be_mn_major(self.dtypes[0]):
             majors = [x.k_major for x in (a, self.b) if isinstance(x, Descriptor)]

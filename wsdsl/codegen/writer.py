@@ -11,7 +11,7 @@ Operand = tuple[str, str]
 LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "float": "f"} | dict.fromkeys(
     ("ptr", "ptr addrspace(1)"), "l"
 )
-"""What LLVM calls the register of a type."""
+"""LLVM's constraint for the register of a type."""
 
 
 @dataclass

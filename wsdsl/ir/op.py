@@ -27,7 +27,7 @@ from wsdsl.schedule import Schedule
 Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
 Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
-"""Who runs an op:
+"""The threads that run an op:
 
 - "kernel": it is said once of the kernel, outside of any region;
 - "one": a single thread, in an `elect`;

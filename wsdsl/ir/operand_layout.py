@@ -11,7 +11,7 @@ from wsdsl.ir.wgmma import K_BYTES, k_step
 
 MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 VERSION = 1 << 14
-"""What descriptors for tcgen05 have in their high half, beside wgmma's fields."""
+"""A bit of the high half of descriptors for tcgen05, beside wgmma's fields."""
 ATOM = 128 >> 4
 """The high half of a descriptor of atoms: from eight rows to the next eight, in units of 16
 bytes, and no swizzle."""
@@ -67,5 +67,5 @@ def layout_of(op: MatrixOperand) -> OperandLayout:
 
 
 def low_half(layout: OperandLayout, address: int) -> int:
-    """What codegen computes at run time, for an address that is known."""
+    """The low half that codegen computes at run time, for an address that is known."""
     return address >> 4 & START_MASK | layout.leading >> 4 << 16

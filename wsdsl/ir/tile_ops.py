@@ -54,7 +54,7 @@ class AtIndex:
 
     @property
     def last(self) -> Axis | None:
-        """What runs along the tensor's contiguous dimension, if that is an axis."""
+        """The axis along the tensor's contiguous dimension, if one is."""
         last = self.index[-1].type if self.index else None
         return last if isinstance(last, Axis) else None
 

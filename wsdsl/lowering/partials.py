@@ -133,7 +133,7 @@ class Partials:
     def over_pieces(
         self, parts: Value, step: int, init: Value, add: Callable[[Value, Value], Value]
     ) -> Value:
-        """What becomes of `init` by `add`, of the number of every `step`-th piece and the value."""
+        """`init` after `add` of the number of every `step`-th piece and the value."""
         b = self.builder
         base, arg = b.value("base", parts.type), b.value("total", init.type)
         with b.region() as body:

@@ -49,7 +49,7 @@ def _once(ask: Ask) -> Ask:
 
 
 class _Zeros:
-    """What is 0 where the tile of an axis lies outside of its dimension, or is empty."""
+    """Values that are 0 where the tile of an axis lies outside of its dimension, or is empty."""
 
     def __init__(self, axis: str, made: Made) -> None:
         self.axis, self.made = axis, made
@@ -75,7 +75,7 @@ class _Zeros:
                 return False
 
     def _scaled(self, op: Map) -> Value | None:
-        """What a number multiplies or divides."""
+        """The value that a number multiplies or divides."""
         if op.fn not in ("mul", "div"):
             return None
         for value, by in (op.args, op.args[::-1] if op.fn == "mul" else op.args):

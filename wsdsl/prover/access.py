@@ -52,7 +52,7 @@ Bytes = tuple[Array, Any, int, int]
 def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
     array, item, start, end = where
     if not isinstance(item, int):
-        raise a.fail("unknown", op, f"which item of `{array.label}` this is can not be told")
+        raise a.fail("unknown", op, f"which item of `{array.label}` this is cannot be told")
     if not 0 <= item < array.num:
         raise a.fail("misuse", op, f"item {item} of `{array.label}`, which has {array.num}")
     if start < 0 or end > array.bytes:

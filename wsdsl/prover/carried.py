@@ -108,7 +108,7 @@ class Ahead:
                 return False
 
     def _number(self, value: Value) -> Any:
-        """What it is for the first iteration, if that is a number."""
+        """Its value in the first iteration, if that is a number."""
         op = self.made.get(self.loop.start if value in self.next else value)
         if isinstance(op, t.Map):
             args = tuple([self._number(x) for x in op.args])

@@ -33,8 +33,8 @@ _describers: dict[type, Describer] = {}
 
 
 def describe(array: Any, name: str = "") -> ArrayView:
-    """What the runtime needs to know of an array. LaunchError, which tells `name`, for what is no
-    array that a kernel may have.
+    """Address, type, shape and strides of an array. LaunchError, which tells `name`, for a value
+    that no kernel takes.
     """
     kind: type = type(array)
     try:

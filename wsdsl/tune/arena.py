@@ -108,7 +108,7 @@ class Arena:
         self._failed(name, why)
         if is_incumbent:
             self._process.close()
-            raise LaunchError(f"what is chosen today can not be measured: {why}")
+            raise LaunchError(f"what is chosen today cannot be measured: {why}")
 
     def _restart(self) -> None:
         entered, self._entered = self._entered, {}

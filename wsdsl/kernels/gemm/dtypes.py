@@ -56,7 +56,7 @@ def _as(view: ArrayView, given: Any, name: str) -> ArrayView:
     found = adapt(view, wanted)
     if found.dtype != wanted:
         hint = f"convert {name}; operand_dtype only says what the bits stand for, or tf32 for f32"
-        raise LaunchError(f"{name} is {view.dtype}, which can not be taken as {wanted}", hint=hint)
+        raise LaunchError(f"{name} is {view.dtype}, which cannot be taken as {wanted}", hint=hint)
     return found
 
 
