@@ -175,7 +175,7 @@ def test_atomic_addition(dtype: str) -> None:
 
 def test_atomic_addition_that_the_card_lacks() -> None:
     body = loads("u8") + "store_global(tensor=%Y, index=(%r, %c), value=%x, accumulate=True)"
-    with pytest.raises(CompileError, match="can not add u8 elements atomically"):
+    with pytest.raises(CompileError, match="cannot add u8 elements atomically"):
         ptx_of(kernel_of(body, "%X: tensor<u8[M, N]>, %Y: tensor<u8[M, N]>"))
 
 
