@@ -194,6 +194,8 @@ def computed(op: str) -> Computed | None:
     if kind in ("mul", "mad") and form[0] in ("lo", "wide"):
         whole = size if form[0] == "lo" else size * size
         return lambda x: (read(x[0]) * read(x[1]) + (x[2] if len(x) == 3 else 0)) % whole
+    if kind == "mul" and form[0] == "hi":
+        return lambda x: (read(x[0]) * read(x[1]) >> bits) % size
     if kind in ("neg", "not"):
         return (lambda x: -x[0] % size) if kind == "neg" else (lambda x: ~x[0] % size)
     if kind in ("shl", "shr"):
