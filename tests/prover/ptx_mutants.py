@@ -1,7 +1,7 @@
 """Mutants of the PTX of random kernels: `python -m tests.prover.ptx_mutants 1000 SEED`.
 
-What the check compares must be caught; what it does not compare (docs/prover.md, "The PTX") is
-counted apart, so that what is missed there can be seen.
+What the check compares must be caught; what it compares at sample sizes alone (docs/prover.md, "The
+PTX") is counted apart, so that what is missed there can be seen.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def accessed(line: str) -> tuple[bool, str] | None:
     return found and ("ld" in (found[1], found[2]), found[3] or "shared")
 
 
-def overtaken(lines: list[str]) -> Mutants:
+def overtaken(lines: list[str], others: bool = False) -> Mutants:
     """A thread's access to memory on the other side of an event, where it has no other of its kind
-    up to the next event.
+    up to the next event, unless with `others`.
     """
     ordered = {*events(lines)} | {i for i, x in enumerate(lines) if re.search(r"\bred\.re", x)}
     for i, line in enumerate(lines):
@@ -114,7 +114,9 @@ def overtaken(lines: list[str]) -> Mutants:
         for step in (1, -1):
             met, at = list[int](), i + step
             while 0 < at < len(lines) and len(met) < 2 and not is_label(lines[at]):
-                if " bra" in lines[at] or (met and accessed(lines[at]) == accessed(line)):
+                if " bra" in lines[at] or (
+                    not others and met and accessed(lines[at]) == accessed(line)
+                ):
                     break
                 met += [at] * (at in ordered)
                 at += step
@@ -122,6 +124,29 @@ def overtaken(lines: list[str]) -> Mutants:
                 made = [*lines[:i], *lines[i + 1 :]]
                 made.insert(met[0], line)
                 yield f"{line} beyond {lines[met[0]]}", made
+
+
+def overtaken_with_others(lines: list[str]) -> Mutants:
+    return overtaken(lines, others=True)
+
+
+def other_place(lines: list[str]) -> Mutants:
+    """An access of a thread outside of its array; a store to SMEM also in the first one."""
+    for i, line in enumerate(lines):
+        found = re.search(r"\[(%\w+)(?:\+(-?\d+))?\]", line)
+        if found and (access := accessed(line)):
+            plus, far = int(found[2] or 0), 1 << (17 if access[1] == "shared" else 30)
+            first = [0] * (access == (False, "shared") and plus > 0)
+            for to in {plus + far, plus - far, *first}:
+                other = f"{line[: found.start()]}[{found[1]}+{to}]{line[found.end() :]}"
+                yield f"{other} for {line}", [*lines[:i], other, *lines[i + 1 :]]
+
+
+def left_out(lines: list[str]) -> Mutants:
+    """A store to SMEM."""
+    for i, line in enumerate(lines):
+        if accessed(line) == (False, "shared"):
+            yield f"without {line}", [*lines[:i], *lines[i + 1 :]]
 
 
 def other_descriptor(lines: list[str]) -> Mutants:
@@ -179,7 +204,7 @@ COMPARED = (
     other_descriptor,
 )
 OF_FEATURES = (other_flag,)
-NOT_COMPARED = (other_branch, other_bound)
+AT_SAMPLES = (other_branch, other_bound, other_place, left_out, overtaken_with_others)
 
 
 def of_features() -> Iterator[tuple[str, str, Compiled]]:
@@ -200,14 +225,14 @@ def attack(
     rng, told, missed = Random(seed), Counter[tuple[str, bool]](), list[str]()
     for _, what, made in itertools.chain(kernels or (), random_compiled(seed)):
         lines = made.ptx.splitlines()
-        for kind in (*COMPARED, *OF_FEATURES, *NOT_COMPARED):
+        for kind in (*COMPARED, *OF_FEATURES, *AT_SAMPLES):
             found = list(kind(lines))
             for mutant, ptx in rng.sample(found, min(each, len(found))):
                 if told.total() == count:
                     return told, missed
                 caught = bool(objection(made.scheduled, "\n".join(ptx)))
                 told[kind.__name__, caught] += 1
-                if kind not in NOT_COMPARED and not caught:
+                if kind not in AT_SAMPLES and not caught:
                     missed.append(f"{mutant.strip()} of {what}")
     raise AssertionError("random kernels end")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.prover.hostile_kernels import KERNELS
-from tests.prover.ptx_mutants import changed_flags
+from tests.prover.ptx_mutants import changed_flags, left_out, other_place, overtaken_with_others
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
 from wsdsl.compiled import Compiled
@@ -102,3 +102,18 @@ def test_which_cta_of_a_pair_multiplies_is_compared() -> None:
     tests = [x for r in ranks for x in re.findall(rf"setp\.\w+\.b32 \s*%p\d+, {r}, 0;", made.ptx)]
     assert len(tests) == 1
     assert missed(made, [made.ptx.replace(tests[0], tests[0].replace("0;", "1;"))]) == []
+
+
+@pytest.mark.parametrize("name", ["gemm", "row_softmax", "reduce_into", "bytes_out"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_places_of_accesses_by_threads_are_compared(name: str, arch: Arch) -> None:
+    """Also of other arrays, which are left out, and which are beyond a fence."""
+    made = CASES[name].kernel._compile(Schedule(arch=arch), CASES[name].sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+    lines = made.ptx.splitlines()
+    mutants = [*other_place(lines)]
+    if name != "row_softmax":
+        stores = (x for x in overtaken_with_others(lines) if "ld." not in x[0])
+        mutants += (*left_out(lines), *stores)
+    assert len(mutants) > 3
+    assert missed(made, ["\n".join(x) for _, x in mutants]) == []

@@ -1,8 +1,9 @@
-"""Compare PTX with the SCHEDULED kernel at sample sizes: waits, TMA copies and semaphores in order.
+"""Compare PTX with the SCHEDULED kernel at sample sizes: waits, TMA copies and semaphores in order,
+and between them the threads' accesses.
 
 Both run with numbers for sizes and CTA indices, so that trip counts, conditions and coordinates
 are compared, of a semaphore also its address and amount. The first lane of a warpgroup stands for
-all its threads.
+all its threads; `LANES` show where others load and store.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, TmaLoad, TmaStore
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
@@ -21,6 +23,8 @@ from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.tensor_accesses import DIRECT
 from wsdsl.ir.types import I32, Tile
 from wsdsl.ir.walk import walk, yielded
+from wsdsl.prover import skeleton_accesses as a
+from wsdsl.prover.skeleton_accesses import POINTER, Allowed, Own, Touch
 from wsdsl.prover.skeleton_letters import UNKNOWN
 from wsdsl.prover.skeleton_of_ptx import OPERAND, Jump, Program
 from wsdsl.prover.skeleton_registers import read, result, split_address
@@ -29,35 +33,45 @@ from wsdsl.prover.skeleton_values import COMPARED, FOLDED, Definition, computed
 SIZE, CLUSTERS, FEW, APART, SAMPLES = 640, 37, 5, 7, 12
 """Most sizes, the clusters of the grid, or a few with many items, from one to the
 next, and the samples of data."""
-STEPS, MOST = 1 << 12, 48
+STEPS, MOST = 1 << 13, 96
 """Instructions and events of one thread; events of a loop."""
 DATA = "data", 0
 """The values of loads, of which address and sample choose one."""
-POINTER = 40
-"""Argument n, if it is a pointer, is n << POINTER."""
+LANES = 0, 127, 42
+"""Of the first group and of others."""
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
 LESS = "setp.lt.s32"
 FLAGS = (b.ArriveFlag, b.WaitFlag)
-EVENTS = (*FLAGS, b.WaitBarrier, TmaLoad, TmaStore)
+FENCES = (
+    b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp, b.NamedBarrierSync,
+    b.NamedBarrierArrive,
+)  # fmt: skip
+EVENTS = (*FLAGS, *FENCES, b.WaitBarrier, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
+FENCE_OF_PTX = re.compile(r"fence\.proxy|bar\.|barrier\.(?!cluster)")
 EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
+STEP = re.compile(
+    rf"{EVENT_OF_NUMBERS.pattern}|{FENCE_OF_PTX.pattern}|mbarrier\.try_wait|brx|ret|exit|trap"
+)
 REGISTER = re.compile(r"%?[a-z]\w*")
 FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
 Numbers = tuple[int | None, ...]
 Seen = tuple[str, Numbers]
 """An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
+WAIT: Seen = "a wait", ()
+FENCE: Seen = "a fence or barrier", ()
 END: Seen = "the end", ()
 STOP: Seen = UNKNOWN, ()
 """Whether there is another event is not known."""
 Held = dict[Any, Any]
-Events = Iterator[tuple[Seen, Any]]
+Events = Iterator[tuple[Seen | Allowed | Touch, Any]]
 """With the op, or the line."""
 
 
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), _steps(program)
-    first, outside = 0, [op for op in kernel.body if not isinstance(op, Partition)]
+    first = 0
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
         | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
@@ -71,40 +85,62 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     if any(op.result.type == Tile(I32) for op in kernel.of(LoadGlobal)):
         samples = SAMPLES
     few = [(FEW, i, plain | {("size", dim): n}) for dim, n in some for i in range(0, samples, 3)]
-    roles = list[tuple[Partition, range, int]]()
+    roles = list[tuple[Partition, range, int, int]]()
     for together in by_warpgroup(kernel.of(Partition)):
         groups = range(first, first + together[0].num_warpgroups)
         first = groups.stop
-        roles += ((partition, groups, warp) for warp, partition in enumerate(together))
-    for partition, groups, warp in roles:
+        roles += ((x, groups, warp, len(together)) for warp, x in enumerate(together))
+    unknown = {**plain, DATA: (near, 0)}
+    for partition, groups, warp, of in roles:
+        body = [op for op in kernel.body if op is partition or not isinstance(op, Partition)]
+        anywhere = [x for x, _ in _anywhere(kernel, body, unknown)]
+        lanes = LANES if of == 1 and anywhere else LANES[:1]
         flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
         compared = set[int]()
         of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
         many = [*(of_flags if flags else of_flags[:samples]), *few]
-        for (clusters, n, given), rank, group in product(many, range(ranks), groups):
+        for (clusters, n, given), rank, group, lane in product(many, range(ranks), groups, lanes):
             more = n > 1 and compared >= flags
+            if lane and (n or rank or clusters == FEW or lane != LANES[1 + group % 2]):
+                continue
             if (more and samples == 1) or ((more or clusters == FEW) and group > groups.start):
                 continue
             cta = n * APART % clusters * ranks + rank
             special = {
-                "%tid.x": 128 * group + 32 * warp, "%cluster_ctarank": cta % ranks,
+                "%tid.x": 128 * group + 32 * warp + lane, "%cluster_ctarank": cta % ranks,
                 "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
                 "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
                 DATA: (near, n),
             }  # fmt: skip
             held = {b.WarpgroupIndex: group - groups.start, **special, **given}
-            own = chain(_kernel_events(kernel, [*outside, *partition.body], held), [(END, None)])
+            held |= {b.Elect: not special["%tid.x"], Partition: group == groups.start and lane < 32}
+            own = _events(_kernel_events(kernel, body, held), lane)
             sizes = [given.get(x) for x in arguments]
-            found = chain(_ptx_events(program, steps, special, sizes), [(END, None)])
-            for has, line in islice(found, MOST):
-                wanted, op = (STOP, None) if has == STOP else next(own)
+            found = _events(_ptx_events(program, steps, special, sizes), lane)
+            for has, line, touches in islice(found, MOST):
+                wanted, op, permits = (STOP, None, []) if has == STOP else next(own)
                 compared.add(id(op))
-                if STOP in (wanted, has) or wanted == has == END:
+                if STOP in (wanted, has):
                     break
                 if not _agree(wanted, has):
                     told = f"expected {_shown(wanted)} here, the PTX has {_shown(has)}"
-                    return op, f"{told} in line {line} (thread {special['%tid.x']})"
+                elif differs := a.misplaced(permits, touches, anywhere, lane):
+                    line, told = program.text.count("\n", 0, differs[0]) + 1, differs[1]
+                else:
+                    continue
+                return op, f"{told} in line {line} (thread {special['%tid.x']})"
     return None
+
+
+def _events(all_of_them: Events, lane: int) -> Iterator[tuple[Seen, Any, list[Any]]]:
+    """With the accesses before each. Lanes but the first wait, and are not asked for the rest."""
+    between = list[Any]()
+    for event, origin in chain(all_of_them, [(END, None)]):
+        if isinstance(event, Allowed | Touch):
+            between.append(event)
+        elif not lane or event in (WAIT, FENCE, END, STOP):
+            yield event, origin, between
+            between = []
 
 
 def _agree(wanted: Seen, has: Seen) -> bool:
@@ -138,26 +174,30 @@ SPECIAL: dict[type[Op], Any] = {
 
 
 def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
-    around = _around_events(kernel)
+    around = _around(kernel)
     for op in region:
-        events = id(op) in around
+        events = around.get(id(op))
+        if a.kinds_of(type(op)):
+            yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
+            case Partition():
+                held[b.Elect] = held[Partition]
+                yield from _kernel_events(kernel, op.body, held)
             case b.Elect():
-                if events and not held[b.WarpgroupIndex]:
+                if events and held[b.Elect]:
                     yield from _kernel_events(kernel, op.body, held)
             case t.If():
                 cond = held.get(op.cond)
-                if cond is None and events:
-                    yield STOP, op
+                if cond is None:
+                    yield from [(STOP, op)] if events else _anywhere(kernel, [op], held)
                 body = op.then if cond else op.orelse
                 yield from _kernel_events(kernel, body, held)
                 given = [None if cond is None else held.get(x) for x in yielded(body)]
                 held |= zip(op.result, given, strict=True)
-            case b.ForRange() if events or any(x.type == Tile(I32) for x in op.result):
+            case b.ForRange() if events is not None or any(x.type == Tile(I32) for x in op.result):
                 bounds: list[Any] = [held.get(x) for x in (op.start, op.stop, op.step)]
                 if None in bounds or (not events and len(range(*bounds)) > MOST):
-                    if events:
-                        yield STOP, op
+                    yield from [(STOP, op)] if events else _anywhere(kernel, op.body, held)
                     held |= dict.fromkeys(op.result)
                     continue
                 carried = [held.get(x) for x in op.init]
@@ -169,7 +209,9 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     carried = [held.get(x) for x in yielded(op.body)]
                 held |= zip(op.result, carried, strict=True)
             case b.WaitBarrier():
-                yield ("a wait", ()), op
+                yield WAIT, op
+            case _ if isinstance(op, FENCES):
+                yield FENCE, op
             case TmaLoad() | TmaStore():
                 if isinstance(op, TmaStore) and op.lines:
                     yield STOP, op
@@ -191,27 +233,44 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 held[op.result] = held.get(("size", op.dim))
             case LoadGlobal():
                 held[op.result] = _loaded(kernel, op, held)
+            case b.InitialState():
+                held[op.result] = 0
+            case b.Advance() if (stage := held.get(op.state)) is not None:
+                held[op.result] = (stage + 1) % op.num
+            case Iota() if (start := held.get(op.start)) is not None:
+                held[op.result] = a.spread(op, [start])
             case t.Map() if op.fn in FOLDS and all(held.get(x) is not None for x in op.args):
-                args = [held[x] for x in op.args]
-                divides = op.fn in ("floordiv", "mod")
-                held[op.result] = FOLDS[op.fn](*args) if args[-1] or not divides else None
+                args, zero = [held[x] for x in op.args], op.fn in ("floordiv", "mod")
+                if tuple in map(type, args):
+                    held[op.result] = a.spread(op, args)
+                else:
+                    held[op.result] = FOLDS[op.fn](*args) if args[-1] or not zero else None
             case _ if type(op) in SPECIAL:
                 held[op.result] = held[SPECIAL[type(op)]]  # type: ignore[attr-defined]
             case _:
                 held |= dict.fromkeys(results_of(op))
 
 
+def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tuple[Allowed, Op]]:
+    """The accesses of ops whose indices are not known."""
+    known = {x: value for x, value in held.items() if not isinstance(x, Value)}
+    found = ((x, op) for op in walk(region) for x in a.allowed(kernel, op, known))
+    return ((x._replace(bytes=0), op) for x, op in found)
+
+
 @once
-def _around_events(kernel: Kernel) -> set[int]:
-    inside = ((op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner))
-    return {id(op) for op, x in inside if isinstance(x, EVENTS)}
+def _around(kernel: Kernel) -> dict[int, bool]:
+    """By the id of an op in which there are accesses or events, whether there are events."""
+    inside = [(op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner)]
+    found = {id(op): False for op, x in inside if a.kinds_of(type(x))}
+    return found | {id(op): True for op, x in inside if isinstance(x, EVENTS)}
 
 
 def _loaded(kernel: Kernel, op: LoadGlobal, held: Held) -> int | None:
     """0 outside of the tensor."""
     tensor, name = op.tensor.as_tensor, op.tensor.name
     at: list[Any] = [held.get(x) for x in op.index]
-    if None in at:
+    if not all(isinstance(x, int) for x in at):
         return None
     sizes = (held.get(("size", d), d) for d in tensor.dims)
     if not all(0 <= x < n for x, n in zip(at, sizes, strict=True)):
@@ -271,21 +330,29 @@ def _steps(program: Program) -> Steps:
     depend by name, each with its operands."""
     tokens, operand, defined = program.tokens, program.values.operand, program.values.defined
     of_token = ((f"{x.guard} {x.args}", x.at) for x in tokens if EVENT_OF_NUMBERS.match(x.op))
-    asked = [operand(x, at)[1] for text, at in of_token for x in REGISTER.findall(text)]
+    own = [*a.own_accesses(program.text)]
+    of_own = ((f"{x.guard} {x.register}", x.at) for x in own)
+    texts = chain(of_token, of_own)
+    asked = [operand(x, at)[1] for text, at in texts for x in REGISTER.findall(text)]
     # The tests of semaphores' waits stand in braces.
     asked += [name for name, made in defined.items() if "/" in name and made[0].op == LESS]
-    found: list[tuple[int, str, Any]] = [(token.at, "", i) for i, token in enumerate(tokens)]
+    found: list[tuple[int, str, Any]] = [
+        (x.at, "", i) for i, x in enumerate(tokens) if x.label or STEP.match(x.op)
+    ]
+    found += [(x.at, "", x) for x in own]
     names = set[str]()
     while asked:
         if (name := asked.pop()) not in names:
             names.add(name)
             for d in defined.get(name, ()):
                 operands = [operand(x, d.at) for x in _sources(d)]
-                found.append((d.at, name, (d, operands)))
+                argument = re.search(r"_param_(\d+)\]?$", d.operands)
+                number = int(argument[1]) if argument else None
+                found.append((d.at, name, (d, operands, computed(d.op), number)))
                 asked += [x for _, x, _ in operands]
                 asked += [operand(x, d.at)[1] for x in REGISTER.findall(d.guard)]
     found.sort(key=lambda step: step[:2])
-    labels = [(i, tokens[x].label) for i, (_, name, x) in enumerate(found) if not name]
+    labels = [(i, tokens[x].label) for i, (_, _, x) in enumerate(found) if isinstance(x, int)]
     return found, {label: i for i, label in labels if label}
 
 
@@ -309,10 +376,9 @@ def _ptx_events(
         found = value(guard.removeprefix("!"), at) if guard else 1
         return None if found is None else bool(found) != (guard[:1] == "!")
 
-    def made(d: Definition, operands: Sequence[tuple[Any, ...]]) -> Any:
-        of = computed(d.op)
-        if argument := re.search(r"_param_(\d+)\]?$", d.operands):
-            return [*sizes, None][int(argument[1])]
+    def made(d: Definition, operands: Sequence[tuple[Any, ...]], of: Any, argument: Any) -> Any:
+        if argument is not None:
+            return [*sizes, None][argument]
         if d.op.startswith("ld.global"):
             start = held.get(operands[0][1])
             place = None if start is None else start + split_address(d.operands)[1]
@@ -327,10 +393,15 @@ def _ptx_events(
             return
         (at, name, x), i = steps[i], i + 1
         if name:
-            definition, operands = x
+            definition = x[0]
             does = passes(definition.guard, at) if definition.guard else True
             if does is not False:
-                held[name] = made(definition, operands) if does else None
+                held[name] = made(*x) if does else None
+            continue
+        if isinstance(x, Own):
+            if (does := passes(x.guard, at)) is not False:
+                start = value(x.register, at) if does else None
+                yield Touch(x, None if start is None else start + x.plus), None
             continue
         token, of = program.tokens[x], program.read[x]
         does = passes(token.guard, at)
@@ -341,7 +412,9 @@ def _ptx_events(
             if does:
                 i = labels.get("".join(of.targets), len(steps))
         elif token.op.startswith("mbarrier.try_wait") and does is not False:
-            yield ("a wait", ()), of.line
+            yield WAIT, of.line
+        elif FENCE_OF_PTX.match(token.op) and does is not False:
+            yield FENCE, of.line
         elif (copy := COPIES.match(token.op)) and does is not False:
             told = re.search(r"\[[^\]]*\{[^}]*\}", token.args)
             box, *place = re.findall(r"[%\w-]+", told[0] if told else "none")
