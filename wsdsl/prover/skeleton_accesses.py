@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.tensor_ops import FreeTensorMemory, StoreScales, TensorColumns
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
@@ -28,13 +26,18 @@ OWN = re.compile(
     r"[^;]*?(\[[^\]]*\])"
 )
 WIDTH = re.compile(r"(?:.*\.[vx](\d)\b)?.*\.[a-z]+(\d+)(x2)?$")
+KINDS_OF = {
+    op: [kind for kind, others in ACCESSES.items() if op in others]
+    for ops in ACCESSES.values()
+    for op in ops
+} | {StoreScales: ["ld.shared"]}
 MONOTONE = ("add", "sub", "mul", "min", "max")
 Bounds = tuple[int, int]
 
 
 class Own(NamedTuple):
     """An access of PTX at `register` + `plus` that moves so many `bytes`, in `lines` of so many;
-    `free`: it reads memory that no thread writes.
+    `free`: it reads memory that no thread writes. In a run it has an address, if that is known.
     """
 
     at: int
@@ -45,13 +48,7 @@ class Own(NamedTuple):
     bytes: int
     lines: int
     free: bool
-
-
-class Touch(NamedTuple):
-    """An access by a thread; its address, if that is known."""
-
-    of: Own
-    address: int | None
+    address: int | None = None
 
 
 class Allowed(NamedTuple):
@@ -64,20 +61,21 @@ class Allowed(NamedTuple):
 
 
 def misplaced(
-    permits: Sequence[Allowed], touches: Sequence[Touch], anywhere: Sequence[Allowed], lane: int
+    permits: Sequence[Allowed], touches: Sequence[Own], anywhere: Sequence[Allowed], lane: int
 ) -> tuple[int, str] | None:
     """Where and how the accesses between two events differ from what is allowed; `anywhere`: what
     is allowed between some events."""
-    for of, start in touches:
+    for of in touches:
+        start = of.address
         where = [x for x in (anywhere if of.free else permits) if x.kind == of.kind]
         if start and not any(x.first <= start and start + of.lines <= x.end for x in where):
             told = " or ".join({f"{_shown(x.first)} to {_shown(x.end)}": 0 for x in where})
             return of.at, f"expected {of.kind} in {told or 'nothing'}, the PTX has {_shown(start)}"
     for kind in {x.kind for x in permits} if not lane else ():
         least = sum(x.bytes for x in permits if x.kind == kind)
-        has = sum(of.bytes for of, _ in touches if of.kind == kind)
+        has = sum(of.bytes for of in touches if of.kind == kind)
         if has < least:
-            at = max((of.at for of, _ in touches), default=0)
+            at = max((of.at for of in touches), default=0)
             return at, f"expected {kind} of {least} bytes here, the PTX has {has}"
     return None
 
@@ -101,14 +99,8 @@ def own_accesses(text: str) -> Iterator[Own]:
         )
 
 
-@cache
-def kinds_of(op: type[Op]) -> list[str]:
-    kinds = [kind for kind, ops in ACCESSES.items() if issubclass(op, ops)]
-    return [*kinds, *["ld.shared"] * issubclass(op, StoreScales)]
-
-
 def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
-    for kind in kinds_of(type(op)):
+    for kind in KINDS_OF.get(type(op), ()):
         if "global" in kind:
             yield Allowed(kind, *_of_tensor(kernel, op, held))
         else:
@@ -158,11 +150,8 @@ def _of_tensor(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
     return base + first * bits // 8, base + -(-(last + 1) * bits // 8)
 
 
-def spread(op: Op, args: list[Any]) -> Bounds | None:
-    """The bounds of the elements of a fragment."""
-    if isinstance(op, Iota):
-        return args[0], args[0] + op.extent - 1
-    fn = op.fn  # type: ignore[attr-defined]
+def spread(fn: str, args: list[Any]) -> Bounds | None:
+    """The bounds of the elements of a fragment that is computed of numbers and bounds."""
     if fn not in MONOTONE:
         return None
     found = [FOLDED[fn](*x) for x in product(*(x if isinstance(x, tuple) else (x,) for x in args))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -25,7 +24,7 @@ from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_claims import claim_events
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import operand_event, tensor_events
-from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
+from wsdsl.prover.skeleton_states import ByThread, Change, Fill, Items, Places, Skeleton, of_warps
 from wsdsl.prover.skeleton_stores import partial_fills, store_fills, wgmma_told
 from wsdsl.prover.skeleton_values import FOLDED
 
@@ -272,9 +271,9 @@ class Builder:
             case b.NamedBarrierSync() | b.NamedBarrierArrive():
                 kind = "bar.sync" if isinstance(op, b.NamedBarrierSync) else "bar.arrive"
                 items, threads = self.of_warpgroups(op.item), str(128 * op.num_warpgroups)
-                number = tuple(None if item is None else op.barrier + item for item in items)
+                number = [x if x is None else op.barrier + x for x in items for _ in range(4)]
                 detail = f"{op.barrier}, {threads}" if op.item is None else threads
-                fill = None if op.item is None else Fill(number=number)
+                fill = None if op.item is None else Fill(number=of_warps(number))
                 self.emit(op, kind, detail, fill=fill)
             case b.SyncWarp():
                 self.emit(op, "bar.warp.sync")
@@ -364,35 +363,33 @@ class Builder:
             case _:
                 tensor_events(self, op, who.first)
 
-    def of_ranks(self, x: Value | None) -> tuple[int | None, ...]:
+    def of_ranks(self, x: Value | None) -> ByThread | None:
         """A number in each CTA of the cluster, if there is one."""
         if x is None:
-            return ()
+            return None
         known = self.known.get(x)
-        return self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
+        each = self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
+        return lambda _, rank: each[rank]
 
     def sent(self, op: m.SendFragment, further: int) -> Fill:
         assert isinstance(op.shared.type, Shared)
         start, stride = self.shared[op.shared].offset + op.offset + further, op.shared.type.bytes
-        by_warp = tuple(shift for shift in self.of_warpgroups(op.shift) for _ in range(4))
         barriers, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
-        return Fill(
-            barriers,
-            op.state,
-            start=start,
-            stride=stride,
-            by_warp=by_warp,
-            apart=HELD_BYTES,
-            cta=cta,
-        )
+        shifts = self.of_warpgroups(op.shift)
+
+        def place(tid: int, _: int) -> int | None:
+            shift = shifts[tid // 128]
+            return None if shift is None else shift + HELD_BYTES * (tid % 128)
+
+        return Fill(barriers, op.state, start=start, stride=stride, further=place, cta=cta)
 
     def destination(self, op: m.TmaLoad) -> Fill:
         assert isinstance(op.shared.type, Shared)
-        by_rank = () if op.shift is None else self.by_rank[op.shift]
         items = self.places.barriers[op.barriers]
         start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
-        where = dict[str, Any](start=start, stride=stride, by_rank=by_rank)
-        return Fill(items, op.state, **where, cta=self.of_ranks(op.multicast or op.cta))
+        fill = Fill(items, op.state, start=start, stride=stride)
+        further = self.of_ranks(op.shift) or fill.further
+        return replace(fill, further=further, cta=self.of_ranks(op.multicast or op.cta))
 
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
         """A number in each warpgroup of the CTA."""

@@ -24,7 +24,7 @@ from wsdsl.ir.tensor_accesses import DIRECT
 from wsdsl.ir.types import I32, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import skeleton_accesses as a
-from wsdsl.prover.skeleton_accesses import POINTER, Allowed, Own, Touch
+from wsdsl.prover.skeleton_accesses import POINTER, Allowed, Own
 from wsdsl.prover.skeleton_letters import UNKNOWN
 from wsdsl.prover.skeleton_of_ptx import OPERAND, Jump, Program
 from wsdsl.prover.skeleton_registers import read, result, split_address
@@ -33,7 +33,7 @@ from wsdsl.prover.skeleton_values import COMPARED, FOLDED, Definition, computed
 SIZE, CLUSTERS, FEW, APART, SAMPLES = 640, 37, 5, 7, 12
 """Most sizes, the clusters of the grid, or a few with many items, from one to the
 next, and the samples of data."""
-STEPS, MOST = 1 << 13, 96
+STEPS, MOST = 1 << 13, 84
 """Instructions and events of one thread; events of a loop."""
 DATA = "data", 0
 """The values of loads, of which address and sample choose one."""
@@ -42,17 +42,15 @@ LANES = 0, 127, 42
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
 LESS = "setp.lt.s32"
 FLAGS = (b.ArriveFlag, b.WaitFlag)
-FENCES = (
-    b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp, b.NamedBarrierSync,
-    b.NamedBarrierArrive,
+PLAIN = (
+    b.WaitBarrier, b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp,
+    b.NamedBarrierSync, b.NamedBarrierArrive,
 )  # fmt: skip
-EVENTS = (*FLAGS, *FENCES, b.WaitBarrier, TmaLoad, TmaStore)
+EVENTS = (*FLAGS, *PLAIN, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
-FENCE_OF_PTX = re.compile(r"fence\.proxy|bar\.|barrier\.(?!cluster)")
+PLAIN_OF_PTX = re.compile(r"(mbarrier\.try_wait)|fence\.proxy|bar\.|barrier\.(?!cluster)")
 EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
-STEP = re.compile(
-    rf"{EVENT_OF_NUMBERS.pattern}|{FENCE_OF_PTX.pattern}|mbarrier\.try_wait|brx|ret|exit|trap"
-)
+STEP = re.compile(rf"{EVENT_OF_NUMBERS.pattern}|{PLAIN_OF_PTX.pattern}|brx|ret|exit|trap")
 REGISTER = re.compile(r"%?[a-z]\w*")
 FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
 Numbers = tuple[int | None, ...]
@@ -64,7 +62,7 @@ END: Seen = "the end", ()
 STOP: Seen = UNKNOWN, ()
 """Whether there is another event is not known."""
 Held = dict[Any, Any]
-Events = Iterator[tuple[Seen | Allowed | Touch, Any]]
+Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 """With the op, or the line."""
 
 
@@ -124,7 +122,9 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                     break
                 if not _agree(wanted, has):
                     told = f"expected {_shown(wanted)} here, the PTX has {_shown(has)}"
-                elif differs := a.misplaced(permits, touches, anywhere, lane):
+                elif differs := (permits or touches) and a.misplaced(
+                    permits, touches, anywhere, lane
+                ):
                     line, told = program.text.count("\n", 0, differs[0]) + 1, differs[1]
                 else:
                     continue
@@ -136,7 +136,7 @@ def _events(all_of_them: Events, lane: int) -> Iterator[tuple[Seen, Any, list[An
     """With the accesses before each. Lanes but the first wait, and are not asked for the rest."""
     between = list[Any]()
     for event, origin in chain(all_of_them, [(END, None)]):
-        if isinstance(event, Allowed | Touch):
+        if isinstance(event, Allowed | Own):
             between.append(event)
         elif not lane or event in (WAIT, FENCE, END, STOP):
             yield event, origin, between
@@ -146,8 +146,8 @@ def _events(all_of_them: Events, lane: int) -> Iterator[tuple[Seen, Any, list[An
 def _agree(wanted: Seen, has: Seen) -> bool:
     """A coordinate that is not known is not compared."""
     (kind, numbers), (other, found) = wanted, has
-    if kind != other or len(numbers) != len(found):
-        return False
+    if kind != other or len(numbers) != len(found) or not found:
+        return wanted == has
     pairs = zip(numbers, found, strict=True)
     if kind == FLAG:
         return all(x is not None and x == y for x, y in pairs)
@@ -177,7 +177,7 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
     around = _around(kernel)
     for op in region:
         events = around.get(id(op))
-        if a.kinds_of(type(op)):
+        if type(op) in a.KINDS_OF:
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
             case Partition():
@@ -208,10 +208,6 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                         yield STOP, op
                     carried = [held.get(x) for x in yielded(op.body)]
                 held |= zip(op.result, carried, strict=True)
-            case b.WaitBarrier():
-                yield WAIT, op
-            case _ if isinstance(op, FENCES):
-                yield FENCE, op
             case TmaLoad() | TmaStore():
                 if isinstance(op, TmaStore) and op.lines:
                     yield STOP, op
@@ -238,13 +234,15 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
             case b.Advance() if (stage := held.get(op.state)) is not None:
                 held[op.result] = (stage + 1) % op.num
             case Iota() if (start := held.get(op.start)) is not None:
-                held[op.result] = a.spread(op, [start])
+                held[op.result] = start, start + op.extent - 1
             case t.Map() if op.fn in FOLDS and all(held.get(x) is not None for x in op.args):
                 args, zero = [held[x] for x in op.args], op.fn in ("floordiv", "mod")
                 if tuple in map(type, args):
-                    held[op.result] = a.spread(op, args)
+                    held[op.result] = a.spread(op.fn, args)
                 else:
                     held[op.result] = FOLDS[op.fn](*args) if args[-1] or not zero else None
+            case _ if type(op) in PLAIN:
+                yield WAIT if isinstance(op, b.WaitBarrier) else FENCE, op
             case _ if type(op) in SPECIAL:
                 held[op.result] = held[SPECIAL[type(op)]]  # type: ignore[attr-defined]
             case _:
@@ -262,7 +260,7 @@ def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tupl
 def _around(kernel: Kernel) -> dict[int, bool]:
     """By the id of an op in which there are accesses or events, whether there are events."""
     inside = [(op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner)]
-    found = {id(op): False for op, x in inside if a.kinds_of(type(x))}
+    found = {id(op): False for op, x in inside if type(x) in a.KINDS_OF}
     return found | {id(op): True for op, x in inside if isinstance(x, EVENTS)}
 
 
@@ -401,7 +399,7 @@ def _ptx_events(
         if isinstance(x, Own):
             if (does := passes(x.guard, at)) is not False:
                 start = value(x.register, at) if does else None
-                yield Touch(x, None if start is None else start + x.plus), None
+                yield x if start is None else Own(*x[:-1], address=start + x.plus), None
             continue
         token, of = program.tokens[x], program.read[x]
         does = passes(token.guard, at)
@@ -411,10 +409,8 @@ def _ptx_events(
                 break
             if does:
                 i = labels.get("".join(of.targets), len(steps))
-        elif token.op.startswith("mbarrier.try_wait") and does is not False:
-            yield WAIT, of.line
-        elif FENCE_OF_PTX.match(token.op) and does is not False:
-            yield FENCE, of.line
+        elif (plain := PLAIN_OF_PTX.match(token.op)) and does is not False:
+            yield WAIT if plain[1] else FENCE, of.line
         elif (copy := COPIES.match(token.op)) and does is not False:
             told = re.search(r"\[[^\]]*\{[^}]*\}", token.args)
             box, *place = re.findall(r"[%\w-]+", told[0] if told else "none")

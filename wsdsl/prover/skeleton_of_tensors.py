@@ -16,7 +16,7 @@ from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.types import Accumulator, Columns, Shared, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
-from wsdsl.prover.skeleton_states import HALVES, TMEM, Fill, Places
+from wsdsl.prover.skeleton_states import HALVES, TMEM, ByThread, Fill, Places, of_warps
 from wsdsl.prover.skeleton_values import BASE
 
 FIRST_WARP = (1 << 32) - 1
@@ -39,7 +39,7 @@ class Builder(Protocol):
     def emit(self) -> Callable[..., None]: ...
     @property
     def silent(self) -> Callable[..., int]: ...
-    def of_ranks(self, x: Value | None) -> tuple[int | None, ...]: ...
+    def of_ranks(self, x: Value | None) -> ByThread | None: ...
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]: ...
 
 
@@ -50,7 +50,7 @@ def operand_event(made: Builder, op: Op, operand: Value, step: int, version: int
     low = low_half(held, BASE + array.offset + of.offset + held.steps[step])
     starts = made.of_warpgroups(of.start)
     apart = (None if x is None else x * held.per_start >> 4 for x in starts for _ in range(4))
-    _descriptor(made, op, (of.shared, of.state), low, held.high | version, tuple(apart))
+    _descriptor(made, op, (of.shared, of.state), low, held.high | version, [*apart])
 
 
 def _descriptor(
@@ -59,17 +59,18 @@ def _descriptor(
     of: tuple[Value, Value],
     low: int,
     high: int,
-    by_warp: tuple[int | None, ...] = (),
+    by_warp: Sequence[int | None],
 ) -> None:
     shared, state = of
     kind = shared.type
     assert isinstance(kind, Shared)
     start, stride = HALVES + low, kind.bytes >> 4
     ring = f"operands in {shared.name}[]"
-    for further in {x for x in by_warp or (0,) if x is not None}:
+    for further in {x for x in by_warp if x is not None}:
         places = range(start + further, start + further + kind.num * stride, stride)
         made.places.operands |= dict.fromkeys(places, ring)
-    fill = Fill(state=state if kind.num > 1 else None, start=start, stride=stride, by_warp=by_warp)
+    asked = state if kind.num > 1 else None
+    fill = Fill(state=asked, start=start, stride=stride, further=of_warps(by_warp))
     made.emit(op, "operand", str(high), ring, fill=fill)
 
 
@@ -80,10 +81,10 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
         assert isinstance(kind_of, Columns)
         start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
         own = isinstance(op, t.TensorLoad | t.TensorStore | t.StoreScales)
-        columns = [(group - first_warpgroup) * apart for group in range(8)] * own
-        lanes = [x + (half << 20) + (warp << 21) for x in columns for warp in range(4)]
+        columns = [(group - first_warpgroup) * apart + (half << 20) for group in range(8)]
+        lanes = [own * (x + (warp << 21)) for x in columns for warp in range(4)]
         state_of = state if kind_of.num > 1 else None
-        fill = Fill(state=state_of, start=start, stride=kind_of.columns, by_warp=tuple(lanes))
+        fill = Fill(state=state_of, start=start, stride=kind_of.columns, further=of_warps(lanes))
         made.emit(op, PREFIX + kind, detail, RING, fill=fill)
 
     group = f".cta_group::{getattr(op, 'cta_group', 1)}"
@@ -141,9 +142,8 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
                 at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
                 emit(f"cp{group}.32x128b.warpx4", op.scales, op.state, at)
                 place = made.shared[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
-                _descriptor(
-                    made, op, (op.shared, op.shared_state), BASE + place >> 4, ATOM | VERSION
-                )
+                of = op.shared, op.shared_state
+                _descriptor(made, op, of, BASE + place >> 4, ATOM | VERSION, (0,) * 32)
         case t.TensorStoreWait():
             made.emit(op, f"{PREFIX}wait::st")
         case t.TensorFence():

@@ -5,7 +5,7 @@ stages and parities as they have them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -25,6 +25,8 @@ LINE = 8
 
 Member = tuple[int, int]
 """A thread, and the rank of its CTA."""
+ByThread = Callable[[int, int], int | None]
+"""A number, if it is known, of a thread in a CTA."""
 Env = dict[Value, tuple[int, tuple[int, ...]]]
 """What a pipeline state is made of: the number of one that is held, or less than 0 for the parity
 that it begins with; and the steps from there, in rings of so many stages."""
@@ -74,12 +76,19 @@ def each(told: Sequence[str]) -> str:
     return told[0] if len(set(told)) == 1 else " / ".join(told)
 
 
+def of_warps(held: Sequence[int | None]) -> ByThread:
+    return lambda tid, _: held[tid // 32]
+
+
+def _nothing(_tid: int, _rank: int) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Fill:
-    """What an event's letter lacks, by the states that hold when it is met. `cta`: in whose SMEM it
-    acts, or the mask of these CTAs, by the rank of one's own, or by lane. `by_rank`, `by_warp`,
-    `by_lane`, `apart`: what is added to a place for each CTA, warp, lane and thread. `number`: the
-    named barrier, by warpgroup.
+    """What an event's letter lacks, by the states that hold when it is met. `further`: what each
+    thread adds to a place. `cta`: in whose SMEM it acts, or the mask of these CTAs. `number`: the
+    named barrier.
     """
 
     barriers: Items | None = None
@@ -87,13 +96,9 @@ class Fill:
     parity: bool = False
     start: int | None = None
     stride: int = 0
-    by_rank: tuple[int, ...] = ()
-    by_warp: tuple[int | None, ...] = ()
-    by_lane: tuple[int, ...] = ()
-    apart: int = 0
-    cta: tuple[int | None, ...] = ()
-    cta_by_lane: tuple[int, ...] = ()
-    number: tuple[int | None, ...] = ()
+    further: ByThread = _nothing
+    cta: ByThread | None = None
+    number: ByThread | None = None
 
     def fill(self, letter: Letter, position: tuple[int, int], members: Sequence[Member]) -> Letter:
         stage, parity = position
@@ -104,24 +109,16 @@ class Fill:
             letter = letter._replace(detail=parity_of(parity))
         if self.start is not None:
             place = self.start + self.stride * stage
-            letter = letter._replace(to=each([self._place(place, *member) for member in members]))
+            letter = letter._replace(to=_told(self.further, members, lambda x: place_at(place + x)))
         if self.cta:
-            ctas = [self.cta[rank] for _, rank in members]
-            letter = letter._replace(cta=each([UNKNOWN if x is None else str(x) for x in ctas]))
-        if self.cta_by_lane:
-            letter = letter._replace(cta=each([str(self.cta_by_lane[t % 32]) for t, _ in members]))
+            letter = letter._replace(cta=_told(self.cta, members, str))
         if self.number:
-            of = [self.number[tid // 128] for tid, _ in members]
-            letter = letter._replace(number=each([UNKNOWN if x is None else str(x) for x in of]))
+            letter = letter._replace(number=_told(self.number, members, str))
         return letter
 
-    def _place(self, place: int, tid: int, rank: int) -> str:
-        further = self.by_warp[tid // 32] if self.by_warp else 0
-        if further is None:
-            return UNKNOWN
-        place += self.by_rank[rank] if self.by_rank else 0
-        further += self.by_lane[tid % 32] if self.by_lane else 0
-        return place_at(place + further + self.apart * (tid % 128))
+
+def _told(of: ByThread, members: Sequence[Member], shown: Callable[[int], str]) -> str:
+    return each([UNKNOWN if (x := of(*member)) is None else shown(x) for member in members])
 
 
 @dataclass(frozen=True)

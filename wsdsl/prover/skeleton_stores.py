@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.memory_ops import StorePartials, TmaStore
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Shared
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.prover.skeleton_states import Fill, Places
+from wsdsl.prover.skeleton_states import Fill, Places, of_warps
 
 
 def store_fills(
@@ -23,11 +24,9 @@ def store_fills(
     of_warp = [[held.bytes.start for held in boxes if held.warp == warp] for warp in range(4)]
     for n in range(max(map(len, of_warp))):
         apart = [own[n] if n < len(own) else None for own in of_warp]
-        by_warp = tuple(
-            None if i is None or x is None else i * size + x for i in items for x in apart
-        )
+        of_each = [None if i is None or x is None else i * size + x for i in items for x in apart]
         warps = [warp for warp, x in enumerate(apart) if x is not None]
-        yield warps, Fill(start=start, by_warp=by_warp)
+        yield warps, Fill(start=start, further=of_warps(of_each))
 
 
 def wgmma_told(op: f.Wgmma, step: int, known: float | None) -> str:
@@ -62,22 +61,21 @@ def partial_fills(
     rows, across = WORD * lanes.of_warp(kind.rows), min(32, lanes.across)
     own = [w % lanes.warps * part + w // lanes.warps * rows for w in range(4)]
     apart = (op.each or lanes.warps) * part
-    by_warp = (None,) * 4 * first + tuple(x + g * apart for g in range(groups) for x in own)
-    together = lanes.warps if op.each else lanes.warps * groups
-    by_rank = tuple(part * together * rank for rank in range(op.ctas))
-    for begin in range(0, op.ctas, across):
-        senders = tuple(lane for lane in range(32) if begin + lane % across < op.ctas)
-        for n in range(lanes.held(kind.rows)):
-            yield (
-                senders,
-                Fill(
-                    items,
-                    op.state,
-                    start=start + WORD * n * lanes.rows,
-                    stride=op.shared.type.bytes,
-                    by_rank=by_rank,
-                    by_warp=by_warp,
-                    by_lane=tuple(WORD * (lane // across) for lane in range(32)),
-                    cta_by_lane=tuple(begin + lane % across for lane in range(32)),
-                ),
-            )
+    by_warp = [x + g * apart for g in range(groups) for x in own]
+    part *= lanes.warps if op.each else lanes.warps * groups
+
+    def further(tid: int, rank: int) -> int | None:
+        return by_warp[tid // 32 - 4 * first] + part * rank + WORD * (tid % 32 // across)
+
+    for begin, n in product(range(0, op.ctas, across), range(lanes.held(kind.rows))):
+        yield (
+            tuple(lane for lane in range(32) if begin + lane % across < op.ctas),
+            Fill(
+                items,
+                op.state,
+                start=start + WORD * n * lanes.rows,
+                stride=op.shared.type.bytes,
+                further=further,
+                cta=lambda tid, _, begin=begin: begin + tid % across,
+            ),
+        )
