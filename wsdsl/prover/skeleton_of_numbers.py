@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, product
+from math import prod
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -69,15 +70,18 @@ Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), _steps(program)
-    first = 0
+    first, of_items = 0, dict(x for grid in kernel.of(b.LaunchGrid) for x in grid.tiles)
+    # The number of items is an i32.
+    many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
+    of_ones = {("size", dim): FEW for dim, by in of_items.items() if many and by == 1}
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
         | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
+        | of_ones
         | {("size", dim): size for dim, size in kernel.sizes}
         for size in (SIZE, SIZE // 2)
     )
     dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
-    of_items = {dim for grid in kernel.of(b.LaunchGrid) for dim, _ in grid.tiles}
     some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
     near, samples = _near_thresholds(kernel), 1
     if any(op.result.type == Tile(I32) for op in kernel.of(LoadGlobal)):
@@ -103,7 +107,9 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                 continue
             if (more and samples == 1) or ((more or clusters == FEW) and group > groups.start):
                 continue
-            cta = n * APART % clusters * ranks + rank
+            if not (launched := _launched(kernel, given, clusters)):
+                continue
+            cta = n * APART % launched * ranks + rank
             special = {
                 "%tid.x": 128 * group + 32 * warp + lane, "%cluster_ctarank": cta % ranks,
                 "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
@@ -130,6 +136,15 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                     continue
                 return op, f"{told} in line {line} (thread {special['%tid.x']})"
     return None
+
+
+def _launched(kernel: Kernel, given: Held, clusters: int) -> int:
+    """At most one cluster for each item, where none looks for more than its own."""
+    for grid in kernel.of(b.LaunchGrid):
+        if grid.scheduler in ("grid", "dynamic"):
+            items = (-(-given.get(("size", dim), SIZE) // size) for dim, size in grid.tiles)
+            clusters = min(clusters, prod(items))
+    return clusters
 
 
 def _events(all_of_them: Events, lane: int) -> Iterator[tuple[Seen, Any, list[Any]]]:
