@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from itertools import chain, islice, product
 from math import prod
 from typing import Any
@@ -43,15 +44,15 @@ LANES = 0, 127, 42
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
 LESS = "setp.lt.s32"
 FLAGS = (b.ArriveFlag, b.WaitFlag)
-PLAIN = (
-    b.WaitBarrier, b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp,
+FENCES = (
+    b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp,
     b.NamedBarrierSync, b.NamedBarrierArrive,
 )  # fmt: skip
-EVENTS = (*FLAGS, *PLAIN, TmaLoad, TmaStore)
+EVENTS = (*FLAGS, *FENCES, b.WaitBarrier, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
-PLAIN_OF_PTX = re.compile(r"(mbarrier\.try_wait)|fence\.proxy|bar\.|barrier\.(?!cluster)")
+FENCE_OF_PTX = re.compile(r"fence\.proxy|bar\.|barrier\.(?!cluster)")
 EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
-STEP = re.compile(rf"{EVENT_OF_NUMBERS.pattern}|{PLAIN_OF_PTX.pattern}|brx|ret|exit|trap")
+STEP = re.compile(rf"{EVENT_OF_NUMBERS.pattern}|mbarrier\.try_wait|brx|ret|exit|trap")
 REGISTER = re.compile(r"%?[a-z]\w*")
 FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
 Numbers = tuple[int | None, ...]
@@ -69,11 +70,11 @@ Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
-    arguments, steps = _arguments(kernel), _steps(program)
+    arguments, steps = _arguments(kernel), cache(partial(_steps, program))
     first, of_items = 0, dict(x for grid in kernel.of(b.LaunchGrid) for x in grid.tiles)
     # The number of items is an i32.
-    many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
-    of_ones = {("size", dim): FEW for dim, by in of_items.items() if many and by == 1}
+    too_many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
+    of_ones = {("size", dim): FEW for dim, by in of_items.items() if too_many and by == 1}
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
         | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
@@ -92,7 +93,7 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         groups = range(first, first + together[0].num_warpgroups)
         first = groups.stop
         roles += ((x, groups, warp, len(together)) for warp, x in enumerate(together))
-    unknown = {**plain, DATA: (near, 0)}
+    unknown = {**plain, DATA: (near, 0), Own: True}
     for partition, groups, warp, of in roles:
         body = [op for op in kernel.body if op is partition or not isinstance(op, Partition)]
         anywhere = [x for x, _ in _anywhere(kernel, body, unknown)]
@@ -100,10 +101,10 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
         compared = set[int]()
         of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
-        many = [*(of_flags if flags else of_flags[:samples]), *few]
+        many = [*(of_flags if flags else of_flags[1 : samples + 1]), *few]
         for (clusters, n, given), rank, group, lane in product(many, range(ranks), groups, lanes):
-            more = n > 1 and compared >= flags
-            if lane and (n or rank or clusters == FEW or lane != LANES[1 + group % 2]):
+            more, full = n > 1 and compared >= flags, n == (clusters == CLUSTERS)
+            if lane and (not full or rank or clusters == FEW or lane != LANES[1 + group % 2]):
                 continue
             if (more and samples == 1) or ((more or clusters == FEW) and group > groups.start):
                 continue
@@ -114,14 +115,14 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                 "%tid.x": 128 * group + 32 * warp + lane, "%cluster_ctarank": cta % ranks,
                 "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
                 "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
-                DATA: (near, n),
+                DATA: (near, n), Own: full,
             }  # fmt: skip
             held = {b.WarpgroupIndex: group - groups.start, **special, **given}
             held |= {b.Elect: not special["%tid.x"], Partition: group == groups.start and lane < 32}
             own = _events(_kernel_events(kernel, body, held), lane)
             sizes = [given.get(x) for x in arguments]
-            found = _events(_ptx_events(program, steps, special, sizes), lane)
-            for has, line, touches in islice(found, MOST):
+            found = _events(_ptx_events(program, steps(full), special, sizes), lane)
+            for has, line, touches in islice(found, MOST if full else MOST // 2):
                 wanted, op, permits = (STOP, None, []) if has == STOP else next(own)
                 compared.add(id(op))
                 if STOP in (wanted, has):
@@ -191,8 +192,8 @@ SPECIAL: dict[type[Op], Any] = {
 def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
     around = _around(kernel)
     for op in region:
-        events = around.get(id(op))
-        if type(op) in a.KINDS_OF:
+        events = around.get(id(op)) or (False if held[Own] and id(op) in around else None)
+        if held[Own] and type(op) in a.KINDS_OF:
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
             case Partition():
@@ -256,8 +257,11 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     held[op.result] = a.spread(op.fn, args)
                 else:
                     held[op.result] = FOLDS[op.fn](*args) if args[-1] or not zero else None
-            case _ if type(op) in PLAIN:
-                yield WAIT if isinstance(op, b.WaitBarrier) else FENCE, op
+            case b.WaitBarrier():
+                yield WAIT, op
+            case _ if type(op) in FENCES:
+                if held[Own]:
+                    yield FENCE, op
             case _ if type(op) in SPECIAL:
                 held[op.result] = held[SPECIAL[type(op)]]  # type: ignore[attr-defined]
             case _:
@@ -267,7 +271,8 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
 def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tuple[Allowed, Op]]:
     """The accesses of ops whose indices are not known."""
     known = {x: value for x, value in held.items() if not isinstance(x, Value)}
-    found = ((x, op) for op in walk(region) for x in a.allowed(kernel, op, known))
+    every = walk(region) if held[Own] else ()
+    found = ((x, op) for op in every for x in a.allowed(kernel, op, known))
     return ((x._replace(bytes=0), op) for x, op in found)
 
 
@@ -338,19 +343,21 @@ def _points(argument: Any) -> bool:
     return not isinstance(argument, Value) and argument[0] in ("map", "tensor")
 
 
-def _steps(program: Program) -> Steps:
+def _steps(program: Program, accesses: bool) -> Steps:
     """By places in the text: tokens by number, and the definitions on which branches and events
-    depend by name, each with its operands."""
+    depend by name, each with its operands; and the threads' own `accesses`."""
     tokens, operand, defined = program.tokens, program.values.operand, program.values.defined
     of_token = ((f"{x.guard} {x.args}", x.at) for x in tokens if EVENT_OF_NUMBERS.match(x.op))
-    own = [*a.own_accesses(program.text)]
+    own = [*a.own_accesses(program.text)] if accesses else []
     of_own = ((f"{x.guard} {x.register}", x.at) for x in own)
     texts = chain(of_token, of_own)
     asked = [operand(x, at)[1] for text, at in texts for x in REGISTER.findall(text)]
     # The tests of semaphores' waits stand in braces.
     asked += [name for name, made in defined.items() if "/" in name and made[0].op == LESS]
     found: list[tuple[int, str, Any]] = [
-        (x.at, "", i) for i, x in enumerate(tokens) if x.label or STEP.match(x.op)
+        (x.at, "", i)
+        for i, x in enumerate(tokens)
+        if x.label or STEP.match(x.op) or (accesses and FENCE_OF_PTX.match(x.op))
     ]
     found += [(x.at, "", x) for x in own]
     names = set[str]()
@@ -424,8 +431,10 @@ def _ptx_events(
                 break
             if does:
                 i = labels.get("".join(of.targets), len(steps))
-        elif (plain := PLAIN_OF_PTX.match(token.op)) and does is not False:
-            yield WAIT if plain[1] else FENCE, of.line
+        elif token.op.startswith("mbarrier.try_wait") and does is not False:
+            yield WAIT, of.line
+        elif FENCE_OF_PTX.match(token.op) and does is not False:
+            yield FENCE, of.line
         elif (copy := COPIES.match(token.op)) and does is not False:
             told = re.search(r"\[[^\]]*\{[^}]*\}", token.args)
             box, *place = re.findall(r"[%\w-]+", told[0] if told else "none")
