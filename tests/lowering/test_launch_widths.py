@@ -133,7 +133,11 @@ def ptx_mutants(ptx: str) -> Iterator[tuple[str, str]]:
     yield "an arm's width", ptx.replace("m64n40k16", "m64n48k16")
     yield "an arm's bound", re.sub(r"(setp.ge.s32 p1, %r\d+), 32", r"\g<1>, 24", ptx)
     yield "a branch", re.sub(r"@p1 bra", "@!p1 bra", ptx)
-    yield "no commit", ptx.replace("wgmma.commit_group.sync.aligned;", "", 1)
+    for change in ("wgmma.commit_group.sync.aligned;", ""), (", 2;\nmov.b64 a", ", 4;\nmov.b64 a"):
+        parts = ptx.split(change[0])
+        for arm in (1, 4, 8):
+            made = change[0].join(parts[:arm]) + change[1] + change[0].join(parts[arm:])
+            yield f"{change[1] or 'no commit'} in arm {arm}", made
     tx = re.search(r"mbarrier.arrive.expect_tx[^;]*(%r\d+);", ptx)
     assert tx
     yield "bytes", ptx.replace(tx[0], tx[0].replace(tx[1], "16384"))

@@ -20,45 +20,38 @@ from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_loops import bounds_of_loops
 from wsdsl.prover.skeleton_of_numbers import differing_event
 from wsdsl.prover.skeleton_of_ptx import Program
+from wsdsl.prover.skeleton_of_widths import Checked, at_width
 from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
 from wsdsl.prover.skeleton_values import ApartError
 
 HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"
 END = "the end of the kernel"
-PARAMETER = re.compile(r"\b\w+_param_\d+\b")
 
 
 def check_skeleton(kernel: Kernel, ptx: str) -> None:
     """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel, or
     that can not be told. Of one whose launches differ in width both are looked at by each."""
     found = narrowing_of(kernel)
+    checked = list[Checked]() if found else None
     for columns in narrowings(found.widths) if found else (None,):
-        own = ptx if columns is None else _with_last_argument(ptx, columns, kernel)
-        _check(kernel if columns is None else narrowed(kernel, columns), own)
+        own = ptx if columns is None else at_width(ptx, columns)
+        if own is None:
+            message = "no parameter of the PTX tells how wide a launch's tiles are"
+            raise VerifyError(message, kernel.loc, HINT)
+        _check(kernel if columns is None else narrowed(kernel, columns), own, checked)
 
 
-def _with_last_argument(ptx: str, value: int, kernel: Kernel) -> str:
-    """The PTX of launches whose last argument is the number."""
-    last = max(PARAMETER.findall(ptx), key=lambda name: int(name.rpartition("_")[2]), default="")
-    load = re.compile(rf"ld\.param\.b32(\s+)(%r\d+), \[{last}\];")
-    told, num = load.subn(rf"mov.b32\g<1>\g<2>, {value};", ptx)
-    if not last or not num:
-        message = "no parameter of the PTX tells how wide a launch's tiles are"
-        raise VerifyError(message, kernel.loc, HINT)
-    return told
-
-
-def _check(kernel: Kernel, ptx: str) -> None:
+def _check(kernel: Kernel, ptx: str, checked: list[Checked] | None) -> None:
     """LLVM may ask for each of several loops of the same bounds if it runs, or once for all."""
     try:
-        _check_one(kernel, ptx, together=False)
+        _check_one(kernel, ptx, False, checked)
     except VerifyError:
         bounds = [bounds_of_loops(own.body) for own in kernel.body if isinstance(own, Partition)]
         if all(len({*of}) == len(of) for of in bounds):
             raise
         try:
-            _check_one(kernel, ptx, together=True)
+            _check_one(kernel, ptx, True, checked)
         except VerifyError:
             pass  # The difference from the first skeleton is told.
         else:
@@ -66,7 +59,8 @@ def _check(kernel: Kernel, ptx: str) -> None:
         raise
 
 
-def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
+def _check_one(kernel: Kernel, ptx: str, together: bool, checked: list[Checked] | None) -> None:
+    """`checked`: what was compared at other widths, if there are several."""
     skeleton, places = skeleton_of_kernel(kernel, together)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:
@@ -74,23 +68,27 @@ def _check_one(kernel: Kernel, ptx: str, together: bool) -> None:
         message = f"expected .reqntid {places.num_threads}, the PTX has {has}"
         raise VerifyError(message, kernel.loc, HINT)
     runs = Runs(Program(ptx, places), places.ranks)
-    for everybody, members in runs.classes(skeleton.ways):
-        try:
-            _compare(kernel, skeleton, runs, everybody, members)
-        except ApartError:
-            for tid, rank in members:
-                _compare(kernel, skeleton, runs, 1 << tid, [(tid, rank)])
+    own = Checked(skeleton, runs, [*runs.classes(skeleton.ways)], None if checked is None else {})
+    if not any(one.like(own) for one in checked or ()):
+        for everybody, members in own.classes:
+            try:
+                _compare(kernel, own, everybody, members)
+            except ApartError:
+                for tid, rank in members:
+                    _compare(kernel, own, 1 << tid, [(tid, rank)])
+        if checked is not None:
+            checked.append(own)
     if found := differing_event(kernel, runs.program, places.ranks):
         op, message = found
         raise VerifyError(message, op.loc if op else kernel.loc, HINT)
 
 
-def _compare(
-    kernel: Kernel, skeleton: Skeleton, runs: Runs, everybody: int, members: Sequence[Member]
-) -> None:
+def _compare(kernel: Kernel, own: Checked, everybody: int, members: Sequence[Member]) -> None:
+    skeleton, runs = own.skeleton, own.runs
     left, right = KernelPaths(skeleton, everybody, members), PtxPaths(runs, everybody, members)
     try:
-        found = difference(left, right)
+        met = None if own.met is None else own.met.setdefault(everybody, set())
+        found = difference(left, right, met)
     except EndlessError:
         message = "expected rings of stages, the PTX has registers that count without end"
         raise VerifyError(message, kernel.loc, HINT) from None

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, product
 from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import KINDS, PARITY, Alphabet, Letter, Origin, array
@@ -255,6 +256,8 @@ class Difference:
     ends: tuple[bool, bool]
 
 
+Met = tuple[Letter, frozenset[tuple[int, Origin]]]
+"""An event as far as it was told, and where it comes from, each with its side."""
 Register = tuple[int, int] | str
 """A side, and a register there; or an array of mbarriers."""
 
@@ -285,20 +288,25 @@ class _Rings:
             self.parents[one] = other
 
 
-def difference(left: Paths, right: Paths) -> Difference | None:
+def difference(left: Paths, right: Paths, met: set[Met] | None = None) -> Difference | None:
     """None if both have one language, as far as each ring tells, else where their first events
-    differ."""
+    differ. All that were the same are added to `met`."""
     rings = _Rings((left, right))
     names = set[str]()
-    found = _difference(left, right, rings, None, names)
+    found = _difference(left, right, rings, None, names, met)
     rings.always = rings.ring("")
     for ring in {rings.ring(name): None for name in sorted(names)}:
-        found = found or _difference(left, right, rings, ring, names)
+        found = found or _difference(left, right, rings, ring, names, met)
     return found
 
 
 def _difference(
-    left: Paths, right: Paths, rings: _Rings, ring: Register | None, names: set[str]
+    left: Paths,
+    right: Paths,
+    rings: _Rings,
+    ring: Register | None,
+    names: set[str],
+    met: set[Met] | None,
 ) -> Difference | None:
     """Hopcroft and Karp's test, on sets of states as they are met. If there is no ring yet, finds
     out what is together, and the arrays' names."""
@@ -344,6 +352,9 @@ def _difference(
                 return Difference((come, came), shown, found, (not word, False))
         for word, mine in one[0].items():
             yours = other[0][word]
+            for at, number in enumerate(() if met is None else word):
+                of_both = product((0,), mine.origins(at)), product((1,), yours.origins(at))
+                met.add((alphabet.letter(number), frozenset(chain(*of_both))))
             if ring is None:
                 names |= _tie(rings, [alphabet.letter(x) for x in word], mine, yours)
             queue.append((mine.after, yours.after, (mine, yours)))
