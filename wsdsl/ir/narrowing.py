@@ -41,10 +41,13 @@ def quickest(
     as long, the wider ones.
     """
 
+    beside, _ = count_work((*tiles[:narrowed], *tiles[narrowed + 1 :]), (), size)
+    (dim, widest), room = tiles[narrowed], max(1, room)
+    extent = size(dim)
+
     def cost(narrower: int) -> int:
-        sides = narrower_side(tiles, narrowed, narrower)
-        rounds = -(-count_work(sides, (), size)[0] // max(1, room))
-        return rounds * (max(LEAST, sides[narrowed][1]) + BESIDE)
+        side = widest - narrower
+        return -(-beside * -(-extent // side) // room) * (max(LEAST, side) + BESIDE)
 
     return min(narrowings(widths), key=cost)
 
