@@ -352,9 +352,10 @@ def _difference(
                 return Difference((come, came), shown, found, (not word, False))
         for word, mine in one[0].items():
             yours = other[0][word]
-            for at, number in enumerate(() if met is None else word):
-                of_both = product((0,), mine.origins(at)), product((1,), yours.origins(at))
-                met.add((alphabet.letter(number), frozenset(chain(*of_both))))
+            if met is not None:
+                for at, number in enumerate(word):
+                    of_both = product((0,), mine.origins(at)), product((1,), yours.origins(at))
+                    met.add((alphabet.letter(number), frozenset(chain(*of_both))))
             if ring is None:
                 names |= _tie(rings, [alphabet.letter(x) for x in word], mine, yours)
             queue.append((mine.after, yours.after, (mine, yours)))
