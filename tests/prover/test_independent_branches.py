@@ -31,3 +31,13 @@ def test_states_are_few(branch: str, arch: Arch) -> None:
         body = "for k in tiles(K):\n" + indent(body, " ")
     kernel = parse(f"{BEGIN}{indent(body, ' ' * 8)}        C[m, n] = acc\n").f
     assert explore(kernel._compile(Schedule(arch=arch), {}, ()).scheduled).states < 40 * NUM
+
+
+def test_sums_of_their_own_are_settled_behind_each_loop() -> None:
+    """On Blackwell they stay in tensor memory until all are read, so that ways multiply there."""
+    part = "s{i} = zeros(f32[m, n])\nfor k in tiles(0, F[{i}], of=K):\n s{i} += A[m, k] @ B[n, k]\n"
+    body = "".join(part.format(i=i) for i in range(NUM))
+    body += f"C[m, n] = {' + '.join(f's{i}' for i in range(NUM))}\n"
+    kernel = parse(BEGIN.replace("        acc = zeros(f32[m, n])\n", indent(body, " " * 8))).f
+    schedule = Schedule(tile=dict(m=64, n=16, k=64), mma="m")
+    assert explore(kernel._compile(schedule, {}, ()).scheduled).states < 40 * NUM

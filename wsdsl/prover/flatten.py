@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -117,17 +118,24 @@ class Flattener:
         self.block = outer
 
     def _scalars_first(self, region: Region) -> Iterable[Op]:
-        """Nobody notices when they are computed; before a wait, fewer tests are open behind it."""
+        """Nobody notices when they are computed; before a wait, fewer tests are open behind it. So
+        it is asked at once whether sums were written: nobody has to keep in mind why not."""
         early, late, made_late = list[Op](), list[Op](), set[str]()
+        behind: dict[str, list[Op]] = {}
         for op in region:
             loads = isinstance(op, m.LoadGlobal) and op.tensor.name not in self.written
             uses = {v.name for v in operands(op)}
             if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(uses):
                 early.append(op)
+                continue
+            made_late.update(v.name for v in results_of(op))
+            if isinstance(op, ZeroUnless) and op.x.name in behind and op.cond.name not in made_late:
+                behind[op.x.name].append(op)
             else:
                 late.append(op)
-                made_late.update(v.name for v in results_of(op))
-        return early + late
+                behind |= {v.name: [] for v in results_of(op)}
+        made = ((op, *chain(*(behind[v.name] for v in results_of(op)))) for op in late)
+        return chain(early, *made)
 
     def _op(self, op: Op, elected: bool, inside: bool) -> None:
         if misplaced(op, elected)[0] and self.effects.within((op,)):
