@@ -55,6 +55,7 @@ EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
 STEP = re.compile(rf"{EVENT_OF_NUMBERS.pattern}|mbarrier\.try_wait|brx|ret|exit|trap")
 REGISTER = re.compile(r"%?[a-z]\w*")
 FOLDS = FOLDED | {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "not": lambda x: not x}
+DIVIDES = ("floordiv", "mod")
 Numbers = tuple[int | None, ...]
 Seen = tuple[str, Numbers]
 """An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
@@ -196,6 +197,14 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
         if held[Own] and type(op) in a.KINDS_OF:
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
+            case t.Map():
+                args, of = [held.get(x) for x in op.args], FOLDS.get(op.fn)
+                if of is None or None in args or (op.fn in DIVIDES and not args[-1]):
+                    held[op.result] = None
+                elif tuple in map(type, args):
+                    held[op.result] = a.spread(op.fn, args)
+                else:
+                    held[op.result] = of(*args)
             case Partition():
                 held[b.Elect] = held[Partition]
                 yield from _kernel_events(kernel, op.body, held)
@@ -251,12 +260,6 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 held[op.result] = (stage + 1) % op.num
             case Iota() if (start := held.get(op.start)) is not None:
                 held[op.result] = start, start + op.extent - 1
-            case t.Map() if op.fn in FOLDS and all(held.get(x) is not None for x in op.args):
-                args, zero = [held[x] for x in op.args], op.fn in ("floordiv", "mod")
-                if tuple in map(type, args):
-                    held[op.result] = a.spread(op.fn, args)
-                else:
-                    held[op.result] = FOLDS[op.fn](*args) if args[-1] or not zero else None
             case b.WaitBarrier():
                 yield WAIT, op
             case _ if type(op) in FENCES:
