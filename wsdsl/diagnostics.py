@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import currentframe
 from typing import Any
@@ -136,6 +136,14 @@ def unknown_names(
     wrong = [name for name in given if name not in names]
     hints = [did_you_mean(name, names, more) for name in wrong]
     return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
+
+
+def of_default(findings: Sequence[Finding], num: int) -> list[Finding]:
+    """The findings about the first of `num` schedules that were tried where the user gave none: no
+    hint is to change it.
+    """
+    hint = f"{counted(num, 'schedule')} tried, and none fits: use fewer or smaller tiles at a time"
+    return [replace(finding, hint=hint) for finding in findings]
 
 
 def counted(number: int, what: str, several: str = "") -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.choice.held_row_options import with_fewer_elements
 from wsdsl.lowering.choice.reduced_row_options import with_fewer_rows
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -165,8 +165,8 @@ SHARES = ((64, 0.92), (512, 0.75), (math.inf, 0.5))
 gelu, bias, residual and two results 192 columns in ping-pong spill 2644, 176 1684, 144 652, 128 332
 and 96 nothing.
 """
-MOST_TRIES = 3
-"""Each takes ptxas half a second, or two where it spills much."""
+MOST_FEWER = 3
+"""Of those that are tried, by what spilled of the one before."""
 WIDTHS = (192, 128, 64, 32)
 
 
@@ -200,7 +200,7 @@ def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator
     beside = kernel.schedule.ctas_per_sm if kernel.schedule and not given.ctas_per_sm else None
     for fewer in range((beside or 1) - 1, 0, -1):
         yield dataclasses.replace(given, ctas_per_sm=fewer)
-    known = (with_fixed_tiles(source, given)[0].tile or {}).keys()
+    known = (with_fixed_tiles(source, given)[0].tile or {}).keys() | whole_axes(kernel)
     widths = {
         loop_variable(axis.name): axis.size
         for axis in axes_of(kernel).values()
