@@ -24,6 +24,8 @@ from wsdsl.lowering.footprint import (
     is_heavy,
     part_bytes,
     promoted_registers,
+    register_demand,
+    score_registers,
 )
 from wsdsl.lowering.held_rows import with_roles
 from wsdsl.lowering.instruction_counts import COUNTED
@@ -66,7 +68,7 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     for which they come through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x
     256.
     """
-    accumulators = accumulator_registers(kernel, option)
+    accumulators = register_demand(kernel, option)
     if copied_operands(kernel) and accumulators > MOST_BESIDE_COPIES[rank_beside_sums(kernel)]:
         return False
     if promoted := promoted_registers(kernel, option):
@@ -96,7 +98,7 @@ def _factors(kernel: Kernel, option: Schedule) -> int:
 
 def wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
     """Whether its consumers need more registers than usual, and loading has to spare them."""
-    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
+    sums, promoted = register_demand(kernel, chosen), promoted_registers(kernel, chosen)
     if promoted:
         return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
     if rank_beside_sums(kernel) == 1:
@@ -181,8 +183,9 @@ def with_fewer_sums(
 
 
 def _sums(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers of a thread that hold them."""
-    return accumulator_registers(kernel, schedule) + promoted_registers(kernel, schedule)
+    """Registers of a thread that hold them, and what is made of scores."""
+    sums = accumulator_registers(kernel, schedule) + promoted_registers(kernel, schedule)
+    return sums + score_registers(kernel, schedule)
 
 
 def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
