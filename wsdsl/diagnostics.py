@@ -138,12 +138,13 @@ def unknown_names(
     return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
 
 
-def of_default(findings: Sequence[Finding], num: int) -> list[Finding]:
-    """The findings about the first of `num` schedules that were tried where the user gave none: no
-    hint is to change it.
-    """
-    hint = f"{counted(num, 'schedule')} tried, and none fits: use fewer or smaller tiles at a time"
-    return [replace(finding, hint=hint) for finding in findings]
+NONE_FITS = "no schedule that was tried fits: compute less at a time, in several kernels"
+
+
+def of_default(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings for a user who gave no schedule: hints are about the text, which they quote."""
+    own = [f.hint if "`" in f.hint and "Schedule." not in f.hint else NONE_FITS for f in findings]
+    return [replace(finding, hint=hint) for finding, hint in zip(findings, own, strict=True)]
 
 
 def counted(number: int, what: str, several: str = "") -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from weakref import WeakSet
 
@@ -157,7 +158,8 @@ class Variants:
             from wsdsl.lowering.stand_ins import stand_ins
 
             asked = Asked(schedule, tuple(sorted(others.items())), unaligned, padded)
-            return stand_ins(self._posed(asked), found.rows, span, others)
+            with self._default_told(asked):
+                return stand_ins(self._posed(asked), found.rows, span, others)
 
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
@@ -208,7 +210,8 @@ class Variants:
             from wsdsl.lowering.pipeline import scheduled_tile
 
             kernel = self._posed(asked)
-            chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
+            with self._default_told(asked):
+                chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
             code = (chosen.schedule, kernel.sizes, asked.unaligned)
             if code not in self._compiled:
                 kernel = dataclasses.replace(kernel, schedule=chosen.schedule)
@@ -331,7 +334,9 @@ class Variants:
         while refused:
             other = next(others, None)
             if other is None:
-                raise self._refusal(asked, first, len(tried))
+                with self._default_told(asked):
+                    _ = first.artifact
+                break
             try:
                 compiled = self.lowered(asked._replace(schedule=other))
                 refused = self._refused(compiled)
@@ -361,14 +366,20 @@ class Variants:
             return kept(key, Refused, lambda: told)
         return None
 
-    def _refusal(self, asked: Asked, first: Compiled, num: int) -> CompileError:
-        """The error of the first schedule; a user who gave none is not told to change it."""
+    @contextmanager
+    def _default_told(self, asked: Asked) -> Generator[None]:
+        """A user who gave no schedule, nor tiles in the text, is not told to change these."""
+        from wsdsl.codegen.gate import SpillError
+        from wsdsl.ir.tile_ops import ForTiles
+
         try:
-            _ = first.artifact
-        except CompileError as error:
-            given = asked.schedule not in (None, Schedule())
-            return error if given else type(error)(of_default(error.findings, num))
-        raise AssertionError("ptxas takes what it refused before")
+            yield
+        except (ScheduleError, SpillError) as error:
+            given = dataclasses.replace(asked.schedule or Schedule(), arch=Schedule().arch)
+            fixed = any(op.index.as_axis.size for op in self._tile().of(ForTiles))
+            if given != Schedule() or fixed:
+                raise
+            raise type(error)(of_default(error.findings)) from None
 
     def _others(
         self, asked: Asked, wide: Compiled, tried: Sequence[tuple[Schedule, Refused]]

@@ -173,8 +173,11 @@ def test_tiles_for_which_smem_has_room_are_found() -> None:
     """Of 64 keys: beside 256 columns of queries, 128 do not fit."""
     text = ATTENTION.replace("V: bf16[T, D], Y: bf16[S, D]", "V: bf16[T, E], Y: bf16[S, E]")
     text = text.replace("[q, D]", "[q, E]")
-    found = wsdsl.parse(text).k.schedule(S=1 << 16, T=512, D=256, E=128)
-    assert (found.tile or {})["t"] == 64
+    kernel, sizes = wsdsl.parse(text).k, dict(S=1 << 16, T=512, D=256, E=128)
+    assert (kernel.schedule(**sizes).tile or {})["t"] == 64
+    assert re.search(
+        r"tried before it, 1 candidate:\n.* t=128 .*bytes of SMEM", kernel.explain(**sizes)
+    )
 
 
 SCALED = product(

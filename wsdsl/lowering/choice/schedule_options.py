@@ -153,7 +153,7 @@ def schedule_options(
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
                 ahead = not scaled and height == tall
                 yield Tried(team, own, sizes, own | lines, ahead)
-                if work.decoding and lines:
+                if work.decoding and own != own | lines:
                     # Fewer iterations, or more slots.
                     yield Tried(team, own, sizes, own, ahead)
 
