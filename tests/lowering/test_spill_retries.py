@@ -6,6 +6,7 @@ import math
 import pytest
 
 import wsdsl
+from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.artifact.kept import forget
@@ -103,26 +104,10 @@ def test_tries_are_bounded_and_a_default_is_not_blamed(monkeypatch: pytest.Monke
         wsdsl.parse(HEAVY).heavy.compile(given, **SIZES)
 
 
-DECODE = """
-@kernel
-def decode(Q: bf16[B, R, D], K: bf16[B, T, D], V: bf16[B, T, D], O: bf16[B, R, D], n: i32[B]):
-    for b in each(B):
-        for r in tiles(R):
-            top, total, acc = full(f32[r], -inf), zeros(f32[r]), zeros(f32[r, D])
-            for t in tiles(0, n[b], of=T):
-                s = Q[b, r, :] @ K[b, t, :]
-                new_top = max(top, max(s, over=t))
-                p, shrink = exp2(s - new_top), exp2(top - new_top)
-                total = total * shrink + sum(p, over=t)
-                acc = acc * shrink + cast(p, bf16) @ V[b, t, :]
-                top = new_top
-            O[b, r, :] = acc / total
-"""
-
-
 def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """No loop walks D, so that only tiles of T can be narrower; other sizes find what is known."""
-    kernel, sizes, runs = wsdsl.parse(DECODE).decode, dict(B=128, R=8, D=128), list[str]()
+    text, runs = next(text for name, text, _ in SECTIONS if name == "decode/bf16"), list[str]()
+    kernel, sizes = wsdsl.parse(text).attention, dict(B=16, H=8, S=8, D=128)
 
     def assemble(kernel: Kernel, ptx: str, *_: object, **__: object) -> None:
         runs.append(kernel.name)
@@ -133,10 +118,10 @@ def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wsdsl.codegen.ptxas.assemble_checked", assemble)
     forget()
     compiled = kernel.compile(**sizes, T=8192)
-    assert compiled.schedule.tile == dict(r=64, t=64) and len(runs) == 2
+    assert compiled.schedule.tile == dict(q=64, t=64) and len(runs) == 2
     assert "schedule 1 of 2 that were tried" in kernel.explain(**sizes, T=8192)
-    again = wsdsl.parse(DECODE).decode
-    assert again.compile(**sizes, T=4096).schedule.tile == dict(r=64, t=64) and len(runs) == 2
+    again = wsdsl.parse(text).attention
+    assert again.compile(**sizes, T=4096).schedule.tile == dict(q=64, t=64) and len(runs) == 2
     forget()
 
 

@@ -129,11 +129,11 @@ def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterat
 
 def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> list[str]:
     """Why each candidate does not fit that is ranked before the first that does."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for option, _ in islice(ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes), MOST_TRIES):
         if not (faults := completed(chosen, option, sizes)[1]):
             break
-        found.append(f"  {_shape(option)}: {faults[0].message}")
+        found[f"  {_shape(option)}: {faults[0].message}"] = None
     return [f"tried before it, {counted(len(found), 'candidate')}:", *found] if found else []
 
 

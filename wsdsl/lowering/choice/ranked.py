@@ -30,7 +30,7 @@ from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
 from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 Option = tuple[Schedule, Prediction]
 Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"]]]
@@ -89,6 +89,10 @@ class _Search:
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         if not narrow and not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
             tried = list(schedule_options(kernel, given, self.work, narrow=True))
+            if not any(fits_smem(kernel, t.schedule, 1, buffers=1) for t in reversed(tried)):
+                # One consumer's rows take the least.
+                alone = changed(given, consumers=given.consumers or 1)
+                tried += schedule_options(kernel, alone, self.work, narrow=True)
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
