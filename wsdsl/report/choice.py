@@ -29,7 +29,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.report.plain_choice import plain_reasons
 from wsdsl.schedule import Schedule
 
-SHOWN = 4
+SHOWN, LISTED = 4, 16
 ONE = "the tensor cores take one operand from registers, of 16 bits, as the rows of a tile"
 LEAST = 0.05
 """Of the time, that is worth telling."""
@@ -134,7 +134,9 @@ def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> 
         if not (faults := completed(chosen, option, sizes)[1]):
             break
         found[f"  {_shape(option)}: {faults[0].message}"] = None
-    return [f"tried before it, {counted(len(found), 'candidate')}:", *found] if found else []
+    more = [f"  and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    heading = f"tried before it, {counted(len(found), 'candidate')}:"
+    return [heading, *list(found)[:LISTED], *more] if found else []
 
 
 def _choice(schedule: Schedule) -> tuple[object, ...]:

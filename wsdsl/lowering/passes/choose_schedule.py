@@ -46,7 +46,7 @@ from wsdsl.lowering.tensor_scales import with_scale_path
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule, changed
 
-MOST_TRIES = 64
+MOST_TRIES = 512
 """Candidates of which none fits, the best first, of each orientation."""
 
 
