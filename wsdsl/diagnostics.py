@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import currentframe
 from typing import Any
@@ -136,6 +136,15 @@ def unknown_names(
     wrong = [name for name in given if name not in names]
     hints = [did_you_mean(name, names, more) for name in wrong]
     return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
+
+
+NONE_FITS = "no schedule that was tried fits: compute less at a time, in several kernels"
+
+
+def of_default(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings for a user who gave no schedule: hints are about the text, which they quote."""
+    own = [f.hint if "`" in f.hint and "Schedule." not in f.hint else NONE_FITS for f in findings]
+    return [replace(finding, hint=hint) for finding, hint in zip(findings, own, strict=True)]
 
 
 def counted(number: int, what: str, several: str = "") -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from weakref import WeakSet
 
 from wsdsl import knobs
-from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns
+from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Refused, StandIns
 from wsdsl.artifact.kept import kept, look
 from wsdsl.artifact.size_class import beside_rows, is_round, row_range, size_class
 from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
+from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError, of_default
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
@@ -23,6 +25,9 @@ from wsdsl.records.card import card_of
 from wsdsl.records.row import Asked, Sizes
 from wsdsl.schedule import Schedule
 
+MOST_TRIES = 8
+"""Schedules, where ptxas refuses the code of the first: it takes half a second of each, or two
+where much spills."""
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
@@ -153,7 +158,8 @@ class Variants:
             from wsdsl.lowering.stand_ins import stand_ins
 
             asked = Asked(schedule, tuple(sorted(others.items())), unaligned, padded)
-            return stand_ins(self._posed(asked), found.rows, span, others)
+            with self._default_told(asked):
+                return stand_ins(self._posed(asked), found.rows, span, others)
 
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
@@ -204,7 +210,8 @@ class Variants:
             from wsdsl.lowering.pipeline import scheduled_tile
 
             kernel = self._posed(asked)
-            chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
+            with self._default_told(asked):
+                chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
             code = (chosen.schedule, kernel.sizes, asked.unaligned)
             if code not in self._compiled:
                 kernel = dataclasses.replace(kernel, schedule=chosen.schedule)
@@ -314,58 +321,89 @@ class Variants:
         return None if found == target_of(arch) else found
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
-        compiled = self.lowered(asked)
-        try:
-            _ = compiled.artifact
-        except CompileError as error:
-            if asked.whole is not None:
-                return self._fitting_registers(asked.by_itself)
-            compiled = self.narrower(compiled, asked, error)
-        return compiled
-
-    def _without_registers(self, asked: Asked, error: CompileError) -> Compiled:
-        """With operands made in SMEM, where the schedule leaves that open and they can be."""
-        given = asked.schedule or Schedule()
-        if given.decode is not None:
-            raise error
-        shared = dataclasses.replace(given, decode="shared")
-        try:
-            compiled = self.lowered(asked._replace(schedule=shared))
-            _ = compiled.artifact
-        except (ScheduleError, CompileError):
-            raise error from None
-        compiled.notes = (f"operands are made in SMEM: {error.findings[0].message}",)
-        return compiled
-
-    def narrower(self, wide: Compiled, asked: Asked, error: CompileError) -> Compiled:
-        """What fits, made in place of `wide`, which was refused by `error`."""
-        from wsdsl.codegen.gate import OverwrittenError, SpillError
-        from wsdsl.lowering.choice.register_room import MOST_TRIES, narrower
-        from wsdsl.lowering.pipeline import schedule_with_fewer_sums
-
-        if isinstance(error, OverwrittenError):
-            return self._without_registers(asked, error)
-        if not isinstance(error, SpillError):
-            raise error
-        schedule, sizes = asked.schedule, dict(asked.sizes)
-        given = self._posed(asked)
-        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
-        settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
-        others = narrower(wide.source, wide.partitioned, settled)
-        failed, spilled, left = wide.schedule, error.spilled, MOST_TRIES
-        while True:
-            other = schedule_with_fewer_sums(given, failed, spilled, sizes) if left else None
-            other, left = other or next(others, None), max(0, left - 1)
+        """The first of `MOST_TRIES` schedules whose code ptxas has registers for. A refusal is kept
+        by the code, so that no compile for other sizes meets it again. CompileError, that of the
+        first, where all are refused.
+        """
+        first = compiled = self.lowered(asked)
+        refused = self._refused(first)
+        if refused and asked.whole is not None:
+            return self._fitting_registers(asked.by_itself)
+        tried = [(first.schedule, refused)] if refused else []
+        others = islice(self._others(asked, first, tried), MOST_TRIES - 1)
+        while refused:
+            other = next(others, None)
             if other is None:
-                raise error
+                with self._default_told(asked):
+                    _ = first.artifact
+                break
             try:
                 compiled = self.lowered(asked._replace(schedule=other))
-                _ = compiled.artifact
-            except (ScheduleError, SpillError) as again:
-                failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0
-                continue
-            compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
-            return compiled
+                refused = self._refused(compiled)
+            except (ScheduleError, CompileError) as error:
+                refused = Refused(error.findings[0].message)
+            if refused:
+                tried.append((other, refused))
+        if tried:
+            compiled.notes = tuple(
+                f"schedule {n} of {len(tried) + 1} that were tried, {own!r}: {why.message}"
+                for n, (own, why) in enumerate(tried, 1)
+            )
+        return compiled
+
+    def _refused(self, compiled: Compiled) -> Refused | None:
+        """Why the code of a schedule is refused, now or before; None if it is not."""
+        from wsdsl.codegen.gate import OverwrittenError, SpillError
+
+        key = digest("refused", artifact_key(compiled.key)) if compiled.key else None
+        if (known := look(key, Refused)) is not None:
+            return known
+        try:
+            _ = compiled.artifact
+        except (OverwrittenError, SpillError) as error:
+            by = isinstance(error, OverwrittenError), getattr(error, "spilled", 0)
+            told = Refused(error.findings[0].message, *by)
+            return kept(key, Refused, lambda: told)
+        return None
+
+    @contextmanager
+    def _default_told(self, asked: Asked) -> Generator[None]:
+        """A user who gave no schedule, nor tiles in the text, is not told to change these."""
+        from wsdsl.codegen.gate import SpillError
+        from wsdsl.ir.tile_ops import ForTiles
+
+        try:
+            yield
+        except (ScheduleError, SpillError) as error:
+            given = dataclasses.replace(asked.schedule or Schedule(), arch=Schedule().arch)
+            fixed = any(op.index.as_axis.size for op in self._tile().of(ForTiles))
+            if given != Schedule() or fixed:
+                raise
+            raise type(error)(of_default(error.findings)) from None
+
+    def _others(
+        self, asked: Asked, wide: Compiled, tried: Sequence[tuple[Schedule, Refused]]
+    ) -> Iterator[Schedule]:
+        """Schedules to try in place of `wide`, by what was `tried` when each is asked for."""
+        from wsdsl.lowering.choice.register_room import MOST_FEWER, narrower
+        from wsdsl.lowering.pipeline import schedule_with_fewer_sums
+
+        schedule, sizes = asked.schedule or Schedule(), dict(asked.sizes)
+        if tried[-1][1].overwritten:
+            # Operands that are made in SMEM are safe.
+            if schedule.decode is None:
+                yield dataclasses.replace(schedule, decode="shared")
+            return
+        given = self._posed(asked)
+        for _ in range(MOST_FEWER):
+            failed, why = tried[-1]
+            other = schedule_with_fewer_sums(given, failed, why.spilled, sizes)
+            if other is None:
+                break
+            yield other
+        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
+        settled = dataclasses.replace(schedule, mma=wide.schedule.mma)
+        yield from narrower(wide.source, wide.partitioned, settled)
 
 
 _every: WeakSet[Variants] = WeakSet()

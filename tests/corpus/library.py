@@ -25,10 +25,10 @@ SHAPES = {(16384, 4096): slice(None), (1001, 4097): slice(1, None, 2), (1024, 65
 
 def entries() -> Iterator[Entry]:
     for i, (form, pack) in enumerate(product(FORMATS, (True, False))):
-        yield _quantized(form, pack, NUM_ROWS[i // 2 % 4], "f16" if i % 7 == 3 else "bf16")
+        yield weight_entry(form, pack, NUM_ROWS[i // 2 % 4], "f16" if i % 7 == 3 else "bf16")
     for form in EPILOGUE:
         fused = dict(bias=array("f32", 256), activation="gelu", residual=array("bf16", 16, 256))
-        yield _quantized(form, True, 16, "bf16", **fused)
+        yield weight_entry(form, True, 16, "bf16", **fused)
     for kind, m in product(KINDS, (1, 200, 4096)):
         sizes, text = sizes_of(m, 4096, 4096), source_of(kind, "bf16" if m < 200 else "f32")
         yield Entry(f"lossless/{kind}/{m}", text, sizes, packed=("codes", "low"))
@@ -39,7 +39,7 @@ def entries() -> Iterator[Entry]:
             yield launched(f"rows/{title}/{m}x{n}", kernel.source, sizes)
 
 
-def _quantized(form: dict[str, Any], pack: bool, m: int, dtype: str, **epilogue: Any) -> Entry:
+def weight_entry(form: dict[str, Any], pack: bool, m: int, dtype: str, **epilogue: Any) -> Entry:
     """Quantize a small matrix; the kernel's N and K are 16 times as large."""
     weights = quantized.quantize(normal(256, 256), **form, pack=pack)
     kernel, sizes = called(quantized.matmul, array(dtype, m, 256), weights, **epilogue)

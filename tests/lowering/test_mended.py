@@ -149,15 +149,23 @@ def k(Q: bf16[S, D], K: bf16[T, D], V: bf16[T, D], Y: bf16[S, D]):
 
 @pytest.mark.parametrize("tile", [None, dict(q=64, t=16)])
 def test_columns_that_no_tile_has_room_for_are_divided(tile: dict[str, int] | None) -> None:
-    sizes = dict(S=512, T=512, D=256)
+    """One result of 256 columns has room, two have not."""
+    sizes, text = dict(S=512, T=512, D=256), ATTENTION
+    wsdsl.parse(text).k.schedule(**sizes)
+    text = text.replace("V: bf16[T, D], Y", "V: bf16[T, D], W: bf16[T, D], Z: bf16[S, D], Y")
+    text = text.replace("zeros(f32[q, D])\n", "zeros(f32[q, D])\n        b = zeros(f32[q, D])\n")
+    more = "            b = b * shrink + cast(p, bf16) @ W[t, :]\n"
+    text = text.replace("@ V[t, :]\n", f"@ V[t, :]\n{more}")
+    text += "        Z[q, :] = b\n"
     with pytest.raises(WsdslError) as caught:
-        wsdsl.parse(ATTENTION).k.schedule(Schedule(tile=tile), **sizes)
+        wsdsl.parse(text).k.schedule(Schedule(tile=tile), **sizes)
     assert {f.hint for f in caught.value.findings} == {
         "divide the columns of the result by `for …, n in tiles(…, D)` around the sum, and `n` in "
         "place of `:`"
     }
-    text = ATTENTION.replace("q in tiles(S)", "q, n in tiles(S, D)").replace("[q, D]", "[q, n]")
-    text = text.replace("V[t, :]", "V[t, n]").replace("Y[q, :]", "Y[q, n]")
+    text = text.replace("q in tiles(S)", "q, n in tiles(S, D)").replace("[q, D]", "[q, n]")
+    for name in "V[t", "W[t", "Y[q", "Z[q":
+        text = text.replace(f"{name}, :]", f"{name}, n]")
     wsdsl.parse(text).k.schedule(Schedule(tile=tile), **sizes)
 
 
@@ -165,8 +173,11 @@ def test_tiles_for_which_smem_has_room_are_found() -> None:
     """Of 64 keys: beside 256 columns of queries, 128 do not fit."""
     text = ATTENTION.replace("V: bf16[T, D], Y: bf16[S, D]", "V: bf16[T, E], Y: bf16[S, E]")
     text = text.replace("[q, D]", "[q, E]")
-    found = wsdsl.parse(text).k.schedule(S=1 << 16, T=512, D=256, E=128)
-    assert (found.tile or {})["t"] == 64
+    kernel, sizes = wsdsl.parse(text).k, dict(S=1 << 16, T=512, D=256, E=128)
+    assert (kernel.schedule(**sizes).tile or {})["t"] == 64
+    assert re.search(
+        r"tried before it, 1 candidate:\n.* t=128 .*bytes of SMEM", kernel.explain(**sizes)
+    )
 
 
 SCALED = product(

@@ -1,11 +1,17 @@
 """What an epilogue reads and computes is taken into account: ptxas finds the registers it needs."""
 
+import dataclasses
+
 import pytest
 
 import wsdsl
+from tests.corpus.texts import SECTIONS
+from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.lowering.choice.register_room import rank_beside_sums
+from wsdsl.lowering.footprint import accumulator_registers
+from wsdsl.lowering.pipeline import scheduled_tile
 
 TEXT = """
 @kernel
@@ -84,3 +90,22 @@ def test_values_that_are_used_twice_are_looked_at_once() -> None:
 def test_scalars_are_nothing_beside_sums() -> None:
     text = TEXT.replace("C: bf16", "a: f32, C: bf16").replace("WHAT", "acc * a")
     assert rank_beside_sums(wsdsl.parse(text).f.tile) == 0
+
+
+@pytest.mark.parametrize("dim", [64, 256])
+def test_rescaled_accumulators_count_once(dim: int) -> None:
+    """`acc * shrink + p @ V` is updated in place: beside it there are the scores."""
+    sizes = dict(H=32, M=4096, N=4096, D=dim)
+    tile = dataclasses.replace(CASES["attention"].kernel.tile, sizes=(("D", dim),))
+    made = scheduled_tile(tile, sizes)
+    assert made.schedule and made.schedule.tile
+    scores = made.schedule.tile["n"] // 2
+    assert made.schedule.tile["m"] == 64 * (made.schedule.consumers or 1)
+    assert accumulator_registers(made, made.schedule) == dim // 2 + scores
+
+
+@pytest.mark.parametrize("page", [16, 64])
+def test_tiles_are_no_longer_than_pages(page: int) -> None:
+    kernel = wsdsl.parse(next(text for name, text, _ in SECTIONS if name == "decode/paged")).paged
+    sizes = dict(B=16, KV=8, S=8, D=128, P=8192, T=page, TP=128)
+    assert kernel.schedule(**sizes).tile == dict(q=64, t=page)

@@ -6,16 +6,19 @@ import math
 import pytest
 
 import wsdsl
+from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.artifact.kept import forget
 from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.register_room import narrower
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
-from wsdsl.records.row import Asked
+from wsdsl.variants import MOST_TRIES
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = """
@@ -83,16 +86,43 @@ def test_columns_that_ride_wgmmas_m_stay_there(monkeypatch: pytest.MonkeyPatch) 
     assert all(mma == "n" for mma, _ in tried)
 
 
-def test_widths_that_do_not_fit_are_left_out() -> None:
-    """32 columns are not divided among three consumers: the error is that of the first choice."""
-    kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(consumers=3, share="n", tile=dict(m=256))
-    first = kernel._compile(given, SIZES, ())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wsdsl.lowering.choice.register_room.WIDTHS", (32,))
-        patch.setattr("wsdsl.lowering.choice.register_room.MOST_TRIES", 0)
-        asked = Asked(given, tuple(sorted(SIZES.items())), (), ())
-        with pytest.raises(SpillError, match="the first"):
-            kernel._variants.narrower(first, asked, SpillError(Finding("the first")))
+def test_tries_are_bounded_and_a_default_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Schedule] = []
+
+    def assembled(self: Compiled) -> None:
+        tried.append(self.schedule)
+        raise SpillError([Finding("spills", None, "choose a smaller tile (Schedule.tile)")])
+
+    monkeypatch.setattr(Compiled, "artifact", property(assembled))
+    with pytest.raises(SpillError, match="no schedule that was tried fits") as raised:
+        wsdsl.parse(HEAVY).heavy.compile(**SIZES)
+    assert "Schedule." not in str(raised.value)
+    assert len(tried) <= MOST_TRIES + 1
+    # 32 columns are not divided among three consumers: a user's own schedule has the first error.
+    given = Schedule(consumers=3, share="n", tile=dict(m=256))
+    with pytest.raises(SpillError, match=r"spills\n.*Schedule\.tile"):
+        wsdsl.parse(HEAVY).heavy.compile(given, **SIZES)
+
+
+def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop walks D, so that only tiles of T can be narrower; other sizes find what is known."""
+    text, runs = next(text for name, text, _ in SECTIONS if name == "decode/bf16"), list[str]()
+    kernel, sizes = wsdsl.parse(text).attention, dict(B=16, H=8, S=8, D=128)
+
+    def assemble(kernel: Kernel, ptx: str, *_: object, **__: object) -> None:
+        runs.append(kernel.name)
+        tile = (kernel.schedule or Schedule()).tile or {}
+        if tile["t"] > 64:
+            raise SpillError([Finding("spills", None)])
+
+    monkeypatch.setattr("wsdsl.codegen.ptxas.assemble_checked", assemble)
+    forget()
+    compiled = kernel.compile(**sizes, T=8192)
+    assert compiled.schedule.tile == dict(q=64, t=64) and len(runs) == 2
+    assert "schedule 1 of 2 that were tried" in kernel.explain(**sizes, T=8192)
+    again = wsdsl.parse(text).attention
+    assert again.compile(**sizes, T=4096).schedule.tile == dict(q=64, t=64) and len(runs) == 2
+    forget()
 
 
 def test_each_is_narrower_than_the_one_before() -> None:

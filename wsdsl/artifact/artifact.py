@@ -111,6 +111,17 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """Why the code of a schedule is not taken: registers of operands are `overwritten`, or so many
+    bytes are `spilled`.
+    """
+
+    message: str
+    overwritten: bool = False
+    spilled: int = 0
+
+
+@dataclass(frozen=True)
 class StandIns:
     """Which kernels serve a range of rows, from beyond `low`: so many up to `ends[i]`, and beyond
     the one before, the kernel of the number `served[i]`, which has one of the `schedules` and was

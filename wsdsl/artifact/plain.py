@@ -23,6 +23,7 @@ from wsdsl.artifact.artifact import (
     Choice,
     Declaration,
     Names,
+    Refused,
     Resources,
     StandIns,
     Versions,
@@ -47,7 +48,7 @@ KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Access, Artifact, Certificate, Choice, Declaration, WorkspaceTensor, MapArgument, Names,
-        NarrowingArgument, PointerArgument, Resources, ScalarArgument, Schedule, Signature,
+        NarrowingArgument, PointerArgument, Refused, Resources, ScalarArgument, Schedule, Signature,
         SizeArgument, StandIns, StrideArgument, Tensor, Tile, Value, Versions,
     )
 }  # fmt: skip

@@ -77,7 +77,7 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
             yield Finding(
                 f"ptxas: {reason} [{code}]",
                 _limit_loc(kernel),
-                "give the compute role more registers (Schedule.registers), or take smaller tiles",
+                f"{SMALLER}; or give the compute role more registers (Schedule.registers)",
             )
             continue
         op = _op_at(kernel, ptx, text) or _largest_product(kernel)

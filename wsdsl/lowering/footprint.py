@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from wsdsl.ir.block_scales import WORD
 from wsdsl.ir.op import Kernel, Value, once, once_each
@@ -238,7 +239,7 @@ def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
 def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
     176 accumulators a thread on."""
-    return accumulator_registers(kernel, schedule) >= 168
+    return register_demand(kernel, schedule) >= 168
 
 
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:
@@ -257,9 +258,24 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """
     if kernel.target.has_tensor_memory and kernel.of(Contract):
         return _registers(kernel, schedule, held_by_threads(kernel))
-    held, _, passing = _tiles(kernel)
-    block = _registers(kernel, schedule, passing, blocks=1)
-    return _registers(kernel, schedule, held) + block * _parts(kernel, schedule)
+    tiles = _tiles(kernel)
+    block = _registers(kernel, schedule, tiles.passing, blocks=1)
+    return _registers(kernel, schedule, tiles.held) + block * _parts(kernel, schedule)
+
+
+@once_each
+def register_demand(kernel: Kernel, schedule: Schedule) -> int:
+    """The same for a choice that surely fits. Where a loop rescales an accumulator (attention), its
+    scores are computed with until they are an operand, by as many registers as it has itself.
+    """
+    rescaled = () if kernel.target.has_tensor_memory else _tiles(kernel).rescaled
+    own = accumulator_registers(kernel, schedule)
+    return own + _registers(kernel, schedule, rescaled)
+
+
+def score_registers(kernel: Kernel, schedule: Schedule) -> int:
+    """Registers a thread for scores, of the accumulators'."""
+    return _registers(kernel, schedule, _tiles(kernel).scores)
 
 
 def _parts(kernel: Kernel, schedule: Schedule) -> int:
@@ -292,7 +308,7 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
         return 0
     sizes = axis_sizes(kernel, schedule)
     rows = sum(sizes[name] // 4 for name in _rows_of_factors(kernel))
-    return _registers(kernel, schedule, _tiles(kernel)[1]) + rows
+    return _registers(kernel, schedule, _tiles(kernel).promoted) + rows
 
 
 @once
@@ -307,16 +323,26 @@ def _rows_of_factors(kernel: Kernel) -> Sequence[str]:
     return found
 
 
-@once
-def _tiles(kernel: Kernel) -> tuple[Sequence[Tile], Sequence[Tile], Sequence[Tile]]:
+class _Tiles(NamedTuple):
     """Of sums that products are added to by the tensor cores, of those that whole products are
-    promoted to, and of the latter's products where no other stands beside them.
+    promoted to, of the latter's products where no other stands beside them, of sums that a loop
+    rescales before it adds to them in place, and of products among the first that are no sums: an
+    operand is made of their scores.
     """
+
+    held: list[Tile]
+    promoted: list[Tile]
+    passing: list[Tile]
+    rescaled: list[Tile]
+    scores: list[Tile]
+
+
+@once
+def _tiles(kernel: Kernel) -> _Tiles:
     loops = kernel.of(ForTiles, ForEach)
     carried = {v for op in loops for v in (*op.args, *op.result)}
-    held: list[Tile] = []
-    promoted: list[Tile] = []
-    passing: list[Tile] = []
+    kept = {v for op in loops for v in yielded(op.body)}
+    held, promoted, passing, rescaled, scores = found = _Tiles([], [], [], [], [])
     alone: set[Value] = set()
     for op in loops:
         products = [inner.result for inner in op.body if isinstance(inner, Contract)]
@@ -329,8 +355,10 @@ def _tiles(kernel: Kernel) -> tuple[Sequence[Tile], Sequence[Tile], Sequence[Til
             (promoted if _is_promoted(op, i) else held).append(made.type)
     for op in kernel.ops:
         if isinstance(op, Contract) and op.acc not in carried:
-            (passing if op.result in alone else held).append(op.result.as_tile)
-    return held, promoted, passing
+            in_place = rescaled if op.acc is not None and op.result in kept else held
+            (passing if op.result in alone else in_place).append(op.result.as_tile)
+            scores += [op.result.as_tile] if op.acc is None and op.result not in alone else []
+    return found
 
 
 def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:

@@ -167,7 +167,7 @@ def schedule_with_fewer_sums(
     assert chosen.schedule is not None
     asked = dataclasses.replace(kernel.schedule or Schedule(), mma=chosen.schedule.mma)
     given, _ = with_fixed_tiles(chosen, asked)
-    options = (option for option, _ in ranked(chosen, given, at_least_one(sizes)))
+    options = (option for option, _ in ranked(chosen, given, at_least_one(sizes), narrow=True))
     return with_fewer_sums(chosen, options, failed, spilled)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.narrowing import narrowings
@@ -23,12 +24,12 @@ from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.speeds import at_launch, issuing, l2_bytes, pace_of, power
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Step, Work
 from wsdsl.lowering.packed_operands import packable_tensors
-from wsdsl.lowering.passes.choose_schedule import completed
+from wsdsl.lowering.passes.choose_schedule import MOST_TRIES, completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.report.plain_choice import plain_reasons
 from wsdsl.schedule import Schedule
 
-SHOWN = 4
+SHOWN, LISTED = 4, 16
 ONE = "the tensor cores take one operand from registers, of 16 bits, as the rows of a tile"
 LEAST = 0.05
 """Of the time, that is worth telling."""
@@ -81,6 +82,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
             ways.add(way)
     shown[:SHOWN] = sorted(shown[:SHOWN], key=lambda candidate: candidate[1].cycles)
     lines += _listed("the next best:", shown[:SHOWN], own)
+    lines += _tried_before(chosen, given, sizes)
     heading = f"other ways (to cut tiles has to gain {round(100 * (MARGIN - 1))} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
 
@@ -123,6 +125,18 @@ def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterat
     for candidate in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes):
         if _choice(candidate[0]) != _choice(chosen.schedule):
             yield candidate
+
+
+def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> list[str]:
+    """Why each candidate does not fit that is ranked before the first that does."""
+    found: dict[str, None] = {}
+    for option, _ in islice(ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes), MOST_TRIES):
+        if not (faults := completed(chosen, option, sizes)[1]):
+            break
+        found[f"  {_shape(option)}: {faults[0].message}"] = None
+    more = [f"  and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    heading = f"tried before it, {counted(len(found), 'candidate')}:"
+    return [heading, *list(found)[:LISTED], *more] if found else []
 
 
 def _choice(schedule: Schedule) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
 from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 Option = tuple[Schedule, Prediction]
 Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"]]]
@@ -38,13 +38,20 @@ Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"
 
 
 def ranked(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], limit: float = math.inf
+    kernel: Kernel,
+    given: Schedule,
+    sizes: Mapping[str, int],
+    limit: float = math.inf,
+    *,
+    narrow: bool = False,
 ) -> Iterator[Option]:
-    """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet."""
+    """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet.
+    `narrow`: with the tiles of which `schedule_options` says so, in any case.
+    """
     work = Work.of(kernel, sizes)
     if (own := reduced_row_option(kernel, given, work)) is not None:
         yield own, predict(work, own, axis_sizes(kernel, own))
-    heap = [*_Search(kernel, given, work).nodes()]
+    heap = [*_Search(kernel, given, work).nodes(narrow=narrow)]
     heapq.heapify(heap)
     while heap:
         least, _, _, held = heapq.heappop(heap)
@@ -75,13 +82,17 @@ class _Search:
         self.splits = may_split(kernel, given, work)
         self.whole: dict[int, Option | None] = {}
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self, *, narrow: bool) -> Iterator[Node]:
         kernel, given = self.kernel, self.given
-        tried = list(schedule_options(kernel, given, self.work))
+        tried = list(schedule_options(kernel, given, self.work, narrow=narrow))
         # The smallest are last.
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
-        if not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
+        if not narrow and not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
             tried = list(schedule_options(kernel, given, self.work, narrow=True))
+            if not any(fits_smem(kernel, t.schedule, 1, buffers=1) for t in reversed(tried)):
+                # One consumer's rows take the least.
+                alone = changed(given, consumers=given.consumers or 1)
+                tried += schedule_options(kernel, alone, self.work, narrow=True)
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):

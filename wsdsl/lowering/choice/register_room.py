@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.choice.held_row_options import with_fewer_elements
 from wsdsl.lowering.choice.reduced_row_options import with_fewer_rows
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -24,6 +24,8 @@ from wsdsl.lowering.footprint import (
     is_heavy,
     part_bytes,
     promoted_registers,
+    register_demand,
+    score_registers,
 )
 from wsdsl.lowering.held_rows import with_roles
 from wsdsl.lowering.instruction_counts import COUNTED
@@ -66,7 +68,7 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     for which they come through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x
     256.
     """
-    accumulators = accumulator_registers(kernel, option)
+    accumulators = register_demand(kernel, option)
     if copied_operands(kernel) and accumulators > MOST_BESIDE_COPIES[rank_beside_sums(kernel)]:
         return False
     if promoted := promoted_registers(kernel, option):
@@ -96,7 +98,7 @@ def _factors(kernel: Kernel, option: Schedule) -> int:
 
 def wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
     """Whether its consumers need more registers than usual, and loading has to spare them."""
-    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
+    sums, promoted = register_demand(kernel, chosen), promoted_registers(kernel, chosen)
     if promoted:
         return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
     if rank_beside_sums(kernel) == 1:
@@ -165,8 +167,8 @@ SHARES = ((64, 0.92), (512, 0.75), (math.inf, 0.5))
 gelu, bias, residual and two results 192 columns in ping-pong spill 2644, 176 1684, 144 652, 128 332
 and 96 nothing.
 """
-MOST_TRIES = 3
-"""Each takes ptxas half a second, or two where it spills much."""
+MOST_FEWER = 3
+"""Of those that are tried, by what spilled of the one before."""
 WIDTHS = (192, 128, 64, 32)
 
 
@@ -181,8 +183,9 @@ def with_fewer_sums(
 
 
 def _sums(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers of a thread that hold them."""
-    return accumulator_registers(kernel, schedule) + promoted_registers(kernel, schedule)
+    """Registers of a thread that hold them, and what is made of scores."""
+    sums = accumulator_registers(kernel, schedule) + promoted_registers(kernel, schedule)
+    return sums + score_registers(kernel, schedule)
 
 
 def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
@@ -200,7 +203,7 @@ def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator
     beside = kernel.schedule.ctas_per_sm if kernel.schedule and not given.ctas_per_sm else None
     for fewer in range((beside or 1) - 1, 0, -1):
         yield dataclasses.replace(given, ctas_per_sm=fewer)
-    known = (with_fixed_tiles(source, given)[0].tile or {}).keys()
+    known = (with_fixed_tiles(source, given)[0].tile or {}).keys() | whole_axes(kernel)
     widths = {
         loop_variable(axis.name): axis.size
         for axis in axes_of(kernel).values()

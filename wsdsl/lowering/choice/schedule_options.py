@@ -100,14 +100,18 @@ def schedule_options(
         if axis.role == "columns" and name in depths:
             # What a product sums over lies in registers as well: one line, as if it did not; two
             # where another product makes it, whose sums are rescaled once a tile, and where there
-            # is room for what is decoded, since an iteration takes some time to begin.
-            line = depths[name][1]
-            tile[variable] = line * (2 if _is_made(kernel, name) else 1)
+            # is room for what is decoded, since an iteration takes some time to begin. Of short
+            # dimensions (pages of keys) no more than there is.
+            step, line = depths[name]
+            short = _covering(
+                max(step, ROWS if name in _decoded_axes(kernel) else 0), work.size(axis.dim)
+            )
+            tile[variable] = min(line * (2 if _is_made(kernel, name) else 1), short)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
-            if narrow or kernel.target.has_tensor_memory:
+            if (narrow or kernel.target.has_tensor_memory) and line < short:
                 narrower |= {variable: line}
-            if narrow and line // 2 % depths[name][0] == 0:
+            if narrow and line // 2 % step == 0 and line // 2 < short:
                 half |= {variable: line // 2}
         else:
             (rows if axis.role == "rows" else columns)[name] = variable
@@ -149,7 +153,7 @@ def schedule_options(
             if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
                 ahead = not scaled and height == tall
                 yield Tried(team, own, sizes, own | lines, ahead)
-                if work.decoding and lines:
+                if work.decoding and own != own | lines:
                     # Fewer iterations, or more slots.
                     yield Tried(team, own, sizes, own, ahead)
 
@@ -202,12 +206,17 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
 def _width_step(kernel: Kernel, team: Schedule) -> int:
     by_wgmma = not kernel.target.has_tensor_memory
     each = SCALED_WIDTH if by_wgmma and scales_products(kernel) else WIDTH
-    axes, written = axes_of(kernel), (tile.axes[0] for tile in decoded(kernel).tiles.values())
-    if any(axes[name].role == "columns" for name in written):
+    axes = axes_of(kernel)
+    if any(axes[name].role == "columns" for name in _decoded_axes(kernel)):
         each = max(each, ROWS)
     blocks = (block_step(kernel, name) for name, a in axes.items() if a.role == "columns")
     whole = math.lcm(each, *blocks)
     return (whole if whole <= MOST else each) * num_shares(kernel, team)["columns"]
+
+
+def _decoded_axes(kernel: Kernel) -> set[str]:
+    """Along lines of what a partition of its own decodes."""
+    return {tile.axes[0] for tile in decoded(kernel).tiles.values()}
 
 
 def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:
@@ -231,6 +240,11 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
         return False
     more = work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}})
     return (waves <= FEW_WAVES and waves < -(-more // sms)) or num <= room < more
+
+
+def _covering(step: int, size: int) -> int:
+    """The least of `step` times a power of two that is no less than the size."""
+    return step << max(0, -(-size // step) - 1).bit_length()
 
 
 def _is_made(kernel: Kernel, axis: str) -> bool:

@@ -16,7 +16,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.choice.tile_sizes import has_room, slots_of
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.footprint import accumulator_registers
+from wsdsl.lowering.footprint import register_demand
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.split_k_rules import why_not_parallel
@@ -59,7 +59,7 @@ def may_share_sums(kernel: Kernel, given: Schedule, whole: Schedule) -> bool:
         return False
     if whole.mode == "pingpong" and given.mode != "pingpong":
         return False
-    return given.scheduler == "split_k" or accumulator_registers(kernel, whole) <= MOST_SUMS
+    return given.scheduler == "split_k" or register_demand(kernel, whole) <= MOST_SUMS
 
 
 def split_k_options(

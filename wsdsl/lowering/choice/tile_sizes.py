@@ -99,7 +99,7 @@ def _holds_operands(kernel: Kernel, work: Work, deep: Schedule) -> bool:
     bits = max(p.bits for p in work.products) + work.held_bits
     held = BLOCK_ROWS * summed / THREADS * bits / REGISTER_BITS
     most = MOST_REGISTERS.get(deep.consumers or 1, MOST_REGISTERS[2])
-    return footprint.accumulator_registers(kernel, deep) + held + BESIDE_DECODING <= most
+    return footprint.register_demand(kernel, deep) + held + BESIDE_DECODING <= most
 
 
 def slots_of(steps: int) -> int:

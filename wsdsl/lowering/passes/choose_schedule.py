@@ -46,6 +46,9 @@ from wsdsl.lowering.tensor_scales import with_scale_path
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule, changed
 
+MOST_TRIES = 512
+"""Candidates of which none fits, the best first, of each orientation."""
+
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """`sizes` (dimensions at launch), where known, let tiles divide the waves.
@@ -143,7 +146,9 @@ def _choices(
     if findings:
         raise ScheduleError(located(findings, kernel))
     any_fits = False
-    for option, _ in ranked(kernel, given, sizes, limit):
+    for tried, (option, _) in enumerate(ranked(kernel, given, sizes, limit)):
+        if not any_fits and tried == MOST_TRIES:
+            break
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
