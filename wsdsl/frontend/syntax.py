@@ -6,68 +6,66 @@ first compile is some 40 ms quicker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, dataclass_transform
 
 from wsdsl.diagnostics import Loc
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class Node:
-    loc: Loc = field(compare=False, repr=False)
+@dataclass_transform(eq_default=False)
+class Tree:
+    """Base of the trees' dataclasses."""
+
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        dataclass(cls, kw_only=kw_only, eq=False, repr=False)
 
 
-@dataclass(eq=False, repr=False)
+class Node(Tree, kw_only=True):
+    loc: Loc
+
+
 class Name(Node):
     name: str
 
 
-@dataclass(eq=False, repr=False)
 class Number(Node):
     value: int | float | bool
 
 
-@dataclass(eq=False, repr=False)
 class Unary(Node):
     op: str
     operand: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Binary(Node):
     """Comparisons too; `op_loc` is the operator's place, for errors about both sides."""
 
     op: str
     left: Expr
     right: Expr
-    op_loc: Loc = field(compare=False, repr=False)
+    op_loc: Loc
 
 
-@dataclass(eq=False, repr=False)
 class Keyword(Node):
     name: str
     value: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Call(Node):
     function: Expr
     args: tuple[Expr, ...]
     keywords: tuple[Keyword, ...] = ()
 
 
-@dataclass(eq=False, repr=False)
 class Colon(Node):
     """`:` as an index: the whole dimension."""
 
 
-@dataclass(eq=False, repr=False)
 class Subscript(Node):
     base: Expr
     entries: tuple[Expr | Colon, ...]
 
 
-@dataclass(eq=False, repr=False)
 class TupleExpr(Node):
     items: tuple[Expr, ...]
 
@@ -75,23 +73,20 @@ class TupleExpr(Node):
 Expr = Name | Number | Unary | Binary | Call | Subscript | TupleExpr
 
 
-@dataclass(eq=False, repr=False)
 class Assign(Node):
     targets: tuple[Expr, ...]
     value: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Augmented(Node):
     """`target op= value`; `op` without the `=`."""
 
     target: Expr
     op: str
     value: Expr
-    op_loc: Loc = field(compare=False, repr=False)
+    op_loc: Loc
 
 
-@dataclass(eq=False, repr=False)
 class For(Node):
     """`loc` is the header's."""
 
@@ -100,7 +95,6 @@ class For(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(eq=False, repr=False)
 class If(Node):
     """`loc` is the header's; an `elif` is an `If` alone in `orelse`."""
 
@@ -109,12 +103,10 @@ class If(Node):
     orelse: tuple[Statement, ...]
 
 
-@dataclass(eq=False, repr=False)
 class ExprStatement(Node):
     expr: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Return(Node):
     value: Expr | None
 
@@ -122,13 +114,11 @@ class Return(Node):
 Statement = Assign | Augmented | For | If | ExprStatement | Return
 
 
-@dataclass(eq=False, repr=False)
 class Param(Node):
     name: str
     annotation: Expr | None
 
 
-@dataclass(eq=False, repr=False)
 class Definition(Node):
     """A kernel or a function; `loc` is the name's, on the `def` line."""
 
@@ -138,8 +128,7 @@ class Definition(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(eq=False, repr=False)
-class Module:
+class Module(Tree):
     """A file: its definitions by name, and the names that `dims(…)` and plain constants gave."""
 
     definitions: dict[str, Definition]

@@ -5,14 +5,12 @@ What is left for `to_ir` is to flatten expressions and to choose names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from wsdsl.diagnostics import Loc
+from wsdsl.frontend.syntax import Tree
 from wsdsl.ir.types import Tensor, Tile
 
 
-@dataclass(eq=False, repr=False)
-class Var:
+class Var(Tree):
     """A name between two assignments; `hint` is what the source calls it. `value`: what it was
     given, if that is all that it can be; `counts`: of the index of an `each`, the
     dimension.
@@ -24,8 +22,7 @@ class Var:
     counts: str = ""
 
 
-@dataclass(eq=False, repr=False)
-class AxisRef:
+class AxisRef(Tree):
     """A loop's axis, by a name that is unique in the kernel, or a whole dimension. `by`: the size
     of its tiles, where the kernel says it.
     """
@@ -36,8 +33,7 @@ class AxisRef:
     by: int = 0
 
 
-@dataclass(eq=False, repr=False)
-class TensorRef:
+class TensorRef(Tree):
     name: str
     type: Tensor
 
@@ -45,47 +41,39 @@ class TensorRef:
         return f"{self.name}: {self.type.dtype}[{', '.join(map(str, self.type.dims))}]"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class Typed:
+class Typed(Tree, kw_only=True):
     """Base of the expressions."""
 
     type: Tile
-    loc: Loc = field(compare=False, repr=False)
+    loc: Loc
 
 
-@dataclass(eq=False, repr=False)
 class Ref(Typed):
     var: Var
 
 
-@dataclass(eq=False, repr=False)
 class Const(Typed):
     value: int | float | bool
 
 
-@dataclass(eq=False, repr=False)
 class Map(Typed):
     fn: str
     args: tuple[Expr, ...]
 
 
-@dataclass(eq=False, repr=False)
 class Cast(Typed):
     x: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Bitcast(Typed):
     x: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Contract(Typed):
     a: Expr
     b: Expr
 
 
-@dataclass(eq=False, repr=False)
 class Reduce(Typed):
     """`per`: of each block of so many elements, or 0."""
 
@@ -95,13 +83,11 @@ class Reduce(Typed):
     per: int = 0
 
 
-@dataclass(eq=False, repr=False)
 class Scan(Typed):
     x: Expr
     axis: AxisRef
 
 
-@dataclass(eq=False, repr=False)
 class TopK(Typed):
     x: Expr
     axis: AxisRef
@@ -110,35 +96,29 @@ class TopK(Typed):
     places: bool
 
 
-@dataclass(eq=False, repr=False)
 class Full(Typed):
     value: Expr
     axes: tuple[AxisRef, ...]
 
 
-@dataclass(eq=False, repr=False)
 class Index(Typed):
     axis: AxisRef
 
 
-@dataclass(eq=False, repr=False)
 class End(Typed):
     axis: AxisRef
 
 
-@dataclass(eq=False, repr=False)
 class Load(Typed):
     tensor: TensorRef
     index: tuple[Expr | AxisRef, ...]
 
 
-@dataclass(eq=False, repr=False)
 class Lookup(Typed):
     table: TensorRef
     i: Expr
 
 
-@dataclass(eq=False, repr=False)
 class DimSize(Typed):
     dim: str
 
@@ -150,16 +130,14 @@ Expr = (
 Entry = Expr | AxisRef
 
 
-@dataclass(eq=False, repr=False)
-class Let:
+class Let(Tree):
     """A Var of a Ref is another name for the same value."""
 
     var: Var
     value: Expr
 
 
-@dataclass(eq=False, repr=False)
-class Store:
+class Store(Tree):
     tensor: TensorRef
     index: tuple[Entry, ...]
     value: Expr
@@ -167,16 +145,14 @@ class Store:
     loc: Loc
 
 
-@dataclass(eq=False, repr=False)
-class Carried:
+class Carried(Tree):
     init: Expr
     arg: Var
     next: Expr
     result: Var
 
 
-@dataclass(eq=False, repr=False)
-class ForTiles:
+class ForTiles(Tree):
     axis: AxisRef
     start: Expr | None
     stop: Expr | None
@@ -185,8 +161,7 @@ class ForTiles:
     loc: Loc
 
 
-@dataclass(eq=False, repr=False)
-class ForEach:
+class ForEach(Tree):
     dim: str
     var: Var
     carried: tuple[Carried, ...]
@@ -194,15 +169,13 @@ class ForEach:
     loc: Loc
 
 
-@dataclass(eq=False, repr=False)
-class Merged:
+class Merged(Tree):
     then: Expr
     orelse: Expr
     result: Var
 
 
-@dataclass(eq=False, repr=False)
-class If:
+class If(Tree):
     cond: Expr
     then: tuple[Statement, ...]
     orelse: tuple[Statement, ...]
@@ -213,8 +186,7 @@ class If:
 Statement = Let | Store | ForTiles | ForEach | If
 
 
-@dataclass(eq=False, repr=False)
-class TypedKernel:
+class TypedKernel(Tree):
     name: str
     params: tuple[TensorRef | Var, ...]
     body: tuple[Statement, ...]
