@@ -94,11 +94,12 @@ class Kernel(Serving):
         """
         from wsdsl.frontend.tile_sizes import doubts
         from wsdsl.ir.types import Tile
-        from wsdsl.simulator.tile_trials import find_shown, find_shown_on
 
         found = {doubt.axis: doubt for doubt in doubts(made)}
         if not found:
             return ()
+        from wsdsl.simulator.tile_trials import find_shown, find_shown_on
+
         shown = find_shown_on(made, arrays, [*found]) if arrays else find_shown(made, [*found])
         if not shown:
             return ()
