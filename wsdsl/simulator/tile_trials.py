@@ -332,15 +332,12 @@ def _random_arrays(
     sizes: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
-    kinds = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
-    told = {
-        d
-        for kind in kinds
-        if kind.dtype.kind in ("int", "uint") and kind.dtype.bits > 8
-        for d in kind.dims
-    }
     axes = {v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
-    few = {op.dim for op in kernel.of(t.ForEach) if not op.init} - axes - told - packed
+    bounds = {
+        p.type.dims for p in kernel.params if isinstance(p.type, Tensor) and len(p.type.dims) == 1
+    }
+    few = {op.dim for op in kernel.of(t.ForEach) if not op.init and (op.dim,) not in bounds}
+    few -= axes | packed
     for p in kernel.params:
         if isinstance(p.type, Tile):
             found = _values(p.type.dtype, (), rng, draw).item()
