@@ -169,15 +169,6 @@ class Schedule:
     def _hash(self) -> int:
         return hash(tuple(getattr(self, f.name) for f in fields(self)))
 
-    def renamed(self, names: Mapping[str, str]) -> Schedule:
-        """With other names of loop variables; an entry that is there already stays."""
-        own = {f: getattr(self, f) for f in ("tile", "cluster", "share", "mma", "raster")}
-        new = {f: names.get(v, v) if isinstance(v, str) else v for f, v in own.items()}
-        for f in ("tile", "cluster"):
-            if own[f]:
-                new[f] = {names.get(k, k): v for k, v in own[f].items()}
-        return changed(self, **new)
-
     def __repr__(self) -> str:
         shown = [
             f"{f.name}={_shown(getattr(self, f.name))}"

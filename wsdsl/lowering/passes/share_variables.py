@@ -9,9 +9,8 @@ After:
     for_tiles(index=%c: axis<n__3 of N>) {
       store(tensor=%X, index=(%m, %c), value=%zeros)
 
-These loops follow each other and walk a dimension along which rows may stay in registers, or along
-which a tensor is both read and stored. The schedule's entry for `c` becomes the one for `n`. Where
-the schedule has two sizes of tiles for them, each loop keeps its variable.
+The loops follow each other along rows that may stay in registers, or of a tensor that is both read
+and stored. The schedule's entry for `c` becomes the one for `n`, unless it has two sizes for them.
 
 Why here: all later passes find the loops of a schedule's entry by the names of axes.
 """
@@ -28,7 +27,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype, rewrite
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.held_rows import held_dims
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 
 def share_variables(kernel: Kernel) -> Kernel:
@@ -41,21 +40,23 @@ def share_variables(kernel: Kernel) -> Kernel:
     def renamed(kind: Any) -> Any:
         if isinstance(kind, Axis):
             return dataclasses.replace(kind, name=new.get(kind.name, kind.name))
-        if isinstance(kind, Tile):
-            return dataclasses.replace(kind, axes=tuple(new.get(a, a) for a in kind.axes))
-        return kind
+        own = kind.axes if isinstance(kind, Tile) else ()
+        return Tile(kind.dtype, tuple(new.get(a, a) for a in own)) if own else kind
 
     def change(op: Op) -> tuple[Op]:
-        return (
-            with_fields(op, axis=new.get(op.axis, op.axis)) if isinstance(op, OVER_AXIS) else op,
-        )
+        over = isinstance(op, OVER_AXIS)
+        return (with_fields(op, axis=new.get(op.axis, op.axis)) if over else op,)
 
     swap = {v: Value(v.name, renamed(v.type)) for v in definitions(kernel)}
-    return dataclasses.replace(
-        kernel,
-        body=rewrite(retype(kernel.body, swap), change),
-        schedule=kernel.schedule and kernel.schedule.renamed(shared),
-    )
+    body = rewrite(retype(kernel.body, swap), change)
+    given = kernel.schedule or Schedule()
+    words = {
+        field: {shared.get(name, name): n for name, n in own.items()}
+        for field, own in (("tile", given.tile), ("cluster", given.cluster))
+        if own
+    }
+    given = changed(given, **words, share=shared.get(given.share or "", given.share))
+    return dataclasses.replace(kernel, body=body, schedule=kernel.schedule and given)
 
 
 def _shared(kernel: Kernel) -> dict[str, str]:
