@@ -15,7 +15,7 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.types import BOOL, DTYPES, Axis, DType, Tensor, Tile
+from wsdsl.ir.types import BOOL, DTYPES, I32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
@@ -98,22 +98,20 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
     """The kernel with each choice by a scalar made one way or the other, since small sizes may make
     it one way alone: all of them so, none, and at random.
     """
-    namer = Namer.of(kernel)
+    namer, counted = Namer.of(kernel), _counted(kernel)
     found = 0
 
-    def choice(op: Op) -> Value | None:
-        if isinstance(op, t.If):
-            return op.cond
-        if isinstance(op, t.Map) and op.fn == "where" and op.args[0].type == Tile(BOOL):
-            return op.args[0]
-        return None
+    def is_choice(op: Op) -> bool:
+        if isinstance(op, t.Map) and op.fn == "where":
+            return op.args[0].type == Tile(BOOL) and op.result in counted
+        return isinstance(op, t.If)
 
     def with_choices(region: Region, way: Callable[[], bool]) -> Region:
         nonlocal found
         made: list[Op] = []
         for op in region:
             op = with_regions(op, lambda inner: with_choices(inner, way))
-            if choice(op) is not None:
+            if is_choice(op):
                 found += 1
                 chosen = Value(namer.new("chosen"), Tile(BOOL))
                 made.append(t.Constant(result=chosen, value=way(), loc=op.loc))
@@ -304,7 +302,9 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     """
     found: dict[float, None] = {}
     met: set[Value] = set()
-    work = [v for op in kernel.of(t.Map) if op.fn in t.COMPARISONS for v in op.args]
+    compared = [op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS]
+    counted = _counted(kernel)
+    work = [v for op in compared if op.result in counted for v in op.args]
     while work:
         value = work.pop()
         op = kernel.definers.get(value)
@@ -318,6 +318,17 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     if any(isinstance(op, t.Map) and op.fn in ("eq", "ne") and _alike(op) for op in kernel.ops):
         found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
     return tuple(found)
+
+
+def _counted(kernel: Kernel) -> set[Value]:
+    """Values that do more than tell where something is loaded, which is the same for all tiles."""
+    found: set[Value] = set()
+    for op in reversed(kernel.ops):
+        if isinstance(op, t.Map | t.Cast) and op.result not in found:
+            continue
+        used = operands(op)
+        found |= {v for v in used if not isinstance(op, t.Load) or v.type != Tile(I32)}
+    return found
 
 
 def _alike(op: t.Map) -> bool:
