@@ -301,8 +301,10 @@ class Compiled(Executable):
     def access(self) -> Access:
         from wsdsl.codegen.signature import access_of
 
-        whole = access_of(self.source).whole
-        return dataclasses.replace(access_of(self.scheduled), whole=whole)
+        own = access_of(self.source)
+        return dataclasses.replace(
+            access_of(self.scheduled), whole=own.whole, positive=own.positive
+        )
 
     @cached_property
     def launcher(self) -> Launcher:

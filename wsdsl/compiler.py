@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, TypeCheckError, WsdslError, did_you_mean
+from wsdsl.diagnostics import CompileError, LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
@@ -74,26 +74,62 @@ class Kernel(Serving):
     @cached_property
     def tile(self) -> ir.Kernel:
         """The kernel at the level TILE. ParseError or TypeCheckError with all that is wrong."""
+        from wsdsl.artifact.artifact import Names
+        from wsdsl.artifact.kept import kept
+        from wsdsl.artifact.versions import digest
         from wsdsl.ir.spec import verify
 
         made = self._make()
         verify(made)
-        self._try_tile_sizes(made)
-        return made
+        key = digest("tile sizes", str(made))
+        found = kept(key, Names, lambda: Names(self._try_tile_sizes(made)))
+        return dataclasses.replace(made, positive=found.names) if found.names else made
 
-    def _try_tile_sizes(self, made: ir.Kernel, arrays: Mapping[str, Any] | None = None) -> None:
+    def _try_tile_sizes(
+        self, made: ir.Kernel, arrays: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
         """TypeCheckError where the size of a tile shows in a result: on given arrays, or on some
-        that are made up. Most kernels are known not to show it without a try.
+        that are made up. Most kernels are known not to show it without a try. Returns the scalars
+        that must be positive for it.
         """
         from wsdsl.frontend.tile_sizes import doubts
-        from wsdsl.simulator.tile_trials import find_shown, find_shown_on
+        from wsdsl.ir.types import Tile
 
         found = {doubt.axis: doubt for doubt in doubts(made)}
         if not found:
-            return
+            return ()
+        from wsdsl.simulator.tile_trials import find_shown, find_shown_on
+
         shown = find_shown_on(made, arrays, [*found]) if arrays else find_shown(made, [*found])
-        if shown:
+        if not shown:
+            return ()
+        kinds = {p.name: p.type for p in made.params if isinstance(p.type, Tile)}
+        names = [name for name, kind in kinds.items() if kind.dtype.is_float]
+        if arrays or not names or find_shown(made, [*found], dict.fromkeys(names)):
             raise TypeCheckError(found[shown.axis].told(shown.nan))
+        for name in [*names]:
+            others = [n for n in names if n != name]
+            names = names if find_shown(made, [*found], dict.fromkeys(others)) else others
+        return tuple(names)
+
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+        Where a scalar is not as positive as trials had it, this one is tried.
+        """
+        try:
+            return super().resolve(args)
+        except LaunchError:
+            given = {p.name: x for p, x in zip(self.params, args) if p.name in self.access.positive}
+            if not given or not all(isinstance(x, (int, float)) for x in given.values()):
+                raise
+            from wsdsl.frontend.tile_sizes import doubts
+            from wsdsl.runtime.arguments import resolve
+            from wsdsl.simulator.tile_trials import find_shown
+
+            if find_shown(self.tile, [doubt.axis for doubt in doubts(self.tile)], given):
+                raise
+            access = dataclasses.replace(self.access, positive=())
+            return resolve(self.name, self.params, access, args)
 
     # Packing --------------------------------------------------------------------------------------
 

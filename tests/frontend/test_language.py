@@ -210,7 +210,7 @@ def test_an_axis_may_be_named_like_a_dimension() -> None:
             for K in tiles(K):
                 C[m, 0] += sum(A[m, K] * sum(B[m, :], over=K), over=K)
     """
-    with pytest.raises(wsdsl.TypeCheckError, match="no axis `K_1`"):
+    with pytest.raises(wsdsl.TypeCheckError, match="no axis `K__1`"):
         wsdsl.parse(text)
 
 

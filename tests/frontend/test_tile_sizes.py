@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from wsdsl import CompileError, Kernel, Schedule, ScheduleError, TypeCheckError
+from wsdsl import CompileError, Kernel, LaunchError, Schedule, ScheduleError, TypeCheckError
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import numpy_dtype
 
@@ -214,6 +214,70 @@ def test_tiles_that_are_masked_whole() -> None:
     with pytest.raises(TypeCheckError, match="some sizes give NaN"):
         _ = wsdsl.parse(WINDOW.format(base="new")).window.tile
     _ = wsdsl.parse(WINDOW.format(base="where(new == -inf, 0.0, new)")).window.tile
+
+
+ATTENTION = """
+@kernel
+def attention(Q: bf16[S, D], K: bf16[T, D], V: bf16[T, D], O: f32[S, D], L: f32[S], scale: f32):
+    for q in tiles(S):
+        top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+        for t in tiles(0, end(q), of=T):
+            s = where(index(q) >= index(t), Q[q, :] @ K[t, :], -inf)
+            new = max(top, max(s, over=t) * scale)
+            p, shrink = exp2(s * scale - new), exp2(top - new)
+            total = total * shrink + sum(p, over=t)
+            acc = acc * shrink + cast(p, bf16) @ V[t, :]
+            top = new
+        O[q, :] = acc / total
+        L[q] = top + log2(total)
+"""
+NEAR = {
+    "subtracted before it is updated": ("exp2(s * scale - new)", "exp2(s * scale - top)"),
+    "total not rescaled": ("total * shrink", "total"),
+    "accumulator not rescaled": ("acc * shrink", "acc"),
+    "rescaled the wrong way": ("exp2(top - new)", "exp2(max(new, -9.0) - max(top, -9.0))"),
+    "the last maximum": ("max(top, max(s, over=t) * scale)", "max(s, over=t) * scale"),
+    "not carried on": ("            top = new\n", ""),
+    "rescaled by another base": ("exp2(top - new)", "exp(top - new)"),
+    "less than is masked": ("index(q) >= index(t)", "index(q) >= index(t) - 1"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_almost_an_online_softmax_is_refused(name: str) -> None:
+    with pytest.raises(TypeCheckError):
+        _ = wsdsl.parse(ATTENTION.replace(*NEAR[name])).attention.tile
+
+
+def test_scalar_must_be_positive_where_trials_need_it() -> None:
+    kernel = wsdsl.parse(ATTENTION).attention
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((48, 16)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    wanted = kernel.reference(q, k, v, None, None, 0.25)[0]
+    np.testing.assert_allclose(kernel(q, k, v, None, None, 0.25)[0], wanted, rtol=0.02, atol=0.01)
+    for call in (kernel, kernel.reference, kernel.compile(S=48, T=48, D=16).simulate):
+        with pytest.raises(LaunchError, match=r"scale.*-1.0 is not positive"):
+            call(q, k, v, None, None, -1.0)
+    assert kernel.tile.positive == ("scale",)
+    scaled = ATTENTION.replace("@ K[t, :]", "@ K[t, :] * scale").replace("=t) * scale", "=t)")
+    assert wsdsl.parse(scaled.replace("s * scale", "s")).attention.tile.positive == ()
+
+
+def test_scalar_that_is_not_positive_is_tried() -> None:
+    """At 0 the maximum is 0 for all sizes of the tiles; at -1 it is not."""
+    kernel = wsdsl.parse("""
+@kernel
+def f(R: f32[M, N], S: f32[M], by: f32):
+    for m in tiles(M):
+        top = full(f32[m], -inf)
+        for n in tiles(N):
+            top = max(top, max(R[m, n], over=n) * by)
+        S[m] = top
+""").f
+    r = np.arange(80, dtype=np.float32).reshape(8, 10)
+    assert not np.any(kernel(r, by=0.0))
+    with pytest.raises(LaunchError, match=r"-1\.0 is not positive"):
+        kernel(r, by=-1.0)
 
 
 def test_reference_tries_its_own_arguments() -> None:

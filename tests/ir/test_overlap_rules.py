@@ -82,6 +82,6 @@ def test_broken(name: str) -> None:
 def test_partitions_walk_the_tiles_of_loops_inside_alike() -> None:
     kernel = dataclasses.replace(wsdsl.parse(INSIDE).f.tile, schedule=SCHEDULE)
     text = str(lower(kernel, "partitioned"))
-    loading = "axis<n_1 of N by 32 columns>, within=8) {"
+    loading = "axis<n__1 of N by 32 columns>, within=8) {"
     assert text.count(loading) == 2
     rejected(text, ", within=8) {", ") {", "walk different tiles", count=1)

@@ -227,6 +227,8 @@ class Access:
     """What is written whole, unless one of these dimensions is empty. A SCHEDULED kernel does not
     tell: of it nothing is known to be.
     """
+    positive: tuple[str, ...] = ()
+    """Scalars that must be positive, or the size of tiles would show."""
 
     @property
     def only_written(self) -> frozenset[str]:

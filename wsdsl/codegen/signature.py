@@ -109,4 +109,5 @@ def access_of(kernel: Kernel) -> Access:
         mapped=frozenset(mapped_tensors(kernel).values()),
         alignment=alignment,
         whole=written_whole(kernel) if kernel.level == "tile" else {},
+        positive=kernel.positive,
     )

@@ -256,11 +256,14 @@ class Loops(Expressions):
         )
 
     def axis_name(self, wish: str) -> str:
-        """A dimension's name is the axis that takes it whole; a loop's axis has another."""
+        """A dimension's name is the axis that takes it whole; a loop's axis has another. Of a
+        numbered axis `lowering.axes.loop_variable` is the variable.
+        """
         name, number = wish, 0
-        while name in self.axes or name in self.dims:
+        numbered = wish.rpartition("__")[2].isdigit()
+        while name in self.axes or name in self.dims or (numbered and not number):
             number += 1
-            name = f"{wish}_{number}"
+            name = f"{wish}__{number}"
             self.report.written[name] = wish
         self.axes.add(name)
         return name

@@ -56,7 +56,7 @@ class Report:
         self._calls: list[tuple[str, Loc]] = []
         self._said: set[tuple[Loc, str]] = set()
         self.written: dict[str, str] = {}
-        """Names of axes that are not as the text has them: `k_1` is the second `k`."""
+        """Names of axes that are not as the text has them: `k__1` is the second `k`."""
 
     def __len__(self) -> int:
         return len(self._found)

@@ -327,7 +327,8 @@ class Kernel:
     that the runtime copies to longer rows first, which guides a choice and is no part of the text;
     `schedule` is what the user chose, and the whole choice from `choose_schedule` on; `card` is
     the one that it is chosen for, if that is another than the first of `schedule.arch`; `plan` is
-    what follows from the schedule, for passes from `make_plan` on.
+    what follows from the schedule, for passes from `make_plan` on; `positive` names the
+    scalars that must be positive, or the size of tiles would show.
     """
 
     name: str
@@ -340,6 +341,7 @@ class Kernel:
     schedule: Schedule | None = None
     card: Target | None = field(default=None, compare=False)
     plan: Plan | None = field(default=None, compare=False, repr=False)
+    positive: tuple[str, ...] = field(default=(), compare=False)
     loc: Loc | None = field(default=None, compare=False, repr=False)
 
     @property

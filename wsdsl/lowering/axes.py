@@ -27,8 +27,8 @@ def change_axes(kernel: Kernel, change: Callable[[Axis], Axis]) -> Kernel:
 
 
 def loop_variable(axis: str) -> str:
-    """The name that a schedule uses: a second loop over `k` has the axis `k_1`."""
-    head, _, tail = axis.rpartition("_")
+    """The name that a schedule uses: a second loop over `k` has the axis `k__1`."""
+    head, _, tail = axis.rpartition("__")
     return head if head and tail.isdigit() else axis
 
 

@@ -52,6 +52,7 @@ from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.relax_functions import relax_functions
 from wsdsl.lowering.passes.scale_products import scale_products
 from wsdsl.lowering.passes.schedule_products import schedule_products
+from wsdsl.lowering.passes.share_variables import share_variables
 from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
 from wsdsl.lowering.passes.spread_rows import spread_rows
@@ -75,6 +76,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (place_operands, "tile"),
     (walk_reduced_rows, "tile"),
     (add_in_place, "tile"),
+    (share_variables, "tile"),
     (verify_lowerable, "tile"),
     (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),

@@ -148,7 +148,11 @@ def resolve(
                 views[param.name] = adapt(describe(value), param.type.dtype)
             else:
                 assert isinstance(param.type, Tile)
-                scalars[param.name] = as_scalar(value, param.type.dtype)
+                scalars[param.name] = number = as_scalar(value, param.type.dtype)
+                if param.name in access.positive and not number > 0:
+                    message = f"{number} is not positive, and the result would depend on tile sizes"
+                    hint = "multiply before a maximum is taken: max(x * scale, over=t)"
+                    raise LaunchError(message, hint=hint)
         except LaunchError as error:
             findings += [Finding(f"{where[param.name]}: {f.message}", None, f.hint)
                          for f in error.findings]  # fmt: skip

@@ -96,8 +96,9 @@ class Recent:
                 elif (looker := interop.lookers.get(type(x))) is not None:
                     look, place = looker(x)
                 elif type(x) in NUMBERS:
-                    # Zeros of both signs are equal, and are not the same number.
-                    look, place = type(x), x or repr(x)
+                    # Zeros of both signs are equal, and are not the same number. A number that
+                    # is not positive may be rejected, and is a look of its own.
+                    look, place = (type(x), x > 0), x or repr(x)
                 else:
                     look, place = look_of(x)
                 looks.append(look)

@@ -182,9 +182,11 @@ class _Evaluator:
 
     def place(self, value: Value, axes: tuple[str, ...]) -> Array:
         """A value with its axes where `axes` has them, ones elsewhere."""
-        own = value.as_tile.axes
+        own, held = value.as_tile.axes, self.values[value.name]
+        if own == axes:
+            return held
         order = sorted(range(len(own)), key=lambda i: axes.index(own[i]))
-        held = self.values[value.name].transpose(order)
+        held = held.transpose(order)
         keep = tuple(slice(None) if a in own else None for a in axes)
         return held[keep] if axes else held
 

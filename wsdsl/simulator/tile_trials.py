@@ -15,7 +15,7 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.types import BOOL, DTYPES, Axis, DType, Tensor, Tile
+from wsdsl.ir.types import BOOL, DTYPES, I32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
@@ -29,7 +29,8 @@ LARGEST_FIXED = 64
 LARGEST_DRAWN = 2.0
 """Of floats, times their scale."""
 ONE_SIGN = (1.0, 0.5, 16.0, -1.0)
-"""Scales of floats of one sign, tried until all results are finite: for logarithms and roots."""
+"""Scales of floats of one sign, tried until results are finite: for logarithms and roots."""
+SIGNS = 1, -1, 0
 ONE_TILE = 1 << 40
 BOUNDED = (*t.COMPARISONS, "min", "max")
 TOLERANCE = 1e-9
@@ -55,11 +56,17 @@ class Draw:
     most: int = LARGEST
     near: tuple[float, ...] = ()
     signed: bool = True
+    sign: int = 1
+    """Of scalar floats."""
 
 
 @np.errstate(all="ignore")
-def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
-    """The first of `axes` of which the size of the tiles shows, on arrays made here."""
+def find_shown(
+    kernel: Kernel, axes: Sequence[str], scalars: Mapping[str, Any] | None = None
+) -> Shown | None:
+    """The first of `axes` of which the size of the tiles shows, on arrays made here. `scalars`: the
+    values of parameters; None for any that is positive.
+    """
     exact = in_double(kernel)
     trials = [(exact, Draw(scale)) for scale in (1.0,) * TRIALS + _bounds(exact)]
     trials += [(decided, Draw()) for decided in _decided(exact)]
@@ -70,41 +77,41 @@ def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
         most = LARGEST if trial % TRIALS and not draw.near else 2
         draw = dataclasses.replace(draw, most=most)
         others = [dataclasses.replace(draw, scale=scale, signed=False) for scale in ONE_SIGN]
-        for own in (draw, *others):
-            small, arrays = _random_arrays(tried, rng, own)
-            sizes = (1, 2, int(rng.integers(3, LARGEST)))
+        signs = dataclasses.replace(draw, sign=SIGNS[trial % len(SIGNS)])
+        for own in (signs, *others):
+            small, arrays = _random_arrays(tried, rng, own, scalars or {})
+            sizes = (1, int(rng.integers(2, LARGEST)))
             expected = _evaluated(small, arrays, dict.fromkeys(axes, ONE_TILE))
             if shown := _compare(small, arrays, dict.fromkeys(axes, sizes), expected):
                 return shown
-            if draw.near or _all_finite(expected):
+            if draw.near or _are_finite(expected):
                 break
     return None
 
 
-def _all_finite(arrays: Mapping[str, Array]) -> bool:
-    return all(np.isfinite(a).all() for a in arrays.values() if a.dtype == np.float64)
+def _are_finite(arrays: Mapping[str, Array]) -> bool:
+    """Half of the elements of each array, at least."""
+    return all(2 * np.isfinite(a).sum() >= a.size for a in arrays.values() if a.dtype == np.float64)
 
 
 def _decided(kernel: Kernel) -> Iterator[Kernel]:
     """The kernel with each choice by a scalar made one way or the other, since small sizes may make
     it one way alone: all of them so, none, and at random.
     """
-    namer = Namer.of(kernel)
+    namer, counted = Namer.of(kernel), _counted(kernel)
     found = 0
 
-    def choice(op: Op) -> Value | None:
-        if isinstance(op, t.If):
-            return op.cond
-        if isinstance(op, t.Map) and op.fn == "where" and op.args[0].type == Tile(BOOL):
-            return op.args[0]
-        return None
+    def is_choice(op: Op) -> bool:
+        if isinstance(op, t.Map) and op.fn == "where":
+            return op.args[0].type == Tile(BOOL) and op.result in counted
+        return isinstance(op, t.If)
 
     def with_choices(region: Region, way: Callable[[], bool]) -> Region:
         nonlocal found
         made: list[Op] = []
         for op in region:
             op = with_regions(op, lambda inner: with_choices(inner, way))
-            if choice(op) is not None:
+            if is_choice(op):
                 found += 1
                 chosen = Value(namer.new("chosen"), Tile(BOOL))
                 made.append(t.Constant(result=chosen, value=way(), loc=op.loc))
@@ -159,19 +166,31 @@ def _compare(
     cuts: Mapping[str, Sequence[int]],
     expected: Mapping[str, Array],
 ) -> Shown | None:
-    for axis, sizes in cuts.items():
-        for size in sizes:
-            others = dict.fromkeys(cuts, ONE_TILE)
-            found = _evaluated(kernel, arrays, others | {axis: size})
-            for name, held in found.items():
-                if held.dtype != np.float64:
-                    if not np.array_equal(held, expected[name]):
-                        return Shown(axis, nan=False)
-                elif not np.array_equal(np.isnan(held), np.isnan(expected[name])):
-                    return Shown(axis, nan=True)
-                elif not _are_close(held, expected[name]):
-                    return Shown(axis, nan=False)
+    """All axes are cut at once; each is alone only where that shows."""
+
+    def shows(sizes: Mapping[str, int]) -> bool | None:
+        found = _evaluated(kernel, arrays, {**dict.fromkeys(cuts, ONE_TILE), **sizes})
+        return next(
+            (x for n, a in found.items() if (x := _differs(a, expected[n])) is not None), None
+        )
+
+    for i in range(max(map(len, cuts.values()))):
+        together = {a: sizes[(i - k) % len(sizes)] for k, (a, sizes) in enumerate(cuts.items())}
+        if (nan := shows(together)) is None:
+            continue
+        alone = ((axis, size) for axis, sizes in cuts.items() for size in sizes if len(cuts) > 1)
+        found = (Shown(a, own) for a, n in alone if (own := shows({a: n})) is not None)
+        return next(found, Shown(next(iter(cuts)), nan))
     return None
+
+
+def _differs(held: Array, expected: Array) -> bool | None:
+    """None if it does not; else whether one of them is NaN where the other is a number."""
+    if held.dtype != np.float64:
+        return None if np.array_equal(held, expected) else False
+    if not np.array_equal(np.isnan(held), np.isnan(expected)):
+        return True
+    return None if _are_close(held, expected) else False
 
 
 def _are_close(held: Array, expected: Array) -> bool:
@@ -283,7 +302,9 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     """
     found: dict[float, None] = {}
     met: set[Value] = set()
-    work = [v for op in kernel.of(t.Map) if op.fn in t.COMPARISONS for v in op.args]
+    compared = [op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS]
+    counted = _counted(kernel)
+    work = [v for op in compared if op.result in counted for v in op.args]
     while work:
         value = work.pop()
         op = kernel.definers.get(value)
@@ -299,28 +320,48 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     return tuple(found)
 
 
+def _counted(kernel: Kernel) -> set[Value]:
+    """Values that do more than tell where something is loaded, which is the same for all tiles."""
+    found: set[Value] = set()
+    for op in reversed(kernel.ops):
+        if isinstance(op, t.Map | t.Cast) and op.result not in found:
+            continue
+        used = operands(op)
+        found |= {v for v in used if not isinstance(op, t.Load) or v.type != Tile(I32)}
+    return found
+
+
 def _alike(op: t.Map) -> bool:
     """Whether it compares a value with itself: only NaN differs."""
     return op.args[0] == op.args[1]
 
 
 def _random_arrays(
-    kernel: Kernel, rng: np.random.Generator, draw: Draw
+    kernel: Kernel, rng: np.random.Generator, draw: Draw, scalars: Mapping[str, Any]
 ) -> tuple[Kernel, dict[str, Any]]:
     """The kernel with small sizes for what it fixes, and arguments for it."""
     sizes: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
+    axes = {v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
+    bounds = {
+        p.type.dims for p in kernel.params if isinstance(p.type, Tensor) and len(p.type.dims) == 1
+    }
+    few = {op.dim for op in kernel.of(t.ForEach) if not op.init and (op.dim,) not in bounds}
+    few -= axes | packed
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            arrays[p.name] = _values(p.type.dtype, (), rng, draw).item()
+            found = _values(p.type.dtype, (), rng, draw).item()
+            if p.type.dtype.is_float:
+                found = (abs(found) or 1.0) * (1 if p.name in scalars else draw.sign)
+            arrays[p.name] = found if scalars.get(p.name) is None else scalars[p.name]
             continue
         shape: list[int] = []
         for dim in p.as_tensor.dims:
             if isinstance(dim, int):
                 shape.append(min(dim, LARGEST_FIXED))
             else:
-                size = int(rng.integers(2, LARGEST))
+                size = int(rng.integers(*((1, 3) if dim in few else (2, LARGEST))))
                 shape.append(sizes.setdefault(dim, size & ~1 if dim in packed else size))
         if _is_packed(p.as_tensor):
             shape[-1] = (shape[-1] + 1) // 2

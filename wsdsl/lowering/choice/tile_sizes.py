@@ -119,7 +119,8 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
     for op in kernel.of(ForTiles):
         name, size = op.index.as_axis.name, op.index.as_axis.size
         least, told = size, f"the kernel walks it by {size}"
-        own = tile.get(name, tile.get(loop_variable(name), known.get(op.dim, 1)))
+        variable = loop_variable(name)
+        own = tile.get(name, tile.get(variable, known.get(op.dim, 1)))
         fits = own * cluster_along(given, name) >= known.get(op.dim, 1)
         if op.whole and fits and name in held_axes(kernel):
             continue
@@ -137,9 +138,10 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             size = -(-size // step) * step
         elif not size:
             continue
-        asked = tile.get(name, tile.get(loop_variable(name), size))
+        asked = tile.get(name, tile.get(variable, size))
         if asked < least or (asked > least and not op.whole):
-            told = f"Schedule.tile gives `{name}` {asked}, {told}"
+            told = f"Schedule.tile gives `{variable}` {asked}, {told}"
             findings.append(Finding(told, op.loc, "leave it out of the schedule"))
-        tile[name] = max(asked, size) if op.whole else size
+        key = variable if [*map(loop_variable, axes_of(kernel))].count(variable) == 1 else name
+        tile[key] = max(asked, size) if op.whole else size
     return (dataclasses.replace(given, tile=tile) if tile else given), findings

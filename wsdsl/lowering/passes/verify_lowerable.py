@@ -344,7 +344,7 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
     """
     loops = (op for op in output_nest(kernel)[1] if isinstance(op, tile.ForTiles))
     whole = (op.index for op in loops if not walks_a_part(op))
-    return {v: f"{v.as_axis.dim} by {loop_variable(v.name)}" for v in whole}
+    return {v: f"{v.as_axis.dim} by {loop_variable(v.as_axis.name)}" for v in whole}
 
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
