@@ -143,6 +143,7 @@ class _Reader:
         self.kept: dict[int, list[int]] = {}
         self.first: dict[State, State] = {}
         self.read: dict[Told, Read] = {}
+        self.kinds = set[int]()
         self.after, self.moves = cache(self._after), cache(self._read_moves)
         self.whole, self.cut = cache(self._whole), cache(self._cut)
 
@@ -157,6 +158,7 @@ class _Reader:
                 letter = letter._replace(detail=detail, barrier=name, to="")
             found = self.alphabet.number(letter), told.origin, told.told_by
             self.read[told] = found
+            self.kinds |= {found[0]} if letter.kind in KINDS else set()
         return found
 
     def _one(self, state: State) -> State:
@@ -184,10 +186,12 @@ class _Reader:
         """Moves are cut in front of accesses that stand behind events."""
         moves = list[ReadMove]()
         for told, after, _ in found:
-            events = [self.alphabet.letter(x[0]).kind not in KINDS for x in told]
-            first = [*events, True].index(True)
-            last = [*events, False].index(False, first)
-            own = frozenset([(number, origin) for number, origin, _ in told[:first]])
+            own, first, last = NONE, 0, len(told)
+            if not self.kinds.isdisjoint(numbers := [number for number, _, _ in told]):
+                events = [number not in self.kinds for number in numbers]
+                first = [*events, True].index(True)
+                last = [*events, False].index(False, first)
+                own = frozenset([(number, origin) for number, origin, _ in told[:first]])
             if first == len(told):
                 silent.append((after, own))
             else:

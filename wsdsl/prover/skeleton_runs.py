@@ -168,6 +168,7 @@ class PtxPaths(Paths):
         self.runs, self.everybody, self.members = runs, everybody, members
         self.compiled: list[Compiled | None] = [None] * len(runs.steps)
         self.held_at: dict[int, list[int]] = {}
+        self.ways: dict[State, Ways] = {}
 
     def registers(self, point: int) -> Sequence[int]:
         if point not in self.held_at:
@@ -182,6 +183,12 @@ class PtxPaths(Paths):
         return self.runs.steering
 
     def after(self, state: State) -> Ways:
+        """Each ring asks for them again."""
+        if state not in self.ways:
+            self.ways[state] = self._after(state)
+        return self.ways[state]
+
+    def _after(self, state: State) -> Ways:
         walk = Walk(self)
         held: Held = [None] * len(self.runs.slice.slots)
         if state[0]:
