@@ -351,9 +351,11 @@ def _random_arrays(
     few -= axes | packed
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            found = _values(p.type.dtype, (), rng, draw).item()
+            asked = p.name in scalars
+            own = dataclasses.replace(draw, near=(), sign=1) if asked else draw
+            found = _values(p.type.dtype, (), rng, own).item()
             if p.type.dtype.is_float:
-                found = (abs(found) or 1.0) * (1 if p.name in scalars else draw.sign)
+                found = (abs(found) or 1.0) * own.sign
             arrays[p.name] = found if scalars.get(p.name) is None else scalars[p.name]
             continue
         shape: list[int] = []
