@@ -77,10 +77,13 @@ class Kernel(Serving):
         from wsdsl.artifact.artifact import Names
         from wsdsl.artifact.kept import kept
         from wsdsl.artifact.versions import digest
+        from wsdsl.frontend.tile_sizes import doubts
         from wsdsl.ir.spec import verify
 
         made = self._make()
         verify(made)
+        if not doubts(made):
+            return made
         key = digest("tile sizes", str(made))
         found = kept(key, Names, lambda: Names(self._try_tile_sizes(made)))
         return dataclasses.replace(made, positive=found.names) if found.names else made

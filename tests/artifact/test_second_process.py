@@ -24,7 +24,8 @@ def launched(folder: Path | str) -> dict[str, Any]:
 def test_it_loads_no_compiler(tmp_path: Path) -> None:
     first, second = launched(tmp_path), launched(tmp_path)
     assert second["launched"] == first["launched"] == 4
-    assert {f"wsdsl.{part}" for part in COMPILER} <= {*first["modules"]}
+    # Only a trial of tile sizes needs the simulator, and NumPy.
+    assert {f"wsdsl.{part}" for part in COMPILER[:-1]} <= {*first["modules"]}
     heavy = {"llvmlite", "lark", "numpy", "pickle", *(f"wsdsl.{part}" for part in COMPILER)}
     assert not heavy & {*second["modules"]}
     assert {path.suffix for path in tmp_path.iterdir()} == {".entry"}

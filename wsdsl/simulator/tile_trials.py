@@ -168,29 +168,21 @@ def _compare(
 ) -> Shown | None:
     """All axes are cut at once; each is alone only where that shows."""
 
-    def shows(sizes: Mapping[str, int]) -> bool | None:
-        found = _evaluated(kernel, arrays, {**dict.fromkeys(cuts, ONE_TILE), **sizes})
-        return next(
-            (x for n, a in found.items() if (x := _differs(a, expected[n])) is not None), None
-        )
+    def shown(axis: str, sizes: Mapping[str, int]) -> Shown | None:
+        tile = {**dict.fromkeys(cuts, ONE_TILE), **sizes}
+        for name, held in _evaluated(kernel, arrays, tile).items():
+            own, floats = expected[name], held.dtype == np.float64
+            nan = floats and not np.array_equal(np.isnan(held), np.isnan(own))
+            if nan or not (_are_close(held, own) if floats else np.array_equal(held, own)):
+                return Shown(axis, nan)
+        return None
 
     for i in range(max(map(len, cuts.values()))):
         together = {a: sizes[(i - k) % len(sizes)] for k, (a, sizes) in enumerate(cuts.items())}
-        if (nan := shows(together)) is None:
-            continue
-        alone = ((axis, size) for axis, sizes in cuts.items() for size in sizes if len(cuts) > 1)
-        found = (Shown(a, own) for a, n in alone if (own := shows({a: n})) is not None)
-        return next(found, Shown(next(iter(cuts)), nan))
+        if found := shown(next(iter(cuts)), together):
+            alone = (shown(axis, {axis: size}) for axis, sizes in cuts.items() for size in sizes)
+            return next(filter(None, alone), found)
     return None
-
-
-def _differs(held: Array, expected: Array) -> bool | None:
-    """None if it does not; else whether one of them is NaN where the other is a number."""
-    if held.dtype != np.float64:
-        return None if np.array_equal(held, expected) else False
-    if not np.array_equal(np.isnan(held), np.isnan(expected)):
-        return True
-    return None if _are_close(held, expected) else False
 
 
 def _are_close(held: Array, expected: Array) -> bool:
@@ -344,16 +336,19 @@ def _random_arrays(
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
     axes = {v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
-    bounds = {
-        p.type.dims for p in kernel.params if isinstance(p.type, Tensor) and len(p.type.dims) == 1
+    axes |= {
+        p.type.dims[0]
+        for p in kernel.params
+        if isinstance(p.type, Tensor) and len(p.type.dims) == 1
     }
-    few = {op.dim for op in kernel.of(t.ForEach) if not op.init and (op.dim,) not in bounds}
-    few -= axes | packed
+    few = {op.dim for op in kernel.of(t.ForEach) if not op.init} - axes - packed
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            found = _values(p.type.dtype, (), rng, draw).item()
+            asked = p.name in scalars
+            own = dataclasses.replace(draw, near=(), sign=1) if asked else draw
+            found = _values(p.type.dtype, (), rng, own).item()
             if p.type.dtype.is_float:
-                found = (abs(found) or 1.0) * (1 if p.name in scalars else draw.sign)
+                found = (abs(found) or 1.0) * own.sign
             arrays[p.name] = found if scalars.get(p.name) is None else scalars[p.name]
             continue
         shape: list[int] = []
