@@ -33,8 +33,7 @@ class Executable(Callee):
         if (done := recent.again(look)) is not None:
             return done[0]
         call = self.resolve(args)
-        start = look and partial(recent.first, look)
-        return self.run(call, stream, start)
+        return self.run(call, stream, look and partial(recent.first, look))
 
     def fits(self, call: Call) -> bool:
         """Whether all CTAs that wait for each other can run at the same time on the call's GPU."""

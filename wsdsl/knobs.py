@@ -55,8 +55,7 @@ class Knob(Generic[T]):
             return self.parse(text)
         except (ValueError, RuntimeError):  # the latter of `~` without a home
             message = f"{self.variable} is {text!r}; expected {self.expected}"
-            hint = f"unset {self.variable}, or correct it"
-            raise WsdslError(message, hint=hint) from None
+            raise WsdslError(message, hint=f"unset {self.variable}, or correct it") from None
 
 
 @contextmanager

@@ -50,8 +50,7 @@ class Made:
 
     def adopt(self, variants: Variants, job: Job) -> None:
         choice, artifact = from_bytes(job.text, self.kept).value
-        sizes = dict(self.sizes)
-        given = job.schedule, sizes, job.unaligned, job.padded
+        given = job.schedule, dict(self.sizes), job.unaligned, job.padded
         variants.adopt(variants.asked(*given, shared=self.shared), choice, artifact)
 
 
@@ -79,10 +78,7 @@ def run(job: Job) -> Made | Failed:
 def _made(job: Job) -> Made:
     variants, sizes = _variants(job.text, job.key), dict(job.sizes)
     given = job.schedule, sizes, job.unaligned, job.padded
-    if job.exact:
-        asked = variants.asked(*given, shared=job.shared)
-    else:
-        asked = variants.serving(*given)
+    asked = variants.asked(*given, shared=job.shared) if job.exact else variants.serving(*given)
     made = variants.made(asked)
     choice = Choice(made.source.schedule or Schedule(), made.notes)
     held: tuple[Choice, Artifact] = choice, made.artifact

@@ -66,6 +66,5 @@ def measure(gpu: Gpu) -> dict[str, float]:
         "tma_issue_cycles": gpu.run(ISSUED, 1, COUNT, near, WARM_ROWS - 1).cycles / COUNT / BURST,
     }
     gpu.clear(flushed, FLUSH * gpu.l2_bytes)
-    far = gpu.rows(cold, COLD_ROWS, 128, ROWS)
-    once = gpu.once(ONE, 1, COUNT, far, COLD_ROWS - 1)
+    once = gpu.once(ONE, 1, COUNT, gpu.rows(cold, COLD_ROWS, 128, ROWS), COLD_ROWS - 1)
     return found | {"tma_dram_cycles": once.cycles / COUNT}

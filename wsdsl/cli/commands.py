@@ -263,9 +263,7 @@ def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
 
 
 def emit(compiled: Any, level: str) -> str:
-    if level in LEVELS:
-        return compiled.ir(level)
-    return str(getattr(compiled, level))
+    return compiled.ir(level) if level in LEVELS else str(getattr(compiled, level))
 
 
 def make_folder(path: Path) -> None:

@@ -79,8 +79,7 @@ def random_arguments(
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
     generator = np.random.default_rng(seed)
-    stores = kernel.of(Store)
-    updated = {op.tensor.name for op in stores if op.accumulate}
+    updated = {op.tensor.name for op in kernel.of(Store) if op.accumulate}
     only_written = {p.name for p in outputs(kernel)} - updated
     tensors = [(p.name, p.type) for p in kernel.params if isinstance(p.type, Tensor)]
     shapes = {n: tuple(sizes[d] if isinstance(d, str) else d for d in t.dims) for n, t in tensors}

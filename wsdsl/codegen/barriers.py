@@ -37,8 +37,7 @@ def item_at(c: Context, shared: Value, state: Value) -> At:
 def convert_initialize_barriers(c: Context, op: b.InitializeBarriers) -> None:
     held = c.shared(op.barriers)
     for i in range(held.num):
-        at = At(c.smem, held.offset + 8 * i)
-        inline_ptx.barrier_init(c.w, at, held.arrivals, held.label)
+        inline_ptx.barrier_init(c.w, At(c.smem, held.offset + 8 * i), held.arrivals, held.label)
 
 
 def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:

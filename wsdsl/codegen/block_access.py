@@ -33,8 +33,7 @@ def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Regis
 def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:
     w, dtype = c.w, value.dtype
     texts = [to_bits(w, x, dtype) for x in elements(w, value)]
-    blocks = _blocks(c, op.tensor, op.index, value.shape)
-    for i, (at, pred) in enumerate(blocks):
+    for i, (at, pred) in enumerate(_blocks(c, op.tensor, op.index, value.shape)):
         own = texts[HELD * i : HELD * i + HELD]
         if not op.accumulate:
             inline_ptx.store_global(w, at, 32, own, pred)
@@ -77,8 +76,7 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
     barrier, cta = item_at(c, op.barriers, op.state), c.scalar(op.cta).text
     label = c.shared(op.barriers).label
     for i, at in enumerate(_shared_blocks(c, op, value.columns)):
-        own = texts[HELD * i : HELD * i + HELD]
-        inline_ptx.store_remote(w, at, barrier, cta, own, label)
+        inline_ptx.store_remote(w, at, barrier, cta, texts[HELD * i : HELD * i + HELD], label)
 
 
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:

@@ -90,8 +90,7 @@ def _either(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None
     for a, b in zip(*words, strict=True):
         whole = c.w.select(low, "i32", a, b)
         if low != high:
-            other = c.w.select(high, "i32", a, b)
-            whole = _permuted(c.w, whole, other, ALTERNATING)
+            whole = _permuted(c.w, whole, c.w.select(high, "i32", a, b), ALTERNATING)
         made.append(whole)
     return of_words(c.w, dtype, made, shape)
 
@@ -134,9 +133,7 @@ def _of_nibbles(w: Writer, nibbles: Nibbles, shape: Shape) -> Registers:
 
 
 def _moved(w: Writer, word: str, by: int) -> str:
-    if by == 0:
-        return word
-    return w.binary("shl" if by > 0 else "lshr", "i32", word, abs(by))
+    return word if by == 0 else w.binary("shl" if by > 0 else "lshr", "i32", word, abs(by))
 
 
 def _of_moved_nibbles(w: Writer, fn: str, held: Held, by: Held, shape: Shape) -> Registers | None:

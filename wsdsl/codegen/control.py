@@ -156,8 +156,7 @@ def convert_if(c: Context, op: If) -> None:
     sources: list[tuple[list[str], str]] = []
     for label, region in ((then, op.then), (orelse, op.orelse)):
         w.begin(label)
-        held = _flat(c, c.convert(c, region))
-        sources.append((held, w.block))
+        sources.append((_flat(c, c.convert(c, region)), w.block))
         w.jump(end)
     w.begin(end)
     _join(c, op.result, [t for v in op.result for t in llvm_types(v.type)], sources)

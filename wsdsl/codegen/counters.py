@@ -80,8 +80,7 @@ def convert_add_counters(c: Context, op: AddCounters) -> None:
 
 def convert_store_counters(c: Context, op: StoreCounters) -> None:
     w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
-    count = math.prod(op.extents)
-    begin, end = _share(c, count, op.by, WARP)
+    begin, end = _share(c, math.prod(op.extents), op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
     cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
     with counted_loop(w, "counters", c.threads.warp, groups, WARPS) as turn:
@@ -96,8 +95,7 @@ def convert_store_counters(c: Context, op: StoreCounters) -> None:
                 tests.append(w.compare("ult", i, size))
         with w.where(reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
             total = _total(c, op, shared.offset, own)
-            at = _address(c, op.tensor, index)
-            _add(c, kind.dtype, at, total)
+            _add(c, kind.dtype, _address(c, op.tensor, index), total)
 
 
 def _total(c: Context, op: StoreCounters, offset: int, own: str) -> str:

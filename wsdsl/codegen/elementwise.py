@@ -43,10 +43,7 @@ def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
 
 def define(c: Context, result: Value, held: Registers) -> None:
     """A fragment of one element is a scalar."""
-    if isinstance(result.type, Tile):
-        c.held[result] = Scalar(held.texts[0], held.dtype)
-    else:
-        c.held[result] = held
+    c.held[result] = Scalar(held.texts[0], held.dtype) if isinstance(result.type, Tile) else held
 
 
 def convert_constant(c: Context, op: Constant) -> None:

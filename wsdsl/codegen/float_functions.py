@@ -107,8 +107,7 @@ def _exp_between(f: F, x: str) -> str:
 def _exponent_in_parts(f: F, x: str) -> tuple[str, str]:
     """x log2 e; rounded alone it would cost 7 bits at x = 88."""
     high = f.mul(x, LOG2_E)
-    low = f.fma(x, LOG2_E, f.neg(high))
-    return high, f.fma(x, LOG2_E_LOW, low)
+    return high, f.fma(x, LOG2_E_LOW, f.fma(x, LOG2_E, f.neg(high)))
 
 
 def _logistic(f: F, x: str) -> str:
@@ -132,8 +131,7 @@ def _mantissa_and_exponent(f: F, x: str, least: int) -> tuple[str, str]:
     """
     w = f.w
     small = f.test("olt", x, 2.0**-126)
-    scaled = f.select(small, f.mul(x, 2.0**23), x)
-    bits = f.bits(scaled)
+    bits = f.bits(f.select(small, f.mul(x, 2.0**23), x))
     exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, least), 0xFF800000)
     mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
     return mantissa, f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
@@ -188,8 +186,7 @@ def _sine(f: F, x: str, quarter_turns: int) -> str:
     sine = f.fma(f.polynomial(square, SIN), f.mul(r, square), r)
     cosine = f.polynomial(square, COS)
     quadrant = w.binary("add", "i32", word, quarter_turns)
-    odd = w.compare("ne", w.binary("and", "i32", quadrant, 1), 0)
-    made = f.select(odd, cosine, sine)
+    made = f.select(w.compare("ne", w.binary("and", "i32", quadrant, 1), 0), cosine, sine)
     flip = w.binary("shl", "i32", w.binary("and", "i32", quadrant, 2), 30)
     made = f.from_bits(w.binary("xor", "i32", f.bits(made), flip))
     # infinity - infinity: NaN for infinity and NaN.
@@ -286,8 +283,7 @@ def power(f: F, x: str, y: str) -> str:
     rest = f.fma(high, y, f.neg(product))
     rest = f.fma(low, y, rest)
     # Where the product was clamped, or a factor is infinite, the rest means nothing.
-    fits = f.test("olt", f.abs(product), 1000.0)
-    rest = f.select(fits, rest, 0.0)
+    rest = f.select(f.test("olt", f.abs(product), 1000.0), rest, 0.0)
     made = exp(f, product)
     made = f.mul(made, f.add(rest, 1.0))
     large = f.test("oeq", size, math.inf)

@@ -30,9 +30,7 @@ ZEROS = (0x44, 0x55, 0x45, 0x54)
 
 def row_offset(element: int, shape: Shape) -> int:
     """The element's row, less the thread's first one."""
-    if shape.rows == 1:
-        return 0
-    return shape.lanes.row(row_number(element, shape))
+    return 0 if shape.rows == 1 else shape.lanes.row(row_number(element, shape))
 
 
 def row_number(element: int, shape: Shape) -> int:
@@ -269,8 +267,7 @@ def cut_columns(held: Registers, start: int, columns: int) -> Registers:
     each = num_registers(held.dtype, held.rows, held.lanes.columns, held.lanes)
     first, count = (n // held.lanes.columns * each for n in (start, columns))
     if held.affine is not None:
-        offsets = held.affine.offsets[first : first + count]
-        affine = replace(held.affine, offsets=offsets)
+        affine = replace(held.affine, offsets=held.affine.offsets[first : first + count])
         return Registers(held.dtype, held.rows, columns, held.lanes, affine=affine)
     own = slice(first, first + count)
     texts, spread = held.texts[own], held.spread[own]

@@ -90,8 +90,7 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
 
 
 def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Finding:
-    products = kernel.of(Wgmma)
-    op = next((op for op in products if isinstance(op.a.type, Fragment)), None)
+    op = next((op for op in kernel.of(Wgmma) if isinstance(op.a.type, Fragment)), None)
     return Finding(
         f"ptxas {assembled.resources.ptxas_version} gives away registers of an operand that this "
         f"product still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
@@ -137,8 +136,7 @@ def _accumulator_registers(op: Op | None) -> int:
 
 
 def _largest_product(kernel: Kernel) -> Op | None:
-    products = kernel.of(Wgmma)
-    return max(products, key=_accumulator_registers, default=None)
+    return max(kernel.of(Wgmma), key=_accumulator_registers, default=None)
 
 
 def _limit_loc(kernel: Kernel) -> Loc | None:

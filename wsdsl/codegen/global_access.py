@@ -63,8 +63,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         define(c, op.result, _load_nibbles(c, op, addresses, constant))
         return
     if op.vector > 2 and _paired(op, c, shape):
-        made = load_vectors(c, addresses, dtype, shape, op.vector, constant)
-        define(c, op.result, made)
+        define(c, op.result, load_vectors(c, addresses, dtype, shape, op.vector, constant))
         return
     if (words := load_byte_words(c, op, addresses, constant)) is not None:
         c.held[op.result] = words
@@ -75,8 +74,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
             if bits == 16 or is_packed(dtype, shape[1]):
-                own = inline_ptx.load_global_packed(w, at, bits, both, first, constant)
-                packed.append(own)
+                packed.append(inline_ptx.load_global_packed(w, at, bits, both, first, constant))
             else:
                 pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
                 results += [from_bits(w, text, dtype) for text in pair]
@@ -209,8 +207,7 @@ class GlobalStore:
             own = [texts[self._source(e)], texts[self._source(e + 1)]]
             if dtype.bits < 32:
                 pair = self._packed(e, own)
-                wide = 2 * dtype.bits
-                self._write(at, f"{name}x2", wide, [pair], self.all(self.once, both))
+                self._write(at, f"{name}x2", 2 * dtype.bits, [pair], self.all(self.once, both))
             else:
                 self._write(at, name, dtype.bits, own, self.all(self.once, both))
             if first is not None:

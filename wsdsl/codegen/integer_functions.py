@@ -94,8 +94,7 @@ def _shift(
         return lambda a, b: w.binary(name, type, a, b)
 
     def shift(a: str, b: str) -> str:
-        held = nvvm.integer_binary(w, "umin", type, b, str(last))
-        made = w.binary(name, type, a, held)
+        made = w.binary(name, type, a, nvvm.integer_binary(w, "umin", type, b, str(last)))
         if name == "ashr":
             return made
         return w.select(w.compare("ugt", b, last, type), type, "0", made)

@@ -124,8 +124,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
             case PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case StrideArgument(tensor, dim, known):
-                text = f"%stride.{tensor}.{dim}" if known is None else str(known)
-                strides[tensor, dim] = text
+                strides[tensor, dim] = f"%stride.{tensor}.{dim}" if known is None else str(known)
             case SizeArgument(dim):
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
             case ScalarArgument(name):

@@ -115,8 +115,7 @@ def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
     texts = iter(wait(c.w, op.pending, accumulators, kept))
     for value, held, own in zip(op.result, waited, read, strict=True):
-        texts_read = tuple(islice(texts, len(own)))
-        c.held[value] = Registers(held.dtype, *held.shape, texts_read)
+        c.held[value] = Registers(held.dtype, *held.shape, tuple(islice(texts, len(own))))
 
 
 def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:

@@ -26,13 +26,10 @@ def _exp(f: F, x: str) -> str:
     return exp2(f, f.mul(x, LOG2_E))
 
 
-def _logistic(f: F, x: str) -> str:
-    """2^24 / (1 + e^-x): the reciprocal's operand and result are then in range."""
-    return nvvm.reciprocal_approx(f.w, f.fma(exp2(f, f.mul(x, -LOG2_E)), 2.0**-24, 2.0**-24))
-
-
 def _sigmoid(f: F, x: str) -> str:
-    return f.mul(_logistic(f, x), 2.0**-24)
+    # By 2^-24 the reciprocal's operand and result are in range.
+    scaled = f.fma(exp2(f, f.mul(x, -LOG2_E)), 2.0**-24, 2.0**-24)
+    return f.mul(nvvm.reciprocal_approx(f.w, scaled), 2.0**-24)
 
 
 GELU_8 = (2.55143154e-3, -3.65516761e-2, -4.81104292e-1, -1.14051169, -1.00086766)

@@ -71,8 +71,7 @@ def small_from_float(w: Writer, x: str, target: DType) -> str:
 
 def _scale_of(w: Writer, bits: str, size: str, is_nan: str) -> str:
     """Half a step up is half of the mantissa's range; below 2^-126 it has no leading one."""
-    subnormal = w.compare("ult", size, 1 << 23)
-    half = w.select(subnormal, "i32", str(1 << 21), str(1 << 22))
+    half = w.select(w.compare("ult", size, 1 << 23), "i32", str(1 << 21), str(1 << 22))
     code = w.binary("lshr", "i32", w.binary("add", "i32", size, half), 23)
     code = w.select(w.compare("ult", code, 254), "i32", code, "254")
     negative = w.compare("ugt", bits, 1 << 31)

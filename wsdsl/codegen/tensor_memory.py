@@ -30,7 +30,7 @@ from wsdsl.ir.operand_layout import ATOM, VERSION
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, Lanes, TensorMemory
+from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, TensorMemory
 
 LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""
@@ -143,7 +143,7 @@ def convert_load(c: Context, op: t.TensorLoad) -> None:
         held = f"{{{operands(0, count)}}}"
         ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {held}, [${count}];"
         texts += c.w.asm(ptx, [("i32", c.w.add(address, at))], [type] * count)
-    c.held[op.result] = Registers(kind.dtype, *_shape(kind), tuple(texts))
+    c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, ACCUMULATOR, tuple(texts))
 
 
 def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
@@ -168,10 +168,6 @@ def convert_store(c: Context, op: t.TensorStore) -> None:
         c.w.asm(ptx, [("i32", c.w.add(address, at)), *((type, text) for text in own)])
 
 
-def _shape(kind: Accumulator) -> tuple[int, int, Lanes]:
-    return kind.rows, kind.columns, ACCUMULATOR
-
-
 def convert_wait(c: Context, op: t.TensorWait) -> None:
     """The registers pass through: nothing reads them before."""
     loads = [c.registers(load) for load in op.loads]
@@ -179,8 +175,7 @@ def convert_wait(c: Context, op: t.TensorWait) -> None:
     ptx, types = "tcgen05.wait::ld.sync.aligned;", [type for type, _ in held]
     texts = iter(c.w.asm(ptx, held, types, tied=range(len(held))))
     for value, load in zip(op.result, loads, strict=True):
-        own = tuple(islice(texts, len(load.texts)))
-        c.held[value] = Registers(load.dtype, *load.shape, own)
+        c.held[value] = Registers(load.dtype, *load.shape, tuple(islice(texts, len(load.texts))))
 
 
 def convert_copy(c: Context, op: t.TensorCopy) -> None:
@@ -232,8 +227,7 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
         mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
         for base in bases.values():
             within = base.offset + word * (BYTES if op.atoms else WORD)
-            at = At(base.base, shared.offset + op.offset + within)
-            text = inline_ptx.load_shared(w, at)
+            text = inline_ptx.load_shared(w, At(base.base, shared.offset + op.offset + within))
             texts.append(text if mask is None else w.binary("and", "i32", text, mask))
         column = columns.start
         for count in stored_at_once(len(columns)):

@@ -106,7 +106,6 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
         place = list(at)
         place[op.line_dim] = w.add(place[op.line_dim], n * WIDTH_STEP)
         line = w.add(before, n * WIDTH_STEP) if shared else str(n * WIDTH_STEP)
-        inside = w.compare("slt", line, end)
-        pred = w.binary("and", "i1", c.threads.first_lane, inside)
+        pred = w.binary("and", "i1", c.threads.first_lane, w.compare("slt", line, end))
         part = At(source.base, source.offset + n * size)
         inline_ptx.tma_store(w, map.text, place[::-1], part, pred, op.accumulate)

@@ -175,11 +175,7 @@ class Writer:
 
     def phis(self, types: Sequence[str]) -> list[tuple[int, str]]:
         """Reserve phi nodes here; `fill` completes each once its sources are known."""
-        made: list[tuple[int, str]] = []
-        for _ in types:
-            at = len(self.lines)
-            made.append((at, self.value("")))
-        return made
+        return [(len(self.lines), self.value("")) for _ in types]
 
     def fill(self, phi: tuple[int, str], type: str, sources: Sequence[tuple[str, str]]) -> None:
         """`sources`: (value, block it comes from)."""

@@ -33,8 +33,7 @@ from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 def check(definition: s.Definition, scope: Scope) -> typed.TypedKernel:
     """The typed kernel. TypeCheckError with everything that is wrong, in source order."""
     report = Report()
-    checker = Checker(report, scope, definition)
-    kernel = checker.kernel()
+    kernel = Checker(report, scope, definition).kernel()
     if len(report):
         raise TypeCheckError(report.in_order())
     return kernel

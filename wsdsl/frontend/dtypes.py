@@ -125,9 +125,7 @@ def wider(value: Number, dtype: DType) -> str:
 
 def as_dtype(value: Number, dtype: DType) -> Number:
     """A literal that fits, as the Python type that the IR holds for `dtype`."""
-    if dtype.is_float:
-        return float(value)
-    return value
+    return float(value) if dtype.is_float else value
 
 
 def show_number(value: Number) -> str:

@@ -246,8 +246,7 @@ class Expressions:
                 return self.report.error("an axis is expected here", entry.loc, hint)
             else:
                 return POISON
-        twice = self.twice([a.name for a in axes], node)
-        return twice or TileType(base.dtype, tuple(axes))
+        return self.twice([a.name for a in axes], node) or TileType(base.dtype, tuple(axes))
 
     def load(self, tensor: TensorRef, node: s.Subscript) -> Value:
         index = self.index(tensor, node)

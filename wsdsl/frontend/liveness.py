@@ -32,10 +32,7 @@ def used(node: s.Expr | s.Colon) -> set[str]:
 
 
 def _all(nodes: Iterable[s.Expr | s.Colon]) -> set[str]:
-    found: set[str] = set()
-    for node in nodes:
-        found |= used(node)
-    return found
+    return {name for node in nodes for name in used(node)}
 
 
 def assigned(body: tuple[s.Statement, ...]) -> dict[str, None]:

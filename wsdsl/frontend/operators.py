@@ -134,8 +134,7 @@ class Operators:
             else self.cast(a, F32)
             for v, a in zip(values, args, strict=True)
         ]
-        made = self.map(fn, wide, dtype if dtype == BOOL else F32, loc)
-        return self.cast(made, dtype)
+        return self.cast(self.map(fn, wide, dtype if dtype == BOOL else F32, loc), dtype)
 
     def binary(self, op: str, a: Value, b: Value, loc: Loc) -> Value:
         if isinstance(a, Literal) and isinstance(b, Literal):

@@ -41,8 +41,7 @@ def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
     if not written.text:
         hint = "define it in a file, or give the text to wsdsl.parse"
         raise ParseError(f"the source of `{name}` is not to be had", hint=hint)
-    source = Source(written.file, written.text, written.first_line)
-    module = parse(source, kind)
+    module = parse(Source(written.file, written.text, written.first_line), kind)
     (definition,) = module.definitions.values()
     module.definitions.clear()
     return definition, Scope(module, _capture(written, _in_annotations(written.fn, definition)))

@@ -146,9 +146,7 @@ def _range(x: typed.Expr) -> Interval | None:
         case typed.Const() if isinstance(x.value, int):
             return Interval(int(x.value), int(x.value))
         case typed.Ref():
-            if x.var.counts:
-                return Interval(0, INDICES_END)
-            return _range_of(x.var)
+            return Interval(0, INDICES_END) if x.var.counts else _range_of(x.var)
         case typed.Index():
             return Interval(0, INDICES_END)
         case typed.End() | typed.DimSize():

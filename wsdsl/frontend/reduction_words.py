@@ -42,8 +42,7 @@ def reduction(name: str) -> Word:
             return _reduce(e, name, node, over)
         if name == "sum" or len(node.args) < 2:
             return _of_what(e, name, node)
-        values = [e.value(a) for a in node.args]
-        found = e.ops.common(values, node.loc, f"`{name}`", chosen=True)
+        found = e.ops.common([e.value(a) for a in node.args], node.loc, f"`{name}`", chosen=True)
         if isinstance(found, Poison):
             return found
         args, dtype = found

@@ -220,9 +220,7 @@ class Tiling:
         given = [self.of(v) for v in op.args]
         if op.fn == "where" and given[0].is_known:
             return join(given[1], given[2], op) if given[0] != ELEMENT else known(given, op)
-        if all(g.is_known for g in given):
-            return known(given, op)
-        if any(g.kind == "seen" for g in given):
+        if all(g.is_known for g in given) or any(g.kind == "seen" for g in given):
             return known(given, op)
         # Integers wrap: a maximum plus something is no maximum, and a quotient is rounded.
         moved = op.fn in ("add", "sub", "neg") and {g.kind for g in given} & {"max", "min"}
@@ -259,9 +257,7 @@ class Tiling:
             if given.kind == "zero" and op.fn == "add":
                 return ZERO
             return Class(op.fn, cause=op) if given.is_known else seen(given, op)
-        if given.is_known or given.kind == op.fn:
-            return given
-        return seen(given, op)
+        return given if given.is_known or given.kind == op.fn else seen(given, op)
 
     def contract(self, op: t.Contract) -> Class:
         a, b = self.of(op.a), self.of(op.b)

@@ -55,8 +55,7 @@ class _Converter:
         axes = dict(self.axes)
         for statement in body:
             self.statement(statement)
-        values = tuple(self.expr(e) for e in last)
-        self.ops.append(ops.Yield(values=values, loc=loc))
+        self.ops.append(ops.Yield(values=tuple(self.expr(e) for e in last), loc=loc))
         made, self.ops, self.axes = tuple(self.ops), outer, axes
         return made
 

@@ -111,9 +111,7 @@ def index(e: Expressions, node: s.Call) -> Entity:
 
 def end(e: Expressions, node: s.Call) -> Entity:
     axis = axis_of(e, node.args[0])
-    if isinstance(axis, Poison):
-        return axis
-    return typed.End(axis, type=Tile(I32), loc=node.loc)
+    return axis if isinstance(axis, Poison) else typed.End(axis, type=Tile(I32), loc=node.loc)
 
 
 def cast(e: Expressions, node: s.Call) -> Entity:

@@ -247,10 +247,8 @@ def fields_of(cls: type[Op]) -> tuple[tuple[str, FieldKind], ...]:
             kind: FieldKind = f.metadata["kind"]
         elif "Value" in annotation:
             kind = "operand"
-        elif annotation == "Region":
-            kind = "region"
         else:
-            kind = "attribute"
+            kind = "region" if annotation == "Region" else "attribute"
         found.append((f.name, kind))
     return tuple(found)
 

@@ -39,7 +39,7 @@ def print_head(op: Op) -> str:
     for name, kind in fields_of(type(op)):
         held = getattr(op, name)
         if kind == "result":
-            results += [_definition(v) for v in _as_tuple(held)]
+            results += [_definition(v) for v in ((held,) if isinstance(held, Value) else held)]
         elif kind == "bind":
             if not _is_default(op, name, held):
                 shown.append(f"{name}={_definitions(held)}")
@@ -54,18 +54,12 @@ def _is_default(op: Op, name: str, held: Any) -> bool:
     return type(held) is type(default) and held == default
 
 
-def _as_tuple(held: Value | tuple[Value, ...]) -> tuple[Value, ...]:
-    return (held,) if isinstance(held, Value) else held
-
-
 def _definition(value: Value) -> str:
     return f"{value}: {value.type}"
 
 
 def _definitions(held: Value | tuple[Value, ...]) -> str:
-    if isinstance(held, Value):
-        return _definition(held)
-    return _tuple([_definition(v) for v in held])
+    return _definition(held) if isinstance(held, Value) else _tuple([_definition(v) for v in held])
 
 
 def _tuple(shown: list[str]) -> str:
@@ -78,6 +72,4 @@ def _literal(held: Any) -> str:
         return _tuple([_literal(h) for h in items])
     if isinstance(held, str):
         return json.dumps(held)
-    if isinstance(held, (bool, int, float)) or held is None:
-        return repr(held)
-    return str(held)
+    return repr(held) if isinstance(held, (bool, int, float)) or held is None else str(held)

@@ -58,8 +58,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op.tensor.type, Tensor):
             boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
-    loads = kernel.of(m.TmaLoad)
-    many = {op.barriers for op in loads if op.multicast or op.cta}
+    many = {op.barriers for op in kernel.of(m.TmaLoad) if op.multicast or op.cta}
     others = (b.ClaimCluster, m.SendFragment, m.StorePartials)
     many |= {op.barriers for op in kernel.of(*others)}
 

@@ -203,8 +203,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     mma = kernel.schedule.mma if kernel.schedule else None
     if mma is None:
         return
-    products = kernel.of(Contract)
-    free = {x for op in products for side in op.free for x in side}
+    free = {x for op in kernel.of(Contract) for side in op.free for x in side}
     named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"

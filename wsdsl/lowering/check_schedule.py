@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
@@ -155,18 +155,16 @@ def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if num == 1 or (axis.dim in static and -(-static[axis.dim] // sizes[axis.name]) % num == 0):
             continue
         for op in walk(loop.body):
-            if isinstance(op, Store) and not any(_is_placed(v, axis) for v in op.index):
+            if isinstance(op, Store) and not any(
+                v.type == axis or (isinstance(v.type, Tile) and axis.name in v.type.axes)
+                for v in op.index
+            ):
                 yield Finding(
                     f"Schedule.cluster names `{name}`, and this is not stored at `{name}`: tiles "
                     f"that fill the last cluster, beyond {axis.dim}, would store it as well",
                     op.loc,
                     f"leave `{name}` out of the cluster",
                 )
-
-
-def _is_placed(entry: Value, axis: Axis) -> bool:
-    """Whether an entry of a store's index is the axis, or has a place for each of its elements."""
-    return entry.type == axis or (isinstance(entry.type, Tile) and axis.name in entry.type.axes)
 
 
 def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

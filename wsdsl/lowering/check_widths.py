@@ -75,8 +75,7 @@ def _parts_read(kernel: Kernel, schedule: Schedule) -> tuple[int, ...]:
 
 def most_widths_of(kernel: Kernel) -> int:
     """Of tiles that are multiples of 64 columns, the most that there may be."""
-    four = any(op.dtype.bytes == 4 for op in kernel.of(t.Store))
-    return most_widths(MAX_WIDTH, four)
+    return most_widths(MAX_WIDTH, any(op.dtype.bytes == 4 for op in kernel.of(t.Store)))
 
 
 def narrowest(kernel: Kernel, schedule: Schedule) -> Schedule:

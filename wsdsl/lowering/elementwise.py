@@ -250,9 +250,7 @@ def _scan(op: t.Scan, context: PartitionContext, x: RegisterTile, masked: bool) 
         before = up_to(i, j - 1) if j else None
         made = b.value(op.result.name, shape.piece(dtype, j))
         scanned = b.add(ScanColumns(result=made, x=x.get(i, j), loc=op.loc)).result
-        if before is None:
-            return scanned
-        return b.map("add", scanned, before, wish=op.result.name)
+        return scanned if before is None else b.map("add", scanned, before, wish=op.result.name)
 
     return RegisterTile(shape, piece)
 

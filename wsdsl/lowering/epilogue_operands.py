@@ -48,9 +48,7 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     in_pieces = schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1
     if in_pieces or shared_role(kernel, schedule) == "columns" or copied_operands(kernel):
         return ()
-    if not loads_by_warpgroups(kernel):
-        return ()
-    return _epilogue(kernel)
+    return _epilogue(kernel) if loads_by_warpgroups(kernel) else ()
 
 
 @once
@@ -63,13 +61,23 @@ def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
     for op in body:
         if not isinstance(op, Load) or op.tensor in written:
             continue
-        if _fits(op, kernel, made_here) and _read_elementwise(body, op.result):
+        roles = [a.role for a in op.axes]
+        if (
+            roles in (["rows", "columns"], ["columns"], ["rows"])
+            and op.last is not None
+            and op.dtype.bits >= 8
+            and op.dtype.name != "bool"
+            and len(op.index) <= MAX_RANK
+            and op.tensor.name not in kernel.unaligned
+            and not made_here & {*op.index}
+            and _read_elementwise(body, op.result)
+        ):
             found.setdefault((op.tensor, op.index), op)
     if all_lines(found.values()):
         # Lines of bytes would ask for wider steps.
         loads = tuple(op for op in found.values() if op.dtype.bits >= 16)
     else:
-        loads = tuple(op for op in found.values() if not _along_rows(op))
+        loads = tuple(op for op in found.values() if [a.role for a in op.axes] != ["rows"])
     axes = {a.name for op in loads for a in op.axes if a.role == "columns"}
     rings = {group.ring for group in operand_slots(kernel)}
     if not loads or not rings or len(axes) > 1:
@@ -86,22 +94,6 @@ def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
 def all_lines(loads: Iterable[Load]) -> bool:
     """Whether nothing but vectors comes so: then a whole tile's at once."""
     return all(len(op.axes) == 1 for op in loads)
-
-
-def _along_rows(op: Load) -> bool:
-    return [a.role for a in op.axes] == ["rows"]
-
-
-def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
-    return (
-        [a.role for a in op.axes] in (["rows", "columns"], ["columns"], ["rows"])
-        and op.last is not None
-        and op.dtype.bits >= 8
-        and op.dtype.name != "bool"
-        and len(op.index) <= MAX_RANK
-        and op.tensor.name not in kernel.unaligned
-        and not made_here & {*op.index}
-    )
 
 
 def _read_elementwise(body: Region, value: Value) -> bool:

@@ -151,18 +151,14 @@ def axes_across(kernel: Kernel) -> set[str]:
     return {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
 
 
-def _axes_along(kernel: Kernel) -> set[str]:
-    """Axes of tiles that are loaded along them."""
-    return {op.axes[-1].name for op in kernel.of(Load) if op.axes[:-1] and op.last == op.axes[-1]}
-
-
 @once
 def reduces_across(kernel: Kernel) -> bool:
     """Whether there are no products, and all that is reduced lies across the rows of tensors: sums
     of columns.
     """
     found = kernel.of(*OVER_AXIS)
-    across = axes_across(kernel) - _axes_along(kernel)
+    loads = (op for op in kernel.of(Load) if op.axes[:-1] and op.last == op.axes[-1])
+    across = axes_across(kernel) - {op.axes[-1].name for op in loads}
     plain = all(isinstance(op, Reduce) and op.axis in across for op in found)
     return bool(found) and plain and not kernel.of(Contract)
 

@@ -156,8 +156,7 @@ class ParallelReduction:
         again = any(isinstance(o, ForRange) for o in op.body)
         first = b.map("lt", self.part, b.integer(1), wish="first")
         with nullcontext() if again else b.when(first):
-            fns = op.fns or ("add",) * len(op.sums)
-            whole = map(of.joined, op.args, places, fns)
+            whole = map(of.joined, op.args, places, op.fns or ("add",) * len(op.sums))
             for o in retype(op.body, dict(zip(op.args, whole, strict=True))):
                 with b.when(first) if again and isinstance(o, Store) else nullcontext():
                     b.add(o)
@@ -232,8 +231,7 @@ class ParallelReduction:
 
 def columns_of(partials: Partials, op: FinishTile) -> Axis:
     """Those that are cut into slices, the same of all sums."""
-    kind = op.sums[0].as_tile
-    found = partials.role(kind, "columns")
+    found = partials.role(op.sums[0].as_tile, "columns")
     assert found is not None
     return found
 

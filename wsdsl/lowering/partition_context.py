@@ -110,7 +110,8 @@ class PartitionContext:
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
-        in_tensors = in_tensors and (partition.role == "compute" or _stores_there(partition))
+        stores = any(isinstance(op, StoreInTensor) for op in walk(partition.body))
+        in_tensors = in_tensors and (partition.role == "compute" or stores)
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None
@@ -337,8 +338,3 @@ class PartitionContext:
         b, axis = self.builder, op.axis.as_axis
         end = b.plus(self.tiles[axis.name].start, axis.size)
         b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))
-
-
-def _stores_there(partition: p.Partition) -> bool:
-    """Whether it writes operands to tensor memory."""
-    return any(isinstance(op, StoreInTensor) for op in walk(partition.body))

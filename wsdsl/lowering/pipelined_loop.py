@@ -52,8 +52,7 @@ class PipelinedLoop:
 
     def emit(self) -> None:
         b, loop, stages = self.builder, self.loop, self.stages
-        some = b.map("lt", loop.start, loop.stop, wish="some")
-        before = self.first_iteration(some)
+        before = self.first_iteration(b.map("lt", loop.start, loop.stop, wish="some"))
         args = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
         with b.region() as body:
             following = b.plus(loop.index, loop.step, "next")
@@ -181,8 +180,7 @@ class PipelinedLoop:
         self.copy((*given_back, *scalars), swap)
         self.axes(swap, inside=whole)
         self.copy_seen(middle, swap, whole)
-        tiles = tuple(swap[v] for v in wanted if is_tile(v))
-        b.add(Materialize(values=tiles, loc=b.loc))
+        b.add(Materialize(values=tuple(swap[v] for v in wanted if is_tile(v)), loc=b.loc))
         self.copy(makers, swap)
         self.copy(tuple(op for op in releases if op not in given_back), swap)
 

@@ -148,8 +148,7 @@ class Products:
 
     def in_turns(self, op: Contract, tiles: dict[Value, TileInShared]) -> RegisterTile:
         """A product whose row blocks are started one by one, the first one now."""
-        kind = op.result.as_tile
-        shape = self.shapes.of(kind.axes)
+        shape = self.shapes.of(op.result.as_tile.axes)
         before = self.turns[-1] if self.turns else None
         own = [Turn(op, tiles, i, shape) for i in range(shape.blocks)]
         for one, turn in zip([before, *own], own, strict=False):
@@ -279,8 +278,7 @@ class Products:
         over, self.in_flight = self.in_flight[:num], self.in_flight[num:]
         if over:
             tiles = [tile for group in over for tile in group.tiles]
-            read = [v for group in over for v in group.fragments]
-            self.wait(Group(tiles, read), loc)
+            self.wait(Group(tiles, [v for group in over for v in group.fragments]), loc)
 
     def retire_until(self, is_last: Callable[[Group], bool], loc: Loc | None) -> None:
         places = (n + 1 for n, group in enumerate(self.in_flight) if is_last(group))

@@ -118,8 +118,7 @@ class InFlight:
         products = [op for op in body if isinstance(op, Contract)]
         if any(map(_is_computed, products)):
             return _one_by_one(body, products, depths, b)
-        total = sum(blocks[op] for op in products)
-        left = max(1, total // 2)
+        left = max(1, sum(blocks[op] for op in products) // 2)
         made: list[Op | None] = []
         for op in body:
             if not isinstance(op, Contract) or left <= 0:

@@ -49,8 +49,7 @@ def _in_pieces(ops: Region, group: list[Contract], num: int, every: int, b: Buil
         for i in range(num):
             for op, own in zip(group, pieces, strict=True):
                 own.append(b.value(op.result.name, op.result.type))
-                part = (i * every, (i + 1) * every)
-                b.add(with_fields(op, result=own[-1], depth=part))
+                b.add(with_fields(op, result=own[-1], depth=(i * every, (i + 1) * every)))
             b.add(CommitProducts(loc=b.loc))
         before = [_added_to(op.result, rest, results) for op in group]
         totals = [own.pop(0) if t is None else t for t, own in zip(before, pieces, strict=True)]

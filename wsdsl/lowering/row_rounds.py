@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
@@ -78,7 +77,7 @@ def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round
     current: Round | None = None
     for op in region:
         depends = current is not None and bool({*_read(op)} & current.tainted)
-        if not (_is_word(op) and op.axis in shared):
+        if not (isinstance(op, t.Reduce) and op.x.as_tile.dtype.bits == WORD and op.axis in shared):
             if current and depends:
                 current.tainted |= made_by(op)
                 current = current if _may_wait(op, read) else None
@@ -102,10 +101,6 @@ def made_by(op: Op) -> set[Value]:
 def _read(op: Op) -> Iterator[Value]:
     yield from operands(op)
     yield from used_inside(op)
-
-
-def _is_word(op: Op) -> TypeGuard[t.Reduce]:
-    return isinstance(op, t.Reduce) and op.x.as_tile.dtype.bits == WORD
 
 
 def _may_wait(op: Op, read: set[Value]) -> bool:

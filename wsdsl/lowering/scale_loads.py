@@ -79,8 +79,7 @@ def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:
 @once
 def kept_out(kernel: Kernel) -> frozenset[str]:
     """Tensors that TMA can not take, or that the kernel writes."""
-    stored = {op.tensor.name for op in kernel.of(Store)}
-    return frozenset(stored | {*kernel.unaligned})
+    return frozenset({op.tensor.name for op in kernel.of(Store)} | {*kernel.unaligned})
 
 
 def scale_load(

@@ -154,7 +154,15 @@ class Stores:
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
         shape = self.context.shapes.of(axes)
         for other in (value, *gathered):
-            shape = _cover(shape, other.shape)
+            shape = Shape(
+                shape.rows or other.shape.rows,
+                shape.columns or other.shape.columns,
+                max(shape.blocks, other.shape.blocks),
+                max(shape.widths, other.shape.widths, key=sum),
+                shape.lanes,
+                shape.height,
+                max(shape.apart, other.shape.apart),
+            )
         if op.tensor in self.again - self.over:
             self._behind({op.tensor}, op.loc)
         self.over.discard(op.tensor)
@@ -334,16 +342,3 @@ def _has_one_item(kernel: Kernel, body: Region) -> bool:
     workers = {op.result for op in body if isinstance(op, (CtaIndex, ClusterIndex))}
     walked = any(isinstance(op, ForRange) and op.start in workers for op in body)
     return grid.scheduler == "grid" and not grid.contraction and not walked
-
-
-def _cover(a: Shape, b: Shape) -> Shape:
-    """The shape with the axes of both."""
-    return Shape(
-        a.rows or b.rows,
-        a.columns or b.columns,
-        max(a.blocks, b.blocks),
-        max(a.widths, b.widths, key=sum),
-        a.lanes,
-        a.height,
-        max(a.apart, b.apart),
-    )

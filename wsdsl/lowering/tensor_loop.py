@@ -75,12 +75,10 @@ def turned_products(loop: ForRange, made: frozenset[Value], builder: Builder) ->
         return If(cond=cond, then=(*then, Yield()), orelse=(Yield(),), loc=loop.loc)
 
     with b.region() as ops:
-        some = b.map("lt", loop.start, loop.stop, wish="some")
-        b.add(start(loop.start, some))
+        b.add(start(loop.start, b.map("lt", loop.start, loop.stop, wish="some")))
         with b.region() as inner:
             coming = b.plus(loop.index, loop.step, "next")
-            more = b.map("lt", coming, loop.stop, wish="more")
-            b.add(start(coming, more))
+            b.add(start(coming, b.map("lt", coming, loop.stop, wish="more")))
             b.ops += (op for op in body if op in second)
         b.add(with_fields(loop, body=(*inner, loop.body[-1])))
     return tuple(ops)

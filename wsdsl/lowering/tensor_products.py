@@ -109,8 +109,7 @@ class TensorProducts:
                 self.loop(op)
             case If():
                 self.rest.make((*free_values(op.then), *free_values(op.orelse)))
-                given = with_fields(op, cond=self.rest.scalar(op.cond))
-                b.add(with_regions(given, self.region))
+                b.add(with_regions(with_fields(op, cond=self.rest.scalar(op.cond)), self.region))
             case Yield():
                 b.add(with_fields(op, values=tuple(map(self.carried, op.values))))
             case Full() if is_tile(op.result):
@@ -133,8 +132,7 @@ class TensorProducts:
         args, result = named
         body = self.region(op.body)
         ends = dict(start=self.rest.scalar(op.start), stop=self.rest.scalar(op.stop))
-        made = with_fields(op, init=init, args=args, result=result, body=body, **ends)
-        self.builder.add(made)
+        self.builder.add(with_fields(op, init=init, args=args, result=result, body=body, **ends))
 
     def multiply(self, op: Contract) -> None:
         """128 rows at a time, the sums of each beside those of the ones before."""

@@ -79,8 +79,7 @@ class TensorRings:
             self.copied[op.result] = columns
             columns += columns_of_scales(op.value.type_as(SharedTile), op.block, sizes)
         if rings:
-            kind = TensorMemory(allocated(used + columns))
-            self.memory = builder.value("tensor_memory", kind)
+            self.memory = builder.value("tensor_memory", TensorMemory(allocated(used + columns)))
             self.declarations.append(tm.AllocateTensorMemory(result=self.memory))
         if columns:
             self.scales = self.columns("scales", Columns(columns, 1), used)

@@ -171,10 +171,8 @@ class Canonical:
         """Where each family is said to begin, by CTA: at the first state that an agent holds. Not
         where somebody may yet take an initial state: that is a certain stage, not any."""
         made: Turns = {}
-        fixed: set[int] = set()
-        for a in m.agents:
-            if not a.ended:
-                fixed |= self.begun_later[a.partition][a.pc]
+        waiting = [a for a in m.agents if not a.ended]
+        fixed = {n for a in waiting for n in self.begun_later[a.partition][a.pc]}
         for a in m.agents:
             ring_families = self.slot_family[a.partition]
             for slot in self.model.codes[a.partition].live[a.pc]:
@@ -213,8 +211,7 @@ class Canonical:
             held = a.slots[slot]
             match held:
                 case StageParity():
-                    family = ring_families.get(slot, -1)
-                    turn = turns.get((a.cta, family))
+                    turn = turns.get((a.cta, ring_families.get(slot, -1)))
                     slots.append(turned(held, turn) if turn else (held.stage, held.parity))
                 case Registers():
                     slots.append(accumulators.setdefault(held.number, len(accumulators)))

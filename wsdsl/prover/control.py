@@ -129,8 +129,7 @@ def _another(m: Machine, iteration: int) -> bool:
     if not held:
         m.following[iteration] = ENDED
         return False
-    run = m.iterations[iteration]
-    m.following[iteration] = _iteration(m, replace(run, first=False))
+    m.following[iteration] = _iteration(m, replace(m.iterations[iteration], first=False))
     return True
 
 
@@ -148,11 +147,6 @@ def _move(a: Agent, moves: tuple[tuple[int, int], ...]) -> None:
             a.slots[to] = value
 
 
-def _parent(a: Agent) -> int:
-    """The innermost iteration whose number nobody knows."""
-    return next((frame[1] for frame in reversed(a.frames) if frame[0] == "open"), NOBODY)
-
-
 def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     op: Any = i.op
     start, stop, step = (a.slots[s] for s in i.uses)
@@ -161,12 +155,17 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     if isinstance(step, int) and step <= 0:
         raise a.fail("misuse", op, f"a step of {step}")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-        trips = len(range(start, stop, step))
-        if trips <= m.model.counted or m.model.sizes is not None:
-            _enter_counted(a, i, start, stop, step)
+        if len(range(start, stop, step)) <= m.model.counted or m.model.sizes is not None:
+            if start < stop:
+                _move(a, i.moves)
+                a.frames.append(("counted", start, stop, step, i.defines[0]))
+                a.slots[i.defines[0]] = start
+            else:
+                _move(a, i.exit_moves)
+                a.next = i.target
             return LOCAL
         m.model.left_open = True
-    parent = _parent(a)
+    parent = next((frame[1] for frame in reversed(a.frames) if frame[0] == "open"), NOBODY)
     bounds = (parent, start, stop, step)
     counted = (*bounds, i.extra)
     key = (i.signature, a.counts.get(counted, 0), *bounds)
@@ -188,16 +187,6 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
         a.frames.append(("open", first, i.defines[0]))
         a.slots[i.defines[0]] = ("index", first)
     return LOCAL
-
-
-def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -> None:
-    if start < stop:
-        _move(a, i.moves)
-        a.frames.append(("counted", start, stop, step, i.defines[0]))
-        a.slots[i.defines[0]] = start
-    else:
-        _move(a, i.exit_moves)
-        a.next = i.target
 
 
 def _own_frame(m: Machine, a: Agent, i: Instruction) -> tuple[Any, ...]:

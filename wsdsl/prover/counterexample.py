@@ -131,7 +131,8 @@ def tell(
         kept = history.before(failure.details.get("past", 0))
         if failure.earlier is not None and failure.kind != "proxy":
             place = history.last(failure.earlier)
-            if place >= 0 and not _comes_later(failure):
+            may_be_later = ("before it is written", "miss it")
+            if place >= 0 and not any(said in failure.message for said in may_be_later):
                 kept |= history.before(history.pasts[place]) | {place}
         chosen = sorted(kept)
     steps = tuple(history.steps[i] for i in chosen)
@@ -163,11 +164,6 @@ def tell(
         sizes,
         script,
     )
-
-
-def _comes_later(failure: Failure) -> bool:
-    """Is the wrong thing that the earlier op may not have run yet?"""
-    return "before it is written" in failure.message or "miss it" in failure.message
 
 
 def _why(m: Machine, agent: int) -> str:

@@ -13,7 +13,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Op, operands
+from wsdsl.ir.op import operands
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.types import Columns
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
@@ -131,18 +131,13 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [((ROUND, EVERY_CTA), CHANGES, ALL, True)]
         case b.InitializeBarriers() | f.MatrixOperand():
             return []
-        case _:
-            return _anything(model, op)
-
-
-def _anything(model: Model, op: Op) -> list[Ask]:
-    """Of an op that is not known here the most is supposed."""
-    return [
-        (model.arrays[value.name].index, use, ALL, True)
-        for value in operands(op)
-        if value.name in model.arrays
-        for use in (CHANGES, LOOKS)
-    ]
+        case _:  # Of an op that is not known here the most is supposed.
+            return [
+                (model.arrays[value.name].index, use, ALL, True)
+                for value in operands(op)
+                if value.name in model.arrays
+                for use in (CHANGES, LOOKS)
+            ]
 
 
 def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:

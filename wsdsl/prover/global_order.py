@@ -104,8 +104,7 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
             told = f"outside of the partitions, what this does with `{touch.tensor}` is not ordered"
             raise _fail(0, op, told)
     for tensor, uses in sides.items():
-        agents = {agent for agent, _ in uses}
-        if len(agents) == 1 or all(found[op].adds for _, op in uses):
+        if len({agent for agent, _ in uses}) == 1 or all(found[op].adds for _, op in uses):
             continue
         mine = {op for _, op in uses}
         turns = [_turn(p, mine, places) for p in partitions if any(o in mine for o in walk(p.body))]

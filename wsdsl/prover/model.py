@@ -78,7 +78,7 @@ class Model:
         self.effects = effects_of(kernel)
         self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
         """Operands in registers that loops carry: each name, and the one for all of them."""
-        self.joined = any(_reaches_others(op) for op in flat)
+        self.joined = any(isinstance(op, b.SyncCluster) or reaches_others(op) for op in flat)
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()
         self.reached: set[tuple[int, int]] = set()
@@ -233,11 +233,6 @@ class Model:
         if self.sizes is not None:
             return self.num_ctas // (self.cluster if what == "clusters" else 1)
         return (what,)
-
-
-def _reaches_others(op: Op) -> bool:
-    """Return whether an op accesses SMEM or barriers of other CTAs, or waits for them."""
-    return isinstance(op, b.SyncCluster) or reaches_others(op)
 
 
 def _by_halves(op: Op) -> tuple[Value, ...]:

@@ -80,8 +80,7 @@ def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
     held: Registers | None = a.slots[i.extra[value.name]]
     if held is None:
         told = f"{value} no longer stands for its registers: a later op has taken them"
-        hint = "name the result of the last wgmma on them"
-        raise a.fail("wgmma", i.op, told, hint=hint)
+        raise a.fail("wgmma", i.op, told, hint="name the result of the last wgmma on them")
     a.slots = [None if type(x) is Registers and x == held else x for x in a.slots]
     return held
 

@@ -248,7 +248,9 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
                 pass
             case b.ForRange():
                 work += [op.start, op.stop, op.step]
-                for place in _places(op, value):
+                for place in [
+                    i for held in (op.result, op.args) for i, v in enumerate(held) if v == value
+                ]:
                     work += [op.init[place], yielded(op.body)[place], op.args[place]]
                     work.append(op.result[place])
             case t.If():
@@ -259,10 +261,6 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             case _:
                 work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
     return needed
-
-
-def _places(op: b.ForRange, value: Value) -> list[int]:
-    return [i for held in (op.result, op.args) for i, v in enumerate(held) if v == value]
 
 
 def _wanted(op: Op) -> list[Value]:

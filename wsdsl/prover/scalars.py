@@ -138,8 +138,7 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
         told = f"stage {held.stage} is none of the {op.num} that `advance` goes round"
-        hint = "`advance` has another `num` than the barriers"
-        raise a.fail("misuse", op, told, hint=hint)
+        raise a.fail("misuse", op, told, hint="`advance` has another `num` than the barriers")
     stage = held.stage + 1
     a.slots[i.defines[0]] = (
         StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)

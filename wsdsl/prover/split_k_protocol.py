@@ -31,8 +31,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
             raise _fail(0, op, "a flag of a tensor that is not a workspace is not understood")
     if not lent or grid is None:
         return
-    arrivals = kernel.of(b.ArriveFlag)
-    sliced = any(op.wrap is not None for op in arrivals)
+    sliced = any(op.wrap is not None for op in kernel.of(b.ArriveFlag))
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = WorkspaceSlots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
     walked: list[WorkIteration] = []
@@ -49,11 +48,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
         elif used:
             raise _fail(0, used[0], "outside of the partitions this is not understood")
     _compare(found)
-    _once(walked)
-
-
-def _once(walked: list[WorkIteration]) -> None:
-    """Every piece is handed on in one partition, whatever iteration it comes in."""
+    # Every piece is handed on in one partition, whatever iteration it comes in.
     for iteration in iterations_of(w.phases for w in walked):
         for kind in zip(*(w.hands for w in walked), strict=True):
             if sum(hands[w.phases.number(iteration)] for hands, w in zip(kind, walked)) != 1:

@@ -231,8 +231,7 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, b.WaitBarrier)
     who = classes(i)
     held, array, stage = barrier_of(m, a, i, who)
-    parity = a.slots[i.extra[op.state.name]].parity
-    blocked = held.phase & 1 == parity
+    blocked = held.phase & 1 == a.slots[i.extra[op.state.name]].parity
     # It waits for phase p, the present one or the last: that p - 1 is complete it must know.
     needed = held.done if blocked else held.before
     for c in who:

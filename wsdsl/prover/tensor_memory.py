@@ -235,8 +235,7 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # What nobody has written may be read, if it is not used: of no products there is no sum.
     before = know | a.open.events
-    written = _is_written(m, a.cta, array, state.stage, part)
-    a.slots[i.defines[0]] = 0 if written else UNWRITTEN
+    a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, array, state.stage, part) else UNWRITTEN
     read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)
     a.open.events |= event
     # The lanes of a warp load together, and so have come past what each has waited for.
@@ -259,8 +258,7 @@ def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
     if op.after:
         a.stale &= ~(STALE_ELECTED if i.elected else STALE)
     elif not i.elected:
-        over = [group for group in a.groups if not group.open]
-        for group in over:
+        for group in [group for group in a.groups if not group.open]:
             for c in ALL if group.op is None else ():
                 a.know[c] |= group.events
             if group.op is not None:

@@ -75,9 +75,7 @@ def _simplify(fn: str, a: Term, b: Term) -> Term | None:
         return a
     if (fn == "add" and a == 0) or (fn == "mul" and a == 1):
         return b
-    if fn == "mul" and 0 in (a, b):
-        return 0
-    if fn == "sub" and a == b:
+    if (fn == "mul" and 0 in (a, b)) or (fn == "sub" and a == b):
         return 0
     # `group * c + r`, as CTAs of a group are numbered. Of no other numbers is it known that
     # `q * c + r` does not wrap.

@@ -54,7 +54,9 @@ class Database:
         holes = ", ".join("?" * len(COLUMNS))
         sql = f"INSERT OR REPLACE INTO measurements ({names}) VALUES ({holes})"
         with self._writing() as connection:
-            connection.executemany(sql, [_values(row) for row in rows])
+            connection.executemany(
+                sql, [tuple(getattr(row, name) for name in COLUMNS) for row in rows]
+            )
 
     def merge(self, rows: Iterable[Row]) -> int:
         """Those that are newer than what is here of the same; how many."""
@@ -160,10 +162,6 @@ def _guarded(path: Path, work: Callable[[], T]) -> T:
         return work()
     except (sqlite3.Error, OSError, ValueError, KeyError) as error:
         raise RecordsError(f"{path}: {error}") from None
-
-
-def _values(row: Row) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in COLUMNS)
 
 
 def _identity(row: Row) -> tuple[Any, ...]:

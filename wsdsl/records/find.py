@@ -37,8 +37,7 @@ def find(
     found = next((row for row in rows if row.key == key and _agrees(given, row)), None)
     if found is not None or given is None or given.constant is None:
         return found
-    plain = replace(given, constant=None)
-    found = find(declaration, plain, sizes, unaligned, padded, num_sms)
+    found = find(declaration, replace(given, constant=None), sizes, unaligned, padded, num_sms)
     if found is None:
         return None
     # To load early takes a warpgroup more: how registers are shared out is decided anew.

@@ -46,7 +46,7 @@ def bind(
                 if param.name in access.mapped:
                     faults = _map_faults(view, written=param.name in access.writes)
                     found += [Finding(m, hint=_realign(view)) for m in faults]
-            findings += [_at(where[param.name], f) for f in found]
+            findings += [Finding(f"{where[param.name]}: {f.message}", hint=f.hint) for f in found]
     findings += _devices(arguments, where)
     if not findings:
         findings += _overlaps(arguments, access, where)
@@ -62,10 +62,6 @@ def positions(params: Sequence[Value]) -> dict[str, str]:
 
 def _is_packed(param: Value) -> bool:
     return isinstance(param.type, Tensor) and param.type.dtype.bits == 4
-
-
-def _at(place: str, finding: Finding) -> Finding:
-    return Finding(f"{place}: {finding.message}", hint=finding.hint)
 
 
 def _conversion(view: views.ArrayView, dtype: DType) -> str:

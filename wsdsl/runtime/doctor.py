@@ -107,6 +107,5 @@ def _gpu() -> list[Row]:
 def _rates(device: Device) -> Row:
     from wsdsl.rates.of_target import rates_of
 
-    target = target_of_device(device.name, device.arch or "", device.num_sms)
-    rates = rates_of(target)
+    rates = rates_of(target_of_device(device.name, device.arch or "", device.num_sms))
     return Row("rates", not rates.notice, rates.origin, rates.notice)

@@ -78,8 +78,7 @@ def name_of(status: Any) -> str:
 
 def call(function: str, *arguments: Any) -> Any:
     """`call("cuCtxGetCurrent")`: the call's one result (None, or a tuple of several), or raises."""
-    driver = api()
-    status, *results = getattr(driver, function)(*arguments)
+    status, *results = getattr(api(), function)(*arguments)
     if int(status) != 0:
         raise DriverError(function, name_of(status), describe(status))
     return results[0] if len(results) == 1 else tuple(results) or None

@@ -244,8 +244,7 @@ def _numpy(array: Any) -> ArrayView:
     if name in ("int4", "uint4", "float4_e2m1fn"):
         hint = "give two elements to a byte, low nibble first, in a uint8 array of half the width"
         raise LaunchError(f"{name} of ml_dtypes takes a byte an element", hint=hint)
-    interface = array.__array_interface__
-    pointer, readonly = interface["data"]
+    pointer, readonly = array.__array_interface__["data"]
     return ArrayView(
         pointer=int(pointer),
         dtype=dtype_named(name, itemsize),

@@ -80,8 +80,7 @@ class Module:
         return driver.call("cuModuleLoadData", self.image), ()
 
     def _load_ptx(self) -> tuple[Any, tuple[str, ...]]:
-        cuda = driver.api()
-        option = cuda.CUjit_option
+        option = driver.api().CUjit_option
         info, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
         options = {
             option.CU_JIT_INFO_LOG_BUFFER: info,

@@ -156,13 +156,11 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
 def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
-    at = forward(wg, op)
-    for i, region, box, what in boxes_of(wg, op, panel, at):
+    for i, region, box, what in boxes_of(wg, op, panel, forward(wg, op)):
         warp, inside = wg.warp(i), panel.inside(box)
         lines = read_shared(wg, op, region, warp, what, (wg.index, "threads", i))
         access = wg.by_threads(op, warp, wg.full_name)
-        kind = "add" if op.accumulate else "write"
-        access_global(wg, op, kind, tensor, inside, access, warp)
+        access_global(wg, op, "add" if op.accumulate else "write", tensor, inside, access, warp)
         before = tensor.array[inside].copy()
         panel.write(box, lines, op.accumulate, whole_units=False)
         if not op.accumulate:
@@ -209,8 +207,7 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared, state = wg.slot(op)
-    size = tensor.dtype.size(op.rows * op.columns)
-    start = wg.item(op, shared, state.stage, op.offset, size)
+    start = wg.item(op, shared, state.stage, op.offset, tensor.dtype.size(op.rows * op.columns))
     aligned(wg, op, start, op.swizzle)
     box = [1] * tensor.array.ndim
     box[-1] = op.columns

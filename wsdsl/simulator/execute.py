@@ -81,7 +81,10 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                 if wg.partition is op:
                     wg.in_partition = True
                     yield from _run(wg, op.body)
-                    _check_registers(wg, op)
+                    if op.registers > wg.registers:
+                        told = f"{op.registers} registers a thread and has {wg.registers}"
+                        hint = "a set_max_registers is missing"
+                        wg.fail(op, f"it is compiled for {told}", hint=hint)
                     wg.in_partition = False
             case b.WaitPredecessor():
                 wg.effect(op, "wait", "grid", wg.actors)
@@ -116,15 +119,6 @@ def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
         i = int(carried[-1]) if op.claimed else i + step
     wg.loops.pop()
     _define(wg, op.result, carried)
-
-
-def _check_registers(wg: Warpgroup, op: Partition) -> None:
-    if op.registers > wg.registers:
-        wg.fail(
-            op,
-            f"it is compiled for {op.registers} registers a thread and has {wg.registers}",
-            hint="a set_max_registers is missing",
-        )
 
 
 def _check_end(wg: Warpgroup, op: Op) -> None:

@@ -40,12 +40,9 @@ def check_pairs(wg: Warpgroup, op: Op, last: Array, vector: int) -> None:
 def check_blocks(wg: Warpgroup, op: Op, tensor: GlobalTensor, index: list[Array]) -> None:
     """Fragments begin at a block's first line and column, and go on from there."""
     for i, size in zip(index, (64, 8), strict=False):
-        if tensor.fragments and (i.flat[0] % size or (i != i.flat[0] + _along(i)).any()):
+        lines = i.flat[0] + np.arange(i.size).reshape(i.shape)
+        if tensor.fragments and (i.flat[0] % size or (i != lines).any()):
             wg.fail(op, f"{tensor.name} is accessed in whole blocks of 64 x 8")
-
-
-def _along(index: Array) -> Array:
-    return np.arange(index.size).reshape(index.shape)
 
 
 def access_global(
@@ -165,8 +162,7 @@ def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
     if not value.size:
         return
     wide = np.float64 if tensor.dtype.is_float else np.int64
-    flat = np.ravel_multi_index(at, tensor.array.shape)
-    found, back = np.unique(flat, return_inverse=True)
+    found, back = np.unique(np.ravel_multi_index(at, tensor.array.shape), return_inverse=True)
     total = np.full(found.shape, -0.0, wide)
     np.add.at(total, back, value.astype(wide))
     there = np.unravel_index(found, tensor.array.shape)

@@ -77,8 +77,7 @@ def simulate(
         residents.unstarted, residents.in_order = unstarted, script is not None
         indices = range(first * launch.cluster, (first + at_once) * launch.cluster)
         entries = [e for e in script or () if _cta_of(e[0]) in indices]
-        clusters = range(first, first + at_once)
-        run = Run(kernel, launch, clusters, residents, entries, mode)
+        run = Run(kernel, launch, range(first, first + at_once), residents, entries, mode)
         run.run()
         steps += run.steps
         for wg in run.names.values():

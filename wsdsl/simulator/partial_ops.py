@@ -74,8 +74,7 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
     barrier = wg.barrier(op, op.barriers, state, cta)
     actors, clocks = wg.warp(warp), wg.cta.clocks
     known = np.maximum(clocks.phases_seen(actors), clocks.seen[actors].min(axis=0))
-    region = span(start, held.size)
-    sent = SendInFlight(wg, op, cta, region, barrier, actors, known, held.copy())
+    sent = SendInFlight(wg, op, cta, span(start, held.size), barrier, actors, known, held.copy())
     sent.start(f"`{shared.label}`", asynchronous=False)
     clocks.tick(actors)
 

@@ -176,17 +176,14 @@ class _Evaluator:
 
     def range_of(self, axis: str) -> range:
         """A whole dimension may be named in a new tile's type before any load takes it."""
-        if axis in self.ranges:
-            return self.ranges[axis]
-        return range(self.arguments.size(axis))
+        return self.ranges[axis] if axis in self.ranges else range(self.arguments.size(axis))
 
     def place(self, value: Value, axes: tuple[str, ...]) -> Array:
         """A value with its axes where `axes` has them, ones elsewhere."""
         own, held = value.as_tile.axes, self.values[value.name]
         if own == axes:
             return held
-        order = sorted(range(len(own)), key=lambda i: axes.index(own[i]))
-        held = held.transpose(order)
+        held = held.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
         keep = tuple(slice(None) if a in own else None for a in axes)
         return held[keep] if axes else held
 

@@ -75,24 +75,20 @@ def cast(wg: Warpgroup, op: t.Cast) -> Any:
 
 def bitcast(wg: Warpgroup, op: t.Bitcast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
-    made = arithmetic.reinterpret(held, dtype_of(op.x), dtype_of(op.result))
-    return finish(made, op.result)
+    return finish(arithmetic.reinterpret(held, dtype_of(op.x), dtype_of(op.result)), op.result)
 
 
 def constant(wg: Warpgroup, op: t.Constant) -> Any:
     held, dtype = as_array(op.value, op.result), dtype_of(op.result)
-    made = arithmetic.round_float(held, dtype) if dtype.is_float else held
-    return made.item()
+    return (arithmetic.round_float(held, dtype) if dtype.is_float else held).item()
 
 
 def full(wg: Warpgroup, op: t.Full) -> Any:
-    held = as_array(wg.get(op.value, op), op.value)
-    return finish(held, op.result)
+    return finish(as_array(wg.get(op.value, op), op.value), op.result)
 
 
 def zero_unless(wg: Warpgroup, op: f.ZeroUnless) -> Any:
-    shape = shape_of(op.result)
-    zero = np.zeros(shape or (), numpy_dtype(dtype_of(op.result)))
+    zero = np.zeros(shape_of(op.result) or (), numpy_dtype(dtype_of(op.result)))
     return wg.get(op.x, op) if wg.get(op.cond, op) else finish(zero, op.result)
 
 
@@ -103,8 +99,7 @@ def slice_columns(wg: Warpgroup, op: f.Slice) -> Any:
 
 
 def join(wg: Warpgroup, op: f.Join) -> Any:
-    parts = [wg.get(part, op) for part in op.parts]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate([wg.get(part, op) for part in op.parts], axis=1)
 
 
 def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> Any:
@@ -122,8 +117,7 @@ def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> Any:
 
 
 def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> Any:
-    made = arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1)
-    return finish(made, op.result)
+    return finish(arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)
 
 
 def iota(wg: Warpgroup, op: f.Iota) -> Any:

@@ -101,8 +101,7 @@ def tile(
     if swizzle in PACKED_SPAN:
         # A line lies all over its block.
         begin, end = begin // PACKED_LINES * PACKED_LINES, -(-end // PACKED_LINES) * PACKED_LINES
-    panels = range(first // wide, -(-last // wide))
-    starts = [base + panel * rows * wide for panel in panels]
+    starts = [base + panel * rows * wide for panel in range(first // wide, -(-last // wide))]
     ranges = [(start + begin * wide, start + end * wide) for start in starts]
     if (begin, end) == (0, rows):
         ranges = [(starts[0], starts[-1] + rows * wide)]

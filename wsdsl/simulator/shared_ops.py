@@ -160,8 +160,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
 def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
     shared, state = wg.slot(op)
     width = DTYPES[op.dtype].bytes
-    size = op.rows * op.columns * width
-    start = wg.item(op, shared, state.stage, op.offset, size)
+    start = wg.item(op, shared, state.stage, op.offset, op.rows * op.columns * width)
     aligned(wg, op, start, op.swizzle)
     what = f"it overwrites item {state.stage} of `{shared.label}`"
     whole = tile(start, op.rows, op.columns * width, op.swizzle)
@@ -189,8 +188,7 @@ def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
     start = wg.item(op, shared, item, first, lines.size)
     what = f"it overwrites item {item} of `{shared.label}`"
     places = start - first + _places(count, line_bytes, op.step, op.line)
-    region = Region([(start, start + lines.size)], places)
-    write_shared(wg, op, region, wg.everyone, what, lines)
+    write_shared(wg, op, Region([(start, start + lines.size)], places), wg.everyone, what, lines)
 
 
 def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:

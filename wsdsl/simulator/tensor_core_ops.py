@@ -86,8 +86,7 @@ def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
 
 
 def empty_accumulator(wg: Warpgroup, op: f.EmptyAccumulator) -> None:
-    registers = AccumulatorRegisters(None, wg.wgmma.fences)
-    wg.values[op.result.name] = AccumulatorValue(registers, 0)
+    wg.values[op.result.name] = AccumulatorValue(AccumulatorRegisters(None, wg.wgmma.fences), 0)
 
 
 def as_accumulator(wg: Warpgroup, op: f.AsAccumulator) -> None:

@@ -151,8 +151,7 @@ class Commit:
             self.leave(barrier, NEVER)
 
     def leave(self, barrier: Barrier, epoch: int) -> None:
-        made = RemoteArrival(self.who, self.op, barrier.component, epoch)
-        barrier.remote[self.by] = made
+        barrier.remote[self.by] = RemoteArrival(self.who, self.op, barrier.component, epoch)
 
     def run(self) -> None:
         for barrier in self.barriers:

@@ -123,8 +123,7 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
         if op.scales is not None:
             own = PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
             a, b = scaled_operands(wg, op, memory, own, (a, b))
-        kind = numpy_dtype(total)
-        jobs.append(CellProduct(op, memory, sums, (a, b), accumulate, step, kind))
+        jobs.append(CellProduct(op, memory, sums, (a, b), accumulate, step, numpy_dtype(total)))
     for job in jobs:
         _issue(wg, op, job)
 
@@ -227,8 +226,7 @@ def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
 def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     memory, kind = _memory(wg, op), op.result.type
     assert isinstance(kind, Accumulator)
-    column = op.column + wg.rank * op.apart
-    first = _first(wg, op, op.sums, op.state, column, kind.columns)
+    first = _first(wg, op, op.sums, op.state, op.column + wg.rank * op.apart, kind.columns)
     region, access = _half(first, kind.columns, op.half), CellAccess(wg.told, op, wg.everyone)
     what, reader = f"it reads columns {first} to {first + kind.columns}", (wg.index, op.half)
     wg.begin(op, what, "read", memory, region, access, wg.everyone, reader, asynchronous=False)
@@ -247,8 +245,7 @@ def _half(first: int, columns: int, half: int) -> Region:
 def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
     """Each warp writes lanes that are its own."""
     memory = _memory(wg, op)
-    column = op.column + wg.rank * op.apart
-    first = _first(wg, op, op.columns, op.state, column, op.width)
+    first = _first(wg, op, op.columns, op.state, op.column + wg.rank * op.apart, op.width)
     _store(wg, op, memory, _half(first, op.width, op.half), (first, op.width), wg.get(op.value, op))
 
 
@@ -286,8 +283,7 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
     words = words_in_shared(wg, op)
     for own, word in zip(columns, range(op.words), strict=True):
         start = first + own.start
-        region = word_cells(start, op.rows)
-        _store(wg, op, memory, region, (start, len(own)), words[:, word])
+        _store(wg, op, memory, word_cells(start, op.rows), (start, len(own)), words[:, word])
 
 
 def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
@@ -299,8 +295,7 @@ def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
                 cta.tensor_memory.fenced.catch_up(wg.actors)
         return
     clocks.tick(wg.actors)
-    over = [access for access in wg.cell_accesses if access.waited]
-    for access in over:
+    for access in [access for access in wg.cell_accesses if access.waited]:
         access.epochs = clocks.own[wg.everyone].copy()
     wg.cell_accesses = [access for access in wg.cell_accesses if not access.waited]
     clocks.tick(wg.actors)

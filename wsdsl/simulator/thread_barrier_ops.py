@@ -145,8 +145,7 @@ def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
             lambda: f"flag {op.tensor.name}{list(at)} to be at least {count}; it is {array[at]}",
         )
     wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
-    flags = wg.cta.residents.flags
-    flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
+    wg.cta.residents.flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
 
 
 MEETING: Arms = {

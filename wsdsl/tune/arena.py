@@ -79,8 +79,7 @@ class Arena:
             try:
                 return self._process.ask(what, left, length)
             except LostError as error:
-                at_fault = error.doing if error.doing in left else left[-1]
-                self._fail(at_fault, str(error))
+                self._fail(error.doing if error.doing in left else left[-1], str(error))
                 self._restart()
             except FaultError as error:
                 # Which of them it was is not known: an error of CUDA may be an earlier one's.

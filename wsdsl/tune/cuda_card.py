@@ -151,7 +151,9 @@ class CudaCard:
                 contestant.close()
 
     def bursts(self, names: Sequence[str], rounds: int, doing: Doing) -> dict[str, list[float]]:
-        self._warm_up(names[0], doing)
+        if time.monotonic() - self._idle_since > PAUSE_SECONDS:
+            doing(names[0])
+            self._contestants[names[0]].run(WARM_SECONDS)
         times: dict[str, list[float]] = {name: [] for name in names}
         for turn in range(rounds):
             order = list(names)
@@ -172,11 +174,6 @@ class CudaCard:
                 times[name].append(self._contestants[name].run(0.6 * share))
         self._idle_since = time.monotonic()
         return {name: statistics.median(found) for name, found in times.items()}
-
-    def _warm_up(self, name: str, doing: Doing) -> None:
-        if time.monotonic() - self._idle_since > PAUSE_SECONDS:
-            doing(name)
-            self._contestants[name].run(WARM_SECONDS)
 
     def _updated(self) -> list[Held]:
         return [h for h in self._sets[0] if h.argument.is_written and h.argument.is_read]

@@ -134,8 +134,7 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
     static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
     if asked is None or isinstance(asked, int):
-        most = USUAL if asked is None else asked
-        return candidates(tile, q.given, q.call.dims, most)
+        return candidates(tile, q.given, q.call.dims, USUAL if asked is None else asked)
     found: dict[Schedule, None] = {}
     for schedule in asked:
         whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule

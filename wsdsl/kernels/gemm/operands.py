@@ -189,5 +189,4 @@ class Operands:
             shape, strides = (*shape, 1), (*strides, 1)
         if vectors[0]:
             shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
-        made = viewed(view, shape, strides)
-        return self.check_batch(name, made, 2)
+        return self.check_batch(name, viewed(view, shape, strides), 2)

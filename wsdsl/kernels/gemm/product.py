@@ -78,7 +78,11 @@ class Product:
         try:
             call = self.kernel.resolve(self.arguments)
         except LaunchError as error:
-            found = [Finding(_renamed(f.message), f.loc, f.hint) for f in error.findings]
+            # As the caller of `matmul` knows the arguments: "argument 1 (A): …" is "a: …".
+            found = [
+                Finding(PLACE.sub(lambda m: m[1].lower(), f.message), f.loc, f.hint)
+                for f in error.findings
+            ]
             raise LaunchError(found) from None
         if call.device != "cpu":
             plan.dims = call.dims
@@ -173,8 +177,3 @@ def _is_f32(number: float) -> bool:
     except LaunchError:
         return False
     return True
-
-
-def _renamed(message: str) -> str:
-    """As the caller of `matmul` knows the arguments: "argument 1 (A): …" is "a: …"."""
-    return PLACE.sub(lambda m: m[1].lower(), message)

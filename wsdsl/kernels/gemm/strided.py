@@ -41,7 +41,7 @@ def merge_batches(sizes: Sizes, batch: Sequence[str], tensors: Iterable[Strides]
     for axis in batch:
         if sizes[axis] == 1:
             _forget(axis, tensors)
-        elif left and all(_continues(t, left[-1], axis, sizes[axis]) for t in tensors):
+        elif left and all(t.get(left[-1], 0) == t.get(axis, 0) * sizes[axis] for t in tensors):
             sizes[axis] *= sizes[left[-1]]
             _forget(left.pop(), tensors)
             left.append(axis)
@@ -60,11 +60,6 @@ def merge_batches(sizes: Sizes, batch: Sequence[str], tensors: Iterable[Strides]
 def _forget(axis: str, tensors: Iterable[Strides]) -> None:
     for t in tensors:
         t.pop(axis, None)
-
-
-def _continues(t: Strides, outer: str, inner: str, size: int) -> bool:
-    """Whether the last of `inner` is followed by the next of `outer`."""
-    return t.get(outer, 0) == t.get(inner, 0) * size
 
 
 def _folds(t: Strides, axis: str, rows: int) -> bool:

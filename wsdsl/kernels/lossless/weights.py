@@ -218,8 +218,7 @@ def _of_lanes(verbatim: Bytes) -> Bytes:
 def _flags_of(missed: Bytes) -> Bools:
     """[groups, B, PAIRS]: whether one of a pair's rows [N, B] is missed."""
     whole = np.pad(missed, ((0, -len(missed) % GROUP), (0, 0))) != 0
-    rows = whole.reshape(-1, 2, PAIRS, whole.shape[1])
-    return rows.any(1).swapaxes(1, 2)
+    return whole.reshape(-1, 2, PAIRS, whole.shape[1]).any(1).swapaxes(1, 2)
 
 
 def _marks(flags: Bools) -> tuple[Ints, Ints]:

@@ -123,9 +123,7 @@ def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[i
     """Rows and columns that share a scale."""
     if per_tensor and group is not None:
         raise LaunchError(f"per_tensor=True, and group={group}", hint="give one of them")
-    if per_tensor:
-        return shape
-    return checked_group(group) or (1, shape[1])
+    return shape if per_tensor else checked_group(group) or (1, shape[1])
 
 
 def _scale_type(given: Any, values: str, *, grouped: bool) -> str:

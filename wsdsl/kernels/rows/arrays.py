@@ -96,8 +96,7 @@ def kernel_of(template: str, **parts: Any) -> Kernel:
     from wsdsl.sources import one_of
 
     text = template.lstrip().format(**parts)
-    name = text.split("def ", 1)[1].split("(", 1)[0]
-    return one_of(name, text, "<wsdsl.kernels.rows>")
+    return one_of(text.split("def ", 1)[1].split("(", 1)[0], text, "<wsdsl.kernels.rows>")
 
 
 # Autograd of row kernels.

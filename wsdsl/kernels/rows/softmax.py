@@ -122,8 +122,7 @@ def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> 
         return recorded(forward, backward, x)
     rows = rows_of("x", x)
     target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)
-    made = kernel(rows.matrix, target, **options)
+    made = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)(rows.matrix, target, **options)
     return rows.shaped(made) if out is None else out
 
 

@@ -67,7 +67,8 @@ def _added(op: Store, namer: Namer) -> Region:
         if kind.dtype == to:
             return value
         made = Value(namer.new(wish), Tile(to, kind.axes))
-        ops.append(Cast(result=made, x=value, saturate=_narrows(kind.dtype, to), loc=op.loc))
+        saturate = kind.dtype.is_integer and to.is_integer  # as a store converts
+        ops.append(Cast(result=made, x=value, saturate=saturate, loc=op.loc))
         return made
 
     to = F32 if op.dtype.is_float else op.dtype
@@ -77,8 +78,3 @@ def _added(op: Store, namer: Namer) -> Region:
     total = Value(namer.new("sum"), Tile(args[0].as_tile.dtype, axes))
     ops.append(Map(result=total, fn="add", args=args, loc=op.loc))
     return (*ops, with_fields(op, value=total, accumulate=False))
-
-
-def _narrows(kind: DType, to: DType) -> bool:
-    """As a store converts integers."""
-    return kind.is_integer and to.is_integer

@@ -38,8 +38,7 @@ States = dict[Value, Value]
 
 def assign_states(kernel: Kernel) -> Kernel:
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
-    threading = _Threading(rings, Namer.of(kernel))
-    return with_partitions(kernel, threading.partition)
+    return with_partitions(kernel, _Threading(rings, Namer.of(kernel)).partition)
 
 
 def _rings_in(region: Region) -> list[Value]:

@@ -48,8 +48,7 @@ from wsdsl.lowering.slots import operand_slots
 def bound_ranges(kernel: Kernel) -> Kernel:
     if not any(walks_a_part(op) for op in kernel.ops):
         return kernel
-    ranges = _Ranges(kernel)
-    return kernel.with_body(ranges.region(kernel.body))
+    return kernel.with_body(_Ranges(kernel).region(kernel.body))
 
 
 class _Ranges:

@@ -33,8 +33,7 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
     fused = _fuse(kernel, kernel.body, Counter(uses(kernel.body)))
-    body = _from_zeros(fused, Namer.of(kernel), tiles_of_zeros(fused))
-    return kernel.with_body(body)
+    return kernel.with_body(_from_zeros(fused, Namer.of(kernel), tiles_of_zeros(fused)))
 
 
 def _fuse(kernel: Kernel, region: Region, counts: Counter[Value]) -> Region:

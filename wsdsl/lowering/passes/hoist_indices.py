@@ -41,8 +41,7 @@ def hoist_indices(kernel: Kernel) -> Kernel:
         order = _order(block, [group for group in groups if group.block is block])
         return tuple(with_regions(block[i], change) for i in order)
 
-    body = change(kernel.body)
-    return kernel.with_body(body)
+    return kernel.with_body(change(kernel.body))
 
 
 def _order(block: Region, groups: list[SlotGroup]) -> list[int]:

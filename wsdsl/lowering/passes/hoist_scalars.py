@@ -64,7 +64,8 @@ def _partition(partition: Partition, written: frozenset[str]) -> Partition:
         if isinstance(op, Constant):
             constants[op.result] = op
         needed = later & {*operands(op)} - made
-        if not needed <= {*constants} or not all(_is_scalar(v) for v in results_of(op)):
+        scalars = all(isinstance(v.type, Tile) and not v.type.axes for v in results_of(op))
+        if not (scalars and needed <= {*constants}):
             continue
         load = isinstance(op, LoadGlobal) and op.tensor.name not in written
         derived = isinstance(op, (Map, Cast)) and made & {*operands(op)}
@@ -81,7 +82,3 @@ def _bits(op: Op) -> int:
     """Of a register: bytes are mostly put together in one."""
     (made,) = results_of(op)
     return made.type.dtype.bits if isinstance(made.type, Tile) else 0
-
-
-def _is_scalar(value: Value) -> bool:
-    return isinstance(value.type, Tile) and not value.type.axes

@@ -61,9 +61,7 @@ def join_bytes(kernel: Kernel) -> Kernel:
         return None
 
     body = rewrite(kernel.body, change)
-    if body == kernel.body:
-        return kernel
-    return kernel.with_body(without_unused(body))
+    return kernel if body == kernel.body else kernel.with_body(without_unused(body))
 
 
 def _dtype(value: Value) -> str:

@@ -207,8 +207,7 @@ class _Joining:
             value, kind = step.result, Tile(F32, own.as_tile.axes)
             found = self.builder.value("factor", kind)
             # There are few of them: they need not be relaxed.
-            made = Map(result=found, fn=step.fn, args=args, loc=step.loc)
-            self.builder.add(made)
+            self.builder.add(Map(result=found, fn=step.fn, args=args, loc=step.loc))
         return found
 
     def own_squares(self, op: Reduce, following: row_rounds.Squares) -> Value:

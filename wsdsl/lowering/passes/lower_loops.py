@@ -285,8 +285,7 @@ class _Loops:
                 b.add(t.Map(result=held, fn="add", args=(value, b.integer(0))))
         own = piece.tile
         if rank is not None:
-            num = math.prod(op.cluster)
-            own = b.plus(b.times(own, num, "slot"), rank, "slot")
+            own = b.plus(b.times(own, math.prod(op.cluster), "slot"), rank, "slot")
         b.add(t.Map(result=slot, fn="add", args=(own, b.integer(0))))
         b.add(t.Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
         if piece.length is not None:

@@ -271,8 +271,7 @@ class _Lowering:
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
         """What products add to: a tile that others have added to, zeros, or other values."""
         if value in self.sums:
-            users = [v.name for v in uses(self.context.partition.body)]
-            if users.count(value.name) > 1:
+            if [v.name for v in uses(self.context.partition.body)].count(value.name) > 1:
                 self.pieces(value)  # Its registers are taken over.
             return self.sums[value]
         assert isinstance(kind, Tile)

@@ -32,8 +32,7 @@ from wsdsl.schedule import FrozenDict, Place, Schedule
 
 def place_operands(kernel: Kernel) -> Kernel:
     asked = kernel.schedule.decode if kernel.schedule else None
-    products = kernel.of(Contract)
-    open_ones = [v for op in products for v in computed_operands(kernel, op)]
+    open_ones = [v for op in kernel.of(Contract) for v in computed_operands(kernel, op)]
     open_ones = [v for v in open_ones if not places_of(asked, tensors_of(kernel, v))]
     if isinstance(asked, str) or not open_ones:
         return kernel

@@ -59,9 +59,7 @@ def scale_products(kernel: Kernel) -> Kernel:
         ((dtype, block, _),) = alike
         types = _types(a, b, lambda a, b: kind_of(a.name, b.name, dtype, block))
         read = (load for load in (*loads, made.get(a), made.get(b)) if isinstance(load, Load))
-        if types is None or k in in_parts:
-            return (op,)
-        if out & {load.tensor.name for load in read}:
+        if types is None or k in in_parts or out & {load.tensor.name for load in read}:
             return (op,)
         scales = [Value(namer.again(load.result.name), load.result.type) for load in loads]
         own: list[Op] = [with_fields(load, result=v) for load, v in zip(loads, scales, strict=True)]
@@ -74,8 +72,7 @@ def scale_products(kernel: Kernel) -> Kernel:
         where = dict[str, Any](a_scale=scales[0], b_scale=scales[1], block=block)
         return (*own, with_fields(op, a=tiles[0], b=tiles[1], **where))
 
-    body = rewrite(kernel.body, scaled)
-    return kernel.with_body(without_unused(body))
+    return kernel.with_body(without_unused(rewrite(kernel.body, scaled)))
 
 
 def _sides(op: Contract, made: Mapping[Value, Op]) -> tuple[Factored, Factored] | None:

@@ -51,8 +51,7 @@ def split_contractions(kernel: Kernel) -> Kernel:
         return kernel
     loop = next(op for op in work.body if isinstance(op, ForTiles))
     cut = _Cut(loop.index.as_axis, schedule, sharing, Namer.of(kernel))
-    body = tuple(with_regions(op, cut.region) for op in kernel.body)
-    return kernel.with_body(body)
+    return kernel.with_body(tuple(with_regions(op, cut.region) for op in kernel.body))
 
 
 class _Cut:

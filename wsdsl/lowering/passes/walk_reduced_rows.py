@@ -71,8 +71,7 @@ def _walked(kernel: Kernel, loop: t.ForTiles) -> Region:
             case t.Reduce(axis=name) if name == axis.name:
                 same[op.result] = op.x
             case t.ForTiles(index=at) if at == loop.index:
-                made = t.ForEach(dim=axis.dim, index=at, body=op.body, loc=op.loc)
-                return (made,)
+                return (t.ForEach(dim=axis.dim, index=at, body=op.body, loc=op.loc),)
             case _:
                 return (op,)
         return ()

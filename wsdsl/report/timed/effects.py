@@ -96,8 +96,7 @@ def load_global(agent: Agent, op: m.LoadGlobal) -> None:
     # Without products all that an iteration loads is asked for at its begin.
     asked = agent.now
     if not speeds.has_products:
-        vectors = kind.lanes != ACCUMULATOR
-        cycles = of_load(kind.dtype, vectors) * num * speeds.own_instruction
+        cycles = of_load(kind.dtype, kind.lanes != ACCUMULATOR) * num * speeds.own_instruction
         asked = agent.loading.take(agent.begun, cycles)[1]
     begin, end = sm.thread_loads.take(asked, wanted * speeds.thread_load)
     from_memory = sm.memory.take(begin, wanted * speeds.memory)[1]
@@ -271,8 +270,7 @@ def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
 
 def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
     meeting = agent.sm.cluster[0].cluster_meeting
-    expected = sum(len(sm.agents) for sm in agent.sm.cluster)
-    own = agent.come(meeting, expected)
+    own = agent.come(meeting, sum(len(sm.agents) for sm in agent.sm.cluster))
     # It is a part of what a start takes.
     return agent.awaits(meeting, lambda: meeting.over(own), "the cluster")
 
@@ -313,8 +311,7 @@ def send_fragment(agent: Agent, op: m.SendFragment) -> None:
     moved = num_bytes(op.value.type)
     _, end = sm.exchange.take(agent.now, moved * speeds.send)
     barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
-    there = end + speeds.rates.cluster_exchange_cycles
-    other.arrive(barrier, there, count=0, tx=-int(moved))
+    other.arrive(barrier, end + speeds.rates.cluster_exchange_cycles, count=0, tx=-int(moved))
     agent.until(end, "exchange")
 
 
