@@ -83,16 +83,16 @@ class Tried:
 
 
 def schedule_options(
-    kernel: Kernel, given: Schedule, work: Work, *, narrow: bool = False
+    kernel: Kernel, given: Schedule, work: Work, *, narrow: int = 0
 ) -> Iterator[Tried]:
     """Every way to fill in what `given` leaves open: the mode, the number of consumers, and the
-    tiles of what they share; the smallest last. `narrow`: of what products make and others sum
-    over one line or half of one, too, where nothing else has room in registers.
+    tiles of what they share; the smallest last. `narrow`: so many more sizes of what products make
+    and others sum over, from a line on down by halves, where nothing else has room in registers.
     """
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = dict[str, str](), dict[str, str](), depth_steps(kernel)
-    narrower, half = dict[str, int](), dict[str, int]()
+    narrower = [dict[str, int]() for _ in range(narrow or int(kernel.target.has_tensor_memory))]
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
@@ -103,16 +103,14 @@ def schedule_options(
             # is room for what is decoded, since an iteration takes some time to begin. Of short
             # dimensions (pages of keys) no more than there is.
             step, line = depths[name]
-            short = _covering(
-                max(step, ROWS if name in _decoded_axes(kernel) else 0), work.size(axis.dim)
-            )
+            step = max(step, ROWS if name in _decoded_axes(kernel) else 1)
+            short = _covering(step, work.size(axis.dim))
             tile[variable] = min(line * (2 if _is_made(kernel, name) else 1), short)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
-            if (narrow or kernel.target.has_tensor_memory) and line < short:
-                narrower |= {variable: line}
-            if narrow and line // 2 % step == 0 and line // 2 < short:
-                half |= {variable: line // 2}
+            for halvings, held in enumerate(narrower):
+                size = line >> halvings
+                held |= {variable: size} if size < short and size % step == 0 else {}
         else:
             (rows if axis.role == "rows" else columns)[name] = variable
     asked = changed(given, tile=tile)
@@ -134,7 +132,7 @@ def schedule_options(
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
-        sums = [tile, *(tile | own for own in (narrower, half) if own)]
+        sums = [tile, *(tile | own for own in narrower if own)]
         tiles = ((deep, axis_sizes(kernel, changed(team, tile=deep))) for deep in sums)
         for (deep, sizes), height, width in itertools.product(tiles, heights, widths):
             own = deep | dict.fromkeys(sides[0], height) | dict.fromkeys(sides[1], width)
