@@ -11,7 +11,7 @@ from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
-from wsdsl.lowering.choice.ranked import ranked
+from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.add_in_place import add_in_place
@@ -21,12 +21,7 @@ from wsdsl.lowering.passes.assign_multicast import assign_multicast
 from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
-from wsdsl.lowering.passes.choose_schedule import (
-    MOST_NARROW,
-    at_least_one,
-    choose_schedule,
-    completed,
-)
+from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, completed
 from wsdsl.lowering.passes.claim_tiles import claim_tiles
 from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused

@@ -32,8 +32,8 @@ from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
-NARROW = 2
-"""Sizes more, where nothing else has room."""
+NARROW, MOST_NARROW = 2, 4
+"""Sizes more, where nothing else has room, and where none of these fits."""
 Option = tuple[Schedule, Prediction]
 Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"]]]
 """Cycles, predicted or at the least; whether they are predicted; its place among equal ones."""

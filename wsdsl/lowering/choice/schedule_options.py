@@ -104,7 +104,7 @@ def schedule_options(
             # dimensions (pages of keys) no more than there is.
             step, line = depths[name]
             step = max(step, ROWS if name in _decoded_axes(kernel) else 1)
-            short = _covering(step, work.size(axis.dim))
+            short = step << max(0, -(-work.size(axis.dim) // step) - 1).bit_length()
             tile[variable] = min(line * (2 if _is_made(kernel, name) else 1), short)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
@@ -238,11 +238,6 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
         return False
     more = work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}})
     return (waves <= FEW_WAVES and waves < -(-more // sms)) or num <= room < more
-
-
-def _covering(step: int, size: int) -> int:
-    """The least of `step` times a power of two that is no less than the size."""
-    return step << max(0, -(-size // step) - 1).bit_length()
 
 
 def _is_made(kernel: Kernel, axis: str) -> bool:

@@ -28,7 +28,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
 from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
-from wsdsl.lowering.choice.ranked import ranked, weight
+from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked, weight
 from wsdsl.lowering.choice.register_room import wants_registers
 from wsdsl.lowering.choice.ring_depth import ring_depth
 from wsdsl.lowering.choice.tile_order import with_tile_order
@@ -50,8 +50,6 @@ from wsdsl.schedule import Schedule, changed
 T = TypeVar("T")
 MOST_TRIES = 512
 """Candidates of which none fits, the best first, of each orientation."""
-MOST_NARROW = 4
-"""Sizes of what products make and others sum over, from a line on down, where nothing else fits."""
 
 
 def choose_schedule(
