@@ -354,11 +354,14 @@ class Variants:
         return compiled
 
     def _refused(self, compiled: Compiled) -> Refused | None:
-        """Why the code of a schedule is refused, now or before; None if it is not."""
+        """Why the code of a schedule is refused, now or before, in whatever order tiles are."""
         from wsdsl.codegen.gate import OverwrittenError, SpillError
 
-        key = digest("refused", artifact_key(compiled.key)) if compiled.key else None
-        if (known := look(key, Refused)) is not None:
+        like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, overlap=None)
+        code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
+        key = code and digest("refused", code)
+        known = None if compiled.is_made else look(key, Refused)
+        if known is not None:
             return known
         try:
             _ = compiled.artifact

@@ -122,6 +122,8 @@ def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "of 2 schedules that were tried, Schedule(" in kernel.explain(**sizes, T=8192)
     again = wsdsl.parse(text).attention
     assert again.compile(**sizes, T=4096).schedule.tile == dict(q=64, t=64) and len(runs) == 2
+    # With another order of tiles the code differs, and not its registers.
+    assert again.compile(**sizes | dict(B=48), T=8192).schedule.overlap is None and len(runs) == 3
     forget()
 
 
