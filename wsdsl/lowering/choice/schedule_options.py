@@ -92,7 +92,8 @@ def schedule_options(
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = dict[str, str](), dict[str, str](), depth_steps(kernel)
-    narrower = [dict[str, int]() for _ in range(narrow or int(kernel.target.has_tensor_memory))]
+    sizes_more = narrow or int(kernel.target.has_tensor_memory)
+    narrower = [dict[str, int]() for _ in range(1 + sizes_more)]
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
@@ -101,16 +102,16 @@ def schedule_options(
             # What a product sums over lies in registers as well: one line, as if it did not; two
             # where another product makes it, whose sums are rescaled once a tile, and where there
             # is room for what is decoded, since an iteration takes some time to begin. Of short
-            # dimensions (pages of keys) no more than there is.
+            # dimensions (pages of keys) no more than there is, where that can be.
             step, line = depths[name]
             step = max(step, ROWS if name in _decoded_axes(kernel) else 1)
             short = step << max(0, -(-work.size(axis.dim) // step) - 1).bit_length()
-            tile[variable] = min(line * (2 if _is_made(kernel, name) else 1), short)
+            tile[variable] = line * (2 if _is_made(kernel, name) else 1)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
-            for halvings, held in enumerate(narrower):
-                size = line >> halvings
-                held |= {variable: size} if size < short and size % step == 0 else {}
+            for held, size in zip(narrower, (short, line, *(line >> n for n in range(1, narrow)))):
+                if size < tile[variable] and size % step == 0:
+                    held[variable] = size
         else:
             (rows if axis.role == "rows" else columns)[name] = variable
     asked = changed(given, tile=tile)
