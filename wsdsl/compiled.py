@@ -46,7 +46,7 @@ class Compiled(Executable):
 
         Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
         """
-        self.name, self._sizes, self.key = kernel.name, sizes, key
+        self.name, self._sizes, self._key = kernel.name, sizes, key
         self._make_source: Callable[[], ir.Kernel] = lambda: kernel
         self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Compiled(Executable):
         for, from the kernel that `make_source` gives.
         """
         made = object.__new__(cls)
-        made.name, made._sizes, made.key = artifact.name, None, None
+        made.name, made._sizes, made._key = artifact.name, None, None
         made._make_source, made._refused, made.notes = make_source, None, ()
         made._take(artifact)
         return made
@@ -179,7 +179,7 @@ class Compiled(Executable):
             raise self._refused[1].with_traceback(None)
         make = partial(self._make_artifact, *asked)
         try:
-            found = kept(artifact_key(self.key), Artifact, make)
+            found = kept(artifact_key(self._key), Artifact, make)
         except CompileError as error:
             self._refused = asked, error
             raise

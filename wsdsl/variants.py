@@ -26,8 +26,7 @@ from wsdsl.records.row import Asked, Sizes
 from wsdsl.schedule import Schedule
 
 MOST_TRIES = 8
-"""Schedules, where ptxas refuses the code of the first: it takes half a second of each, or two
-where much spills."""
+"""Schedules, where ptxas refuses the code of the first: each takes it half a second or two."""
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
@@ -326,7 +325,12 @@ class Variants:
         first, where all are refused.
         """
         first = compiled = self.lowered(asked)
-        refused = self._refused(first)
+        try:
+            refused = self._refused(first)
+        except CompileError as error:
+            if asked.whole is None:
+                raise
+            refused = Refused(error.findings[0].message)
         if refused and asked.whole is not None:
             return self._fitting_registers(asked.by_itself)
         tried = [(first.schedule, refused)] if refused else []
@@ -336,7 +340,7 @@ class Variants:
             if other is None:
                 with self._default_told(asked):
                     _ = first.artifact
-                break
+                return first
             try:
                 compiled = self.lowered(asked._replace(schedule=other))
                 refused = self._refused(compiled)
@@ -345,25 +349,26 @@ class Variants:
             if refused:
                 tried.append((other, refused))
         if tried:
-            compiled.notes = tuple(
-                f"schedule {n} of {len(tried) + 1} that were tried, {own!r}: {why.message}"
-                for n, (own, why) in enumerate(tried, 1)
-            )
+            told = f"of {len(tried) + 1} schedules that were tried"
+            compiled.notes = tuple(f"{told}, {own!r}: {why.message}" for own, why in tried)
         return compiled
 
     def _refused(self, compiled: Compiled) -> Refused | None:
-        """Why the code of a schedule is refused, now or before; None if it is not."""
+        """Why the code of a schedule is refused, now or before, in whatever order tiles are."""
         from wsdsl.codegen.gate import OverwrittenError, SpillError
 
-        key = digest("refused", artifact_key(compiled.key)) if compiled.key else None
-        if (known := look(key, Refused)) is not None:
+        like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, overlap=None)
+        code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
+        key = code and digest("refused", code)
+        known = None if compiled.is_made else look(key, Refused)
+        if known is not None:
             return known
         try:
             _ = compiled.artifact
         except (OverwrittenError, SpillError) as error:
             by = isinstance(error, OverwrittenError), getattr(error, "spilled", 0)
-            told = Refused(error.findings[0].message, *by)
-            return kept(key, Refused, lambda: told)
+            known = Refused(error.findings[0].message, *by)
+            return kept(key, Refused, lambda: known)
         return None
 
     @contextmanager

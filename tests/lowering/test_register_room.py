@@ -109,3 +109,10 @@ def test_tiles_are_no_longer_than_pages(page: int) -> None:
     kernel = wsdsl.parse(next(text for name, text, _ in SECTIONS if name == "decode/paged")).paged
     sizes = dict(B=16, KV=8, S=8, D=128, P=8192, T=page, TP=128)
     assert kernel.schedule(**sizes).tile == dict(q=64, t=page)
+
+
+def test_one_consumer_is_tried_where_nothing_else_fits() -> None:
+    """Beside its own queries of 192 columns, SMEM has no room for another's."""
+    text = next(text for name, text, _ in SECTIONS if name == "backward/queries")
+    made = wsdsl.parse(text).backward_q.schedule(B=2, H=16, S=4096, T=4096, D=192)
+    assert made.consumers == 1 and made.tile == dict(q=64, t=64)

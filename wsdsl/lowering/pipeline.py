@@ -11,7 +11,7 @@ from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
-from wsdsl.lowering.choice.ranked import ranked
+from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.add_in_place import add_in_place
@@ -21,7 +21,7 @@ from wsdsl.lowering.passes.assign_multicast import assign_multicast
 from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
-from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule
+from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, completed
 from wsdsl.lowering.passes.claim_tiles import claim_tiles
 from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused
@@ -61,7 +61,7 @@ from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.lowering.passes.verify_sums import verify_sums
 from wsdsl.lowering.passes.walk_reduced_rows import walk_reduced_rows
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 Pass = Callable[[Kernel], Kernel]
 
@@ -169,8 +169,12 @@ def schedule_with_fewer_sums(
     assert chosen.schedule is not None
     asked = dataclasses.replace(kernel.schedule or Schedule(), mma=chosen.schedule.mma)
     given, _ = with_fixed_tiles(chosen, asked)
-    options = (option for option, _ in ranked(chosen, given, at_least_one(sizes), narrow=True))
-    return with_fewer_sums(chosen, options, failed, spilled)
+    known = at_least_one(sizes)
+    alone = changed(given, consumers=given.consumers or 1)
+    ways = (ranked(chosen, way, known, narrow=MOST_NARROW) for way in (given, alone))
+    options = (option for way in ways for option, _ in way)
+    fewer = with_fewer_sums(chosen, options, failed, spilled)
+    return next((option for option in fewer if not completed(chosen, option, known)[1]), None)
 
 
 @held_back()

@@ -134,9 +134,8 @@ def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> 
         if not (faults := completed(chosen, option, sizes)[1]):
             break
         found[f"  {_shape(option)}: {faults[0].message}"] = None
-    more = [f"  and {len(found) - LISTED} more"] if len(found) > LISTED else []
     heading = f"tried before it, {counted(len(found), 'candidate')}:"
-    return [heading, *list(found)[:LISTED], *more] if found else []
+    return [heading, *list(found)[:LISTED]] if found else []
 
 
 def _choice(schedule: Schedule) -> tuple[object, ...]:

@@ -30,8 +30,10 @@ from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction, floors, least_cut, predict
 from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
-from wsdsl.schedule import Schedule, changed
+from wsdsl.schedule import Schedule
 
+NARROW, MOST_NARROW = 2, 4
+"""Sizes more, where nothing else has room, and where none of these fits."""
 Option = tuple[Schedule, Prediction]
 Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"]]]
 """Cycles, predicted or at the least; whether they are predicted; its place among equal ones."""
@@ -43,10 +45,10 @@ def ranked(
     sizes: Mapping[str, int],
     limit: float = math.inf,
     *,
-    narrow: bool = False,
+    narrow: int = 0,
 ) -> Iterator[Option]:
     """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet.
-    `narrow`: with the tiles of which `schedule_options` says so, in any case.
+    `narrow`: with so many sizes more of which `schedule_options` says so, in any case.
     """
     work = Work.of(kernel, sizes)
     if (own := reduced_row_option(kernel, given, work)) is not None:
@@ -82,17 +84,13 @@ class _Search:
         self.splits = may_split(kernel, given, work)
         self.whole: dict[int, Option | None] = {}
 
-    def nodes(self, *, narrow: bool) -> Iterator[Node]:
+    def nodes(self, *, narrow: int) -> Iterator[Node]:
         kernel, given = self.kernel, self.given
         tried = list(schedule_options(kernel, given, self.work, narrow=narrow))
         # The smallest are last.
         self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         if not narrow and not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
-            tried = list(schedule_options(kernel, given, self.work, narrow=True))
-            if not any(fits_smem(kernel, t.schedule, 1, buffers=1) for t in reversed(tried)):
-                # One consumer's rows take the least.
-                alone = changed(given, consumers=given.consumers or 1)
-                tried += schedule_options(kernel, alone, self.work, narrow=True)
+            tried = list(schedule_options(kernel, given, self.work, narrow=NARROW))
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):

@@ -174,12 +174,12 @@ WIDTHS = (192, 128, 64, 32)
 
 def with_fewer_sums(
     kernel: Kernel, options: Iterable[Schedule], failed: Schedule, spilled: int
-) -> Schedule | None:
-    """Of the ways that are left open, best first, the first whose threads hold so many fewer sums
-    than under `failed` as what it spilled suggests.
+) -> Iterator[Schedule]:
+    """Of the ways that are left open, best first, those whose threads hold so many fewer sums than
+    under `failed` as what it spilled suggests.
     """
     most = next(share for limit, share in SHARES if spilled <= limit) * _sums(kernel, failed)
-    return next((o for o in options if 0 < _sums(kernel, o) <= most), None)
+    return (o for o in options if 0 < _sums(kernel, o) <= most)
 
 
 def _sums(kernel: Kernel, schedule: Schedule) -> int:

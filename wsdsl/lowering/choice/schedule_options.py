@@ -83,16 +83,17 @@ class Tried:
 
 
 def schedule_options(
-    kernel: Kernel, given: Schedule, work: Work, *, narrow: bool = False
+    kernel: Kernel, given: Schedule, work: Work, *, narrow: int = 0
 ) -> Iterator[Tried]:
     """Every way to fill in what `given` leaves open: the mode, the number of consumers, and the
-    tiles of what they share; the smallest last. `narrow`: of what products make and others sum
-    over one line or half of one, too, where nothing else has room in registers.
+    tiles of what they share; the smallest last. `narrow`: so many more sizes of what products make
+    and others sum over, from a line on down by halves, where nothing else has room in registers.
     """
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = dict[str, str](), dict[str, str](), depth_steps(kernel)
-    narrower, half = dict[str, int](), dict[str, int]()
+    sizes_more = narrow or int(kernel.target.has_tensor_memory)
+    narrower = [dict[str, int]() for _ in range(1 + sizes_more)]
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
@@ -101,18 +102,16 @@ def schedule_options(
             # What a product sums over lies in registers as well: one line, as if it did not; two
             # where another product makes it, whose sums are rescaled once a tile, and where there
             # is room for what is decoded, since an iteration takes some time to begin. Of short
-            # dimensions (pages of keys) no more than there is.
+            # dimensions (pages of keys) no more than there is, where that can be.
             step, line = depths[name]
-            short = _covering(
-                max(step, ROWS if name in _decoded_axes(kernel) else 0), work.size(axis.dim)
-            )
-            tile[variable] = min(line * (2 if _is_made(kernel, name) else 1), short)
+            step = max(step, ROWS if name in _decoded_axes(kernel) else 1)
+            short = step << max(0, -(-work.size(axis.dim) // step) - 1).bit_length()
+            tile[variable] = line * (2 if _is_made(kernel, name) else 1)
             if work.decoding and work.size(axis.dim) >= FEWEST_TILES * LINES * line:
                 lines[variable] = line * LINES
-            if (narrow or kernel.target.has_tensor_memory) and line < short:
-                narrower |= {variable: line}
-            if narrow and line // 2 % step == 0 and line // 2 < short:
-                half |= {variable: line // 2}
+            for held, size in zip(narrower, (short, line, *(line >> n for n in range(1, narrow)))):
+                if size < tile[variable] and size % step == 0:
+                    held[variable] = size
         else:
             (rows if axis.role == "rows" else columns)[name] = variable
     asked = changed(given, tile=tile)
@@ -134,7 +133,7 @@ def schedule_options(
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
-        sums = [tile, *(tile | own for own in (narrower, half) if own)]
+        sums = [tile, *(tile | own for own in narrower if own)]
         tiles = ((deep, axis_sizes(kernel, changed(team, tile=deep))) for deep in sums)
         for (deep, sizes), height, width in itertools.product(tiles, heights, widths):
             own = deep | dict.fromkeys(sides[0], height) | dict.fromkeys(sides[1], width)
@@ -240,11 +239,6 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
         return False
     more = work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}})
     return (waves <= FEW_WAVES and waves < -(-more // sms)) or num <= room < more
-
-
-def _covering(step: int, size: int) -> int:
-    """The least of `step` times a power of two that is no less than the size."""
-    return step << max(0, -(-size // step) - 1).bit_length()
 
 
 def _is_made(kernel: Kernel, axis: str) -> bool:

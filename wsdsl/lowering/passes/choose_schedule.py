@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel, once
@@ -27,7 +28,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
 from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
-from wsdsl.lowering.choice.ranked import ranked, weight
+from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked, weight
 from wsdsl.lowering.choice.register_room import wants_registers
 from wsdsl.lowering.choice.ring_depth import ring_depth
 from wsdsl.lowering.choice.tile_order import with_tile_order
@@ -46,11 +47,14 @@ from wsdsl.lowering.tensor_scales import with_scale_path
 from wsdsl.lowering.turns import taken_in_turns
 from wsdsl.schedule import Schedule, changed
 
+T = TypeVar("T")
 MOST_TRIES = 512
 """Candidates of which none fits, the best first, of each orientation."""
 
 
-def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
+def choose_schedule(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, narrow: int = 0
+) -> Kernel:
     """`sizes` (dimensions at launch), where known, let tiles divide the waves.
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
@@ -60,7 +64,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     best, limit, failed = None, math.inf, list[WsdslError]()
     for way in ways:
         try:
-            schedule, cycles = next(_choices(way, known, limit))
+            schedule, cycles = next(_choices(way, known, limit, narrow))
         except WsdslError as error:
             # The axes can not be laid out so, or nothing is within the limit.
             failed.append(error)
@@ -71,12 +75,13 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         if not factor:
             break
     if best is None:
-        raise failed[0 if ways[0] is kernel else -1]
+        error = failed[0 if ways[0] is kernel else -1]
+        return _alone(kernel, error, lambda own: choose_schedule(own, sizes, MOST_NARROW))
     return best
 
 
 def nearly_best(
-    kernel: Kernel, sizes: Mapping[str, int], near: float, most: int
+    kernel: Kernel, sizes: Mapping[str, int], near: float, most: int, narrow: int = 0
 ) -> list[tuple[Kernel, Schedule]]:
     """Whole schedules for `sizes`, `most` of each orientation, that take no more than `near` times
     as long as the best, and the kernel with the roles that they go with, the same for all sizes.
@@ -86,7 +91,7 @@ def nearly_best(
     limit, found, failed = math.inf, list[tuple[float, Kernel, Schedule]](), list[WsdslError]()
     for way in ways:
         try:
-            for schedule, cycles in islice(_choices(way, known, limit), most):
+            for schedule, cycles in islice(_choices(way, known, limit, narrow), most):
                 limit = min(limit, cycles * near)
                 found.append((cycles, _with_roles(way), schedule))
         except WsdslError as error:
@@ -94,8 +99,22 @@ def nearly_best(
         if found and not factor:
             break
     if not found:
-        raise failed[0 if ways[0] is kernel else -1]
+        error, how = failed[0 if ways[0] is kernel else -1], (sizes, near, most, MOST_NARROW)
+        return _alone(kernel, error, lambda own: nearly_best(own, *how))
     return [(way, schedule) for cycles, way, schedule in found if cycles <= limit]
+
+
+def _alone(kernel: Kernel, failed: WsdslError, choose: Callable[[Kernel], T]) -> T:
+    """Choose for one consumer, whose rows take the least SMEM, and which has the most registers,
+    where all else `failed`.
+    """
+    given = kernel.schedule or Schedule()
+    if given.consumers or given.share or given.mode == "pingpong" or not kernel.of(Contract):
+        raise failed
+    try:
+        return choose(dataclasses.replace(kernel, schedule=changed(given, consumers=1)))
+    except WsdslError:
+        raise failed from None
 
 
 def _ways(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[list[Kernel], float]:
@@ -132,7 +151,7 @@ def _with_scale_path(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
 
 
 def _choices(
-    kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf
+    kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf, narrow: int = 0
 ) -> Iterator[tuple[Schedule, float]]:
     """Whole schedules that leave the orientation as it is, and their cycles, the best first; an
     error where none can take fewer than `limit`.
@@ -145,14 +164,14 @@ def _choices(
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
         raise ScheduleError(located(findings, kernel))
-    any_fits = False
-    for tried, (option, _) in enumerate(ranked(kernel, given, sizes, limit)):
-        if not any_fits and tried == MOST_TRIES:
+    fitting: list[Schedule] = []
+    for tried, (option, _) in enumerate(ranked(kernel, given, sizes, limit, narrow=narrow)):
+        if tried == MOST_TRIES and not fitting:
             break
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
-                any_fits = True
+                fitting.append(chosen)
                 own = predict(Work.of(kernel, sizes), chosen, axis_sizes(kernel, chosen))
                 yield chosen, weight(own)
                 break
@@ -160,7 +179,7 @@ def _choices(
             if not findings or as_asked:
                 # Whoever did not ask for pieces or clusters is not told what is wrong with them.
                 findings = faulty
-    if not any_fits:
+    if not fitting:
         raise ScheduleError(located(findings, kernel))
 
 
