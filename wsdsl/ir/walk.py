@@ -156,8 +156,13 @@ class Namer:
 
     def again(self, name: str) -> str:
         """A new name that looks like `name`, which may carry a number already."""
-        head, _, tail = name.rpartition("_")
-        return self.new(head if head and tail.isdigit() else name)
+        return self.new(unnumbered(name))
+
+
+def unnumbered(name: str) -> str:
+    """A value's name as the text has it, which may have several of that name."""
+    head, _, tail = name.rpartition("_")
+    return head if head and tail.isdigit() else name
 
 
 def copy_region(region: Region, namer: Namer, swap: dict[Value, Value] | None = None) -> Region:

@@ -17,7 +17,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import used_inside, walk, yielded
+from wsdsl.ir.walk import unnumbered, used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
 from wsdsl.lowering.lanes import reduces_rows
 from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
@@ -77,13 +77,13 @@ def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
             continue  # What it begins with changes nothing where it is joined once more.
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
             yield Finding(
-                f"`{loop_variable(arg.name)}` is carried, and is no tile of 32-bit sums",
+                f"`{unnumbered(arg.name)}` is carried, and is no tile of 32-bit sums",
                 loop.loc,
                 HINT,
             )
         elif init not in zeros or not grows(loop.body, arg, last):
             yield Finding(
-                f"`{loop_variable(arg.name)}` is no plain sum: it can not be cut", loop.loc, HINT
+                f"`{unnumbered(arg.name)}` is no plain sum: it can not be cut", loop.loc, HINT
             )
 
 
@@ -149,7 +149,7 @@ def why_not_shared(
     assert loop is not None
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            name = loop_variable(sum.name)
+            name = unnumbered(sum.name)
             yield Finding(f"`{name}` has no rows{told}", loop.loc, "use consumers=1")
 
 
@@ -162,7 +162,7 @@ def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
     own: set[str] = set()
     for sum in loop.result:
         if not columns & {*sum.as_tile.axes}:
-            told = f"`{loop_variable(sum.name)}` has no columns that could be cut into slices"
+            told = f"`{unnumbered(sum.name)}` has no columns that could be cut into slices"
             yield Finding(told, loop.loc, hint)
         own |= columns & {*sum.as_tile.axes}
     if len(own) > 1:
@@ -203,6 +203,6 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     loop = cut_loop(body)
     assert loop is not None
     for arg in adds_outside(loop, body):
-        name, dim = loop_variable(arg.name), loop.index.as_axis.dim
+        name, dim = unnumbered(arg.name), loop.index.as_axis.dim
         told = f"what a step beyond the end of {dim} adds to `{name}` may not be 0"
         yield Finding(told, loop.loc)
