@@ -143,8 +143,8 @@ NONE_FITS = "no schedule that was tried fits: compute less at a time, in several
 
 def of_default(findings: Sequence[Finding]) -> list[Finding]:
     """The findings for a user who gave no schedule: hints are about the text, which they quote."""
-    own = [f.hint if "`" in f.hint and "Schedule." not in f.hint else NONE_FITS for f in findings]
-    return [replace(finding, hint=hint) for finding, hint in zip(findings, own, strict=True)]
+    about_text = ("`" in f.hint and "Schedule." not in f.hint for f in findings)
+    return [f if own else replace(f, hint=NONE_FITS) for f, own in zip(findings, about_text)]
 
 
 def counted(number: int, what: str, several: str = "") -> str:

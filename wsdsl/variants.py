@@ -394,10 +394,8 @@ class Variants:
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
         schedule, sizes = asked.schedule or Schedule(), dict(asked.sizes)
-        if tried[-1][1].overwritten:
-            # Operands that are made in SMEM are safe.
-            if schedule.decode is None:
-                yield dataclasses.replace(schedule, decode="shared")
+        if tried[-1][1].overwritten:  # Operands that are made in SMEM are safe.
+            yield from () if schedule.decode else (dataclasses.replace(schedule, decode="shared"),)
             return
         given = self._posed(asked)
         for _ in range(MOST_FEWER):

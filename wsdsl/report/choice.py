@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.narrowing import narrowings
@@ -129,11 +129,10 @@ def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterat
 
 def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> list[str]:
     """Why each candidate does not fit that is ranked before the first that does."""
-    found: dict[str, None] = {}
-    for option, _ in islice(ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes), MOST_TRIES):
-        if not (faults := completed(chosen, option, sizes)[1]):
-            break
-        found[f"  {_shape(option)}: {faults[0].message}"] = None
+    options = islice(ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes), MOST_TRIES)
+    tried = ((option, completed(chosen, option, sizes)[1]) for option, _ in options)
+    unfit = takewhile(lambda each: each[1], tried)
+    found = dict.fromkeys(f"  {_shape(option)}: {why[0].message}" for option, why in unfit)
     heading = f"tried before it, {counted(len(found), 'candidate')}:"
     return [heading, *list(found)[:LISTED]] if found else []
 

@@ -92,8 +92,8 @@ def schedule_options(
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = dict[str, str](), dict[str, str](), depth_steps(kernel)
-    sizes_more = narrow or int(kernel.target.has_tensor_memory)
-    narrower = [dict[str, int]() for _ in range(1 + sizes_more)]
+    more = 1 + (narrow or int(kernel.target.has_tensor_memory))
+    narrower = [dict[str, int]() for _ in range(more)]
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
