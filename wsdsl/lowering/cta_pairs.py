@@ -100,7 +100,8 @@ def _reasons(kernel: Kernel) -> Iterator[str]:
     for index in row_indices(kernel):
         varies = depending(body, index)
         if loops_depend(body, varies):
-            yield f"what a loop or a condition does depends on `{loop_variable(index.as_axis.name)}`"
+            variable = loop_variable(index.as_axis.name)
+            yield f"what a loop or a condition does depends on `{variable}`"
         for op in kernel.of(Load):
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
             if own and varies & {*op.index} and op.result in multiplied:
