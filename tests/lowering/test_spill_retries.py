@@ -8,6 +8,7 @@ import pytest
 import wsdsl
 from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
+from tests.lowering.row_kernels import KERNELS
 from wsdsl import Schedule
 from wsdsl.artifact.kept import forget
 from wsdsl.codegen.gate import SpillError
@@ -158,3 +159,8 @@ def squares(A: f32[M, N], B: f32[M, N]):
     kernel = wsdsl.parse(text).squares
     chosen = kernel.schedule(M=4096, N=4096)
     assert schedule_with_fewer_sums(kernel.tile, chosen, 8, dict(M=4096, N=4096)) is None
+
+
+def test_rows_of_a_given_tile_get_fewer_ctas() -> None:
+    made = KERNELS.rmsnorm.compile(Schedule(tile=dict(m=16, n=1024)), M=501, N=1000)
+    assert made.cubin and made.schedule.ctas_per_sm == 3

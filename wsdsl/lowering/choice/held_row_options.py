@@ -165,12 +165,12 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
     team, longest = _of(chosen, held[0]), max(held_rows.held_axes(kernel).values())
     for consumers, ctas in (team, *(t for t in _teams(kernel) if t[0] * t[1] > team[0] * team[1])):
-        own = held_rows.covering_columns(kernel, -(-longest // (consumers * ctas)), 1) // THREADS
+        columns = held_rows.covering_columns(kernel, -(-longest // (consumers * ctas)), 1)
         cluster = {held[0]: ctas} if ctas > 1 else None
         least = changed(given, consumers=consumers, cluster=cluster)
         if (consumers, ctas) != team:
             yield least
-        most = held_rows.ctas_holding(kernel, own, consumers)
+        most = held_rows.ctas_holding(kernel, columns * height // THREADS, consumers)
         if not given.ctas_per_sm:
             yield from (changed(least, ctas_per_sm=most - n) for n in FEWER if most > n)
 
