@@ -244,7 +244,17 @@ def made(X: f32[B, N], Y: f32[B, N], Z: f32[B]):
             Y[b, n] = X[b, n]
         Z[b] = acc
 """
+BOOLS_OF_SHARED_ROWS = """
+@kernel
+def made(X: bool[D], Z: i32[M, D], Y: i32[M, D]):
+    for m in tiles(M):
+        Y[m, :] = where(X[:], index(m), 3) & sum(Z[m, :], over=D)
+"""
 UNDER = {
+    "bools_kept_beside_shared_rows": (
+        BOOLS_OF_SHARED_ROWS,
+        Schedule(tile=dict(m=192), consumers=3),
+    ),
     "test_in_front_of_a_turn": (TEST_IN_FRONT, Schedule(mode="pingpong", stages=4)),
     "own_loop_in_front_of_others": (OWN_LOOP_IN_FRONT, Schedule(mode="pingpong", stages=4)),
     "part_of_its_own_in_each_cta": (PART_OF_ITS_OWN, Schedule(cluster=dict(m=4))),
@@ -304,7 +314,7 @@ def test_right(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", UNDER)
 def test_under_a_schedule(name: str) -> None:
     text, schedule = UNDER[name]
-    assert [o.kind for o in attempts(text, 0, given=(schedule,))] == ["ok"]
+    assert [o.kind for o in attempts(text, 0, ptx=True, given=(schedule,))] == ["ok"]
 
 
 def test_nan_has_no_sign() -> None:

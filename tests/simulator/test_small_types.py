@@ -198,6 +198,13 @@ def test_a_literal_is_not_rounded_unsaid() -> None:
     assert np.all(rounded.reference(a) == np.float32(ml_dtypes.float8_e4m3fn(0.1)))
 
 
+def test_a_scalar_keeps_its_infinity() -> None:
+    text = "@kernel\ndef k(X: f8e5m2[M], Y: f32[M]):\n    for m in each(M):\n        Y[m] = log(X[m])\n"
+    x, y = np.array([np.inf, 1.0], ml_dtypes.float8_e5m2), np.zeros(2, np.float32)
+    wsdsl.parse(text).k.simulate(x, y)
+    assert list(y) == [np.inf, 0.0]
+
+
 def test_tensors_of_torch(import_optional: Any) -> None:
     torch: Any = import_optional("torch")
     values = rows_of("f4e2m1", 6, 10)

@@ -107,8 +107,9 @@ def _anew(c: Context, x: Registers) -> Registers:
 def convert_bitcast(c: Context, op: Bitcast) -> None:
     x = c.registers(op.x)
     dtype, shape = dtype_and_shape(op.result.type)
-    if dtype == x.dtype and is_packed(dtype, x.columns) and dtype.bits == 16:
-        c.held[op.result] = _anew(c, x)
+    if dtype == x.dtype:
+        is_kept = dtype.bits == 16 and is_packed(dtype, x.columns)
+        c.held[op.result] = _anew(c, x) if is_kept else x
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
         raise CompileError(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc)

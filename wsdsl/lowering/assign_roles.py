@@ -173,7 +173,7 @@ def _of_tile(
     if len(axes) == 1:
         sides.root(axes[0])
     if len(axes) > 2:
-        shown = ", ".join(axes)
+        shown = ", ".join(map(loop_variable, axes))
         message = f"a tile of {len(axes)} axes ({shown}) is not lowered yet"
         return message, f"walk one of them with `each`: for {loop_variable(axes[0])} in each(…)"
     if len(axes) < 2 or sides.differ(*axes):

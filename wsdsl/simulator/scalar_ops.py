@@ -50,7 +50,13 @@ def as_array(held: Any, value: Value) -> Any:
         # What memory holds has its lower bits until the tensor cores ignore them.
         return np.asarray(held, np.float32)
     if dtype.is_float and not isinstance(held, np.ndarray):
-        return arithmetic.round_float(np.asarray(held, np.float64), dtype)
+        made = np.asarray(held, np.float64)
+        # A number of the type is exact, but `round_float` saturates what f8e5m2 has.
+        return (
+            made.astype(numpy_dtype(dtype))
+            if np.isinf(made)
+            else arithmetic.round_float(made, dtype)
+        )
     return np.asarray(held, numpy_dtype(dtype))
 
 
