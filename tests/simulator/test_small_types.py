@@ -199,7 +199,8 @@ def test_a_literal_is_not_rounded_unsaid() -> None:
 
 
 def test_a_scalar_keeps_its_infinity() -> None:
-    text = "@kernel\ndef k(X: f8e5m2[M], Y: f32[M]):\n    for m in each(M):\n        Y[m] = log(X[m])\n"
+    text = "@kernel\ndef k(X: f8e5m2[M], Y: f32[M]):\n    for m in each(M):\n"
+    text += "        Y[m] = log(X[m])\n"
     x, y = np.array([np.inf, 1.0], ml_dtypes.float8_e5m2), np.zeros(2, np.float32)
     wsdsl.parse(text).k.simulate(x, y)
     assert list(y) == [np.inf, 0.0]

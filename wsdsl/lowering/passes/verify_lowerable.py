@@ -185,8 +185,9 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
     for op in kernel.of(tile.Contract):
         (a, b), shared = op.tiles, op.summed
         if len(shared) > 1:
+            variables = ", ".join(map(loop_variable, shared))
             yield Finding(
-                f"a product over {len(shared)} axes ({', '.join(shared)}) is not lowered yet",
+                f"a product over {len(shared)} axes ({variables}) is not lowered yet",
                 op.loc,
                 "contract one axis, and loop over the other with `each`",
             )
