@@ -263,6 +263,22 @@ def test_scalar_must_be_positive_where_trials_need_it() -> None:
     assert wsdsl.parse(scaled.replace("s * scale", "s")).attention.tile.positive == ()
 
 
+@pytest.mark.parametrize("bounds", ["from_, N", "0, from_"])
+def test_loops_with_a_scalar_for_a_bound_are_tried(bounds: str) -> None:
+    kernel = wsdsl.parse(f"""
+@kernel
+def f(from_: i32, rows: i32[B], X: f32[N], Y: f32[M, B]):
+    for b in each(B):
+        for m in tiles(M):
+            last = zeros(f32[m])
+            for n in tiles({bounds}, of=N):
+                last = sum(zeros(f32[m]) + X[n], over=n)
+            Y[m, b] = last
+""").f
+    with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
+        _ = kernel.tile
+
+
 def test_scalar_that_is_not_positive_is_tried() -> None:
     """At 0 the maximum is 0 for all sizes of the tiles; at -1 it is not."""
     kernel = wsdsl.parse("""

@@ -51,12 +51,9 @@ def as_array(held: Any, value: Value) -> Any:
         return np.asarray(held, np.float32)
     if dtype.is_float and not isinstance(held, np.ndarray):
         made = np.asarray(held, np.float64)
-        # A number of the type is exact, but `round_float` saturates what f8e5m2 has.
-        return (
-            made.astype(numpy_dtype(dtype))
-            if np.isinf(made)
-            else arithmetic.round_float(made, dtype)
-        )
+        # An infinity that the type has, as f8e5m2, is not what `round_float` saturates.
+        own = made.astype(numpy_dtype(dtype))
+        return own if np.isinf(own) else arithmetic.round_float(made, dtype)
     return np.asarray(held, numpy_dtype(dtype))
 
 

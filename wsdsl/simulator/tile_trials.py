@@ -57,7 +57,7 @@ class Draw:
     near: tuple[float, ...] = ()
     signed: bool = True
     sign: int = 1
-    """Of scalar floats."""
+    """Of scalars; integers are as large as any where it is positive."""
 
 
 @np.errstate(all="ignore")
@@ -349,6 +349,9 @@ def _random_arrays(
             found = _values(p.type.dtype, (), rng, own).item()
             if p.type.dtype.is_float:
                 found = (abs(found) or 1.0) * own.sign
+            elif own.sign >= 0 and not draw.near and p.type.dtype.kind != "bool":
+                # A loop from there on has all, and one up to there has some.
+                found = own.most * own.sign
             arrays[p.name] = found if scalars.get(p.name) is None else scalars[p.name]
             continue
         shape: list[int] = []
