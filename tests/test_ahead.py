@@ -24,6 +24,7 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.artifact import kept
 from wsdsl.background import in_background
+from wsdsl.child_process import ChildProcess
 from wsdsl.diagnostics import Finding
 from wsdsl.runtime import device
 
@@ -204,6 +205,13 @@ def test_a_process_that_is_gone() -> None:
     made.close()
 
 
+def test_answers_are_longer_than_a_pipe_holds() -> None:
+    child, asked = ChildProcess("tests.echo_child"), b"x" * (1 << 20)
+    child.send(asked)
+    assert child.receive() == asked
+    child.close()
+
+
 def test_an_exit_does_not_wait() -> None:
     """Of a process for which another one compiles; that one ends too."""
     script = """
@@ -211,6 +219,7 @@ import subprocess, sys
 from tests.test_ahead import gemm, job
 from wsdsl.ahead.misses import beside
 from wsdsl.background import in_background
+from wsdsl.child_process import ChildProcess
 
 process = beside()
 in_background(lambda: process.run(job(text="kernel " * 10_000_000)))

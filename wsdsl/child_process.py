@@ -28,12 +28,11 @@ class ChildProcess:
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
     def send(self, what: Any) -> None:
-        """All of it: an unbuffered file may write a part. OSError if the process has ended."""
+        """All of it: a pipe may take a part at a time. OSError if the process has ended."""
         assert self.process.stdin is not None
         left = memoryview(pickle.dumps(what))
         while left:
