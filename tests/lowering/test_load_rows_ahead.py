@@ -95,3 +95,26 @@ def test_rows_of_bytes_are_chosen_by_words() -> None:
     for decode in ("registers", "shared"):
         got = kernel_of(text).simulate(*arrays, None, schedule=Schedule(decode=decode))
         assert np.array_equal(got, wanted)
+
+
+def test_pieces_of_rows_by_one_condition() -> None:
+    """It is loaded an iteration ahead, and each piece's rows behind it."""
+    kernel = parse("""
+@kernel
+def chosen(A: bf16[K, M], P: bool[K], V: bf16[L, K], W: bf16[K, L], S: bf16[N, L], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for l in tiles(L):
+            s = zeros(f32[m, l])
+            for k in tiles(K):
+                s += A[k, m] @ relu(where(P[k], V[l, k], W[k, l]))
+            acc += cast(s, bf16) @ S[n, l]
+        Y[m, n] = acc
+""").chosen
+    rng = np.random.default_rng(0)
+    drawn = (rng.integers(-1, 2, shape) for shape in ((128, 3), (72, 128), (128, 72), (1, 72)))
+    a, v, w, s = (x.astype(ml_dtypes.bfloat16) for x in drawn)
+    p, y = rng.integers(0, 2, 128).astype(bool), np.zeros((3, 1), np.float32)
+    kernel.simulate(a, p, v, w, s, y)
+    b = np.maximum(np.where(p[:, None], v.T, w), 0).astype(np.float64)
+    assert np.array_equal(y, (a.astype(np.float64).T @ b) @ s.astype(np.float64).T)

@@ -105,7 +105,7 @@ def _carried(
     iteration, of rows that are `kept` if that is given.
     """
     b.loc = load.loc
-    read = {v for op in needed for v in operands(op)}
+    read = {kept, *(v for op in needed for v in operands(op))}
     nexts = dict(zip(loop.args, walk.yielded(loop.body), strict=True))
     known = {last for arg, last in nexts.items() if arg in read}
     firsts = dict(zip(loop.args, loop.init, strict=True)) | {loop.index: loop.start}
