@@ -132,6 +132,10 @@ def ptx_mutants(ptx: str) -> Iterator[tuple[str, str]]:
     """What LLVM, ptxas or codegen might have done to a width."""
     yield "an arm's width", ptx.replace("m64n40k16", "m64n48k16")
     yield "an arm's bound", re.sub(r"(setp.ge.s32 p1, %r\d+), 32", r"\g<1>, 24", ptx)
+    yield (
+        "another number",
+        re.sub(r"(setp.ge.s32 p1, (%r\d+), 32)", r"add.s32 \g<2>, \g<2>, 8;\n\g<1>", ptx, count=1),
+    )
     yield "a branch", re.sub(r"@p1 bra", "@!p1 bra", ptx)
     for change in ("wgmma.commit_group.sync.aligned;", ""), (", 2;\nmov.b64 a", ", 4;\nmov.b64 a"):
         parts = ptx.split(change[0])

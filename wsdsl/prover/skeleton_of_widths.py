@@ -25,6 +25,7 @@ from wsdsl.prover.skeleton_states import Fill, Member, Skeleton
 
 PARAMETER = re.compile(r"\b\w+_param_\d+\b")
 TEST = re.compile(r"\s*setp\.ge\.s32 (\w+), (%r\d+), (\d+);$")
+GOES = re.compile(r"\bbra(?:\.uni)?\s+([$\w]+)")
 BRANCH = re.compile(r"\s*(?:@(!?%?\w+) )?bra(?:\.uni)?\s+([$\w]+);$")
 LABEL = re.compile(r"\s*([$\w]+):$")
 TABLE = re.compile(r"\.branchtargets([^;]*);")
@@ -38,16 +39,19 @@ def at_width(ptx: str, columns: int) -> str | None:
     if not last or not (found := load.search(ptx)):
         return None
     ptx = load.sub(rf"mov.b32\g<1>\g<2>, {columns};", ptx)
+    defines = rf"(?:^|[;{{}}])[ \t]*(?:@!?%?\w+[ \t]+)?[a-z][\w.:]*[ \t]+(?:\{{[^}}]*)?{found[2]}\b"
+    if len(re.findall(defines, ptx, re.M)) > 1:
+        return ptx  # What it is at a test is looked at there.
     return "\n".join(_followed(ptx.split("\n"), found[2], columns))
 
 
 def _followed(lines: Sequence[str], register: str, number: int) -> list[str]:
     """Without the tests of the number, and what only their other ways lead to."""
     tables = [found[1].replace(",", " ") for line in lines if (found := TABLE.search(line))]
-    left = Counter(found[2] for line in lines if (found := BRANCH.match(line)))
+    left = Counter(name for line in lines for name in GOES.findall(line))
     left += Counter(name for table in tables for name in table.split())
     found, jump, known, passes = list[str](), -1, "", False
-    for line in lines:
+    for line, following in zip(lines, (*lines[1:], ""), strict=True):
         if (label := LABEL.match(line)) and left[label[1]]:
             if jump >= 0 and found[jump] == f"bra.uni {label[1]};":
                 # A branch to the next line is none.
@@ -60,11 +64,14 @@ def _followed(lines: Sequence[str], register: str, number: int) -> list[str]:
             elif branch[1] in (None, known):
                 line, jump = f"bra.uni {branch[2]};", len(found)
         elif jump >= 0:
+            left.subtract(GOES.findall(line))
             line = ""
         elif (test := TEST.match(line)) and test[2] == register:
-            line, known, passes = "", test[1], number >= int(test[3])
-            found.append(line)
-            continue
+            branch = BRANCH.match(following)
+            if branch and branch[1] == test[1]:
+                known, passes = test[1], number >= int(test[3])
+                found.append("")
+                continue
         known = ""
         found.append(line)
     return found
