@@ -250,7 +250,17 @@ def made(X: bool[D], Z: i32[M, D], Y: i32[M, D]):
     for m in tiles(M):
         Y[m, :] = where(X[:], index(m), 3) & sum(Z[m, :], over=D)
 """
+PIECES_ACROSS_PANELS = """
+@kernel
+def made(A: bf16[M, K], X: f32[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ cast(X[n, k], bf16)
+        Y[m, n] = acc
+"""
 UNDER = {
+    "pieces_across_panels": (PIECES_ACROSS_PANELS, Schedule(consumers=1, tile=dict(k=48))),
     "bools_kept_beside_shared_rows": (
         BOOLS_OF_SHARED_ROWS,
         Schedule(tile=dict(m=192), consumers=3),

@@ -60,7 +60,10 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     swizzle, _ = operand_lines(last.size, dtype, last.role, shares, packed)
     span = SWIZZLE_SPAN[swizzle]
     wide = dtype.count(span)
-    if any(width % wide and wide % width for width in shape.widths):
+    # Whole panels, or a part of one: a depth of 48 is 16 and 32, panels of f32 have 32 columns.
+    begins = (shape.first_column(j) for j in range(len(shape.widths)))
+    steps = zip(begins, (min(width, wide) for width in shape.widths), shape.widths, strict=True)
+    if any(first % step or width % step or wide % step for first, step, width in steps):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
         return load_piece(load, context, find)
     read: dict[tuple[int, int], Value] = {}
