@@ -50,6 +50,11 @@ def test_names_have_no_effect(name: str, style: str) -> None:
     assert compiled(entry, swap) == compiled(entry, {})
 
 
+@pytest.mark.parametrize("swap", [dict(m="m__1", k="m__1__1"), dict(m="k__1__1", n="k__1")])
+def test_variables_like_numbered_axes_of_others(swap: dict[str, str]) -> None:
+    assert compiled(KERNELS["thin"], swap) == compiled(KERNELS["thin"], {})
+
+
 @pytest.mark.parametrize("tile", [{}, dict(m=4, c=512), dict(m=4, n=512), dict(n=512, c=512)])
 def test_loops_of_rows_share_tiles_whatever_their_names(tile: dict[str, int]) -> None:
     entry = KERNELS["memory_bound/softmax_in_place"]

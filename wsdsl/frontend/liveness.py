@@ -55,6 +55,18 @@ def assigned(body: tuple[s.Statement, ...]) -> dict[str, None]:
     return found
 
 
+def loop_variables(body: tuple[s.Statement, ...]) -> set[str]:
+    """Of the loops in a block, and in those."""
+    found = set[str]()
+    for statement in body:
+        if isinstance(statement, s.For):
+            found |= {target.name for target in statement.targets}
+            found |= loop_variables(statement.body)
+        elif isinstance(statement, s.If):
+            found |= loop_variables(statement.then) | loop_variables(statement.orelse)
+    return found
+
+
 class Liveness:
     """`after[id(loop or if)]`: names that are read after it; `around[id(loop)]`: names that are
     read after an iteration, by the next one or after the loop."""

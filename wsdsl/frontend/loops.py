@@ -9,7 +9,7 @@ from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison
 from wsdsl.frontend.expressions import Expressions
-from wsdsl.frontend.liveness import Liveness, assigned
+from wsdsl.frontend.liveness import Liveness, assigned, loop_variables
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
@@ -45,11 +45,14 @@ class Loops(Expressions):
     def __init__(self, report: Report, scope: Scope) -> None:
         super().__init__(report, scope)
         self.axes: set[str] = set()
+        self.variables: set[str] = set()
+        """Of the loops so far, and of all in them."""
 
     def block(self, body: Body) -> tuple[typed.Statement, ...]:
         raise NotImplementedError
 
     def loop(self, node: s.For) -> None:
+        self.variables |= loop_variables((node,))
         walked = self.header(node)
         if walked is not None:
             self.nest(node, walked)
@@ -261,7 +264,8 @@ class Loops(Expressions):
         """
         name, number = wish, 0
         numbered = wish.rpartition("__")[2].isdigit()
-        while name in self.axes or name in self.dims or (numbered and not number):
+        taken = self.axes | {*self.dims} | (self.variables - {wish})
+        while name in taken or (numbered and not number):
             number += 1
             name = f"{wish}__{number}"
             self.report.written[name] = wish
