@@ -1,7 +1,7 @@
 """Mutants of the PTX of random kernels: `python -m tests.prover.ptx_mutants 1000 SEED`.
 
-What the check compares must be caught; what it compares at sample sizes alone (docs/prover.md, "The
-PTX") is counted apart, so that what is missed there can be seen.
+Mutants of compared parts must be caught; those of parts that are compared at sample sizes alone
+(docs/prover.md, "The PTX") are counted apart, so that the missed ones can be seen.
 """
 
 from __future__ import annotations

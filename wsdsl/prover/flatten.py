@@ -119,7 +119,7 @@ class Flattener:
 
     def _scalars_first(self, region: Region) -> Iterable[Op]:
         """Nobody notices when they are computed; before a wait, fewer tests are open behind it. So
-        it is asked at once whether sums were written: nobody has to keep in mind why not."""
+        whether sums were written is checked at once: no state has to hold why not."""
         early, late, made_late = list[Op](), list[Op](), set[str]()
         behind: dict[str, list[Op]] = {}
         for op in region:
