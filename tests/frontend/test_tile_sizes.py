@@ -66,47 +66,44 @@ def test_what_is_the_same_for_all_sizes(name: str) -> None:
     assert made(SAME[name]).whole_dims == ()
 
 
+LARGE = "depends on how large the tiles are"
 SHOWN = {
-    "a count of tiles": (rows("s += 1.0"), "depends on how large the tiles are"),
+    "a count of tiles": (rows("s += 1.0"), LARGE),
     "a count that a store saturates": (
         rows("s += 1", start="s = zeros(i32[m])", behind="B8[m] = cast(s > 100, bool)"),
-        "depends on how large the tiles are"),
-    "a count where sizes say so": (
-        rows("if N > 1000:", "    s += 1.0"), "depends on how large the tiles are"),
+        LARGE),
+    "a count where sizes say so": (rows("if N > 1000:", "    s += 1.0"), LARGE),
     "a maximum where an integer in memory is one that the text names": (
         rows("top = max(R[m, n], over=n)", "s += where(C[m] == 1234, top, 0.0)"),
-        "depends on how large the tiles are"),
+        LARGE),
     "a maximum where a float in memory is one that the text names": (
         rows("top = max(R[m, n], over=n)", "s += sum(where(R[m, n] == 0.3, top, 0.0), over=n)"),
-        "depends on how large the tiles are"),
+        LARGE),
     "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
     "a bias once a tile": (
-        rows("s += sum(R[m, n], over=n) + 1.0"), "depends on how large the tiles are"),
-    "the last tile": (rows("s = sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+        rows("s += sum(R[m, n], over=n) + 1.0"), LARGE),
+    "the last tile": (rows("s = sum(R[m, n], over=n)"), LARGE),
     "the last tile, where a store saturates": (
         rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"),
-        "depends on how large the tiles are"),
-    "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+        LARGE),
+    "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), LARGE),
     "a decay that infinities hide": (
         rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"),
-        "depends on how large the tiles are"),
+        LARGE),
     "the last tile, which NaN hides": (
         rows("s = sum(R[m, n], over=n)", "t += sum(log(R[0, n]) + sqrt(R[1, n] - 0.75), over=n)",
              start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
-        "depends on how large the tiles are"),
+        LARGE),
     "the last tile, which infinity hides": (
         rows("s = sum(R[m, n], over=n)", "t += sum(log(max(R[0, n] - 1.75, 0.0)), over=n)",
              start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
-        "depends on how large the tiles are"),
-    "a function of each tile's sum": (
-        rows("s += exp(sum(R[m, n], over=n))"), "depends on how large the tiles are"),
-    "a prefix": (
-        rows("s += sum(R[m, n], over=n)", "Y[m, n] = R[m, n] * s"),
-        "depends on how large the tiles are"),
+        LARGE),
+    "a function of each tile's sum": (rows("s += exp(sum(R[m, n], over=n))"), LARGE),
+    "a prefix": (rows("s += sum(R[m, n], over=n)", "Y[m, n] = R[m, n] * s"), LARGE),
     "the tile before": (
         rows("t = s", "s = sum(R[m, n], over=n)", start="s, t = zeros(f32[m]), zeros(f32[m])",
              behind="S[m] = t"),
-        "depends on how large the tiles are"),
+        LARGE),
     "an end in a value": (
         "for m, n in tiles(M, N):\n    Y[m, n] = R[m, n] + cast(end(n), f32)",
         r"depend on `end\(n\)`"),
@@ -135,7 +132,7 @@ SHOWN = {
         rows("s += cast(cast(sum(R[m, n], over=n), f8e4m3), f32)"), "f8e4m3 saturates"),
     "a number that small sums do not reach": (
         rows("s = where(s > 100.0, s, s + sum(R[m, n], over=n))"),
-        "depends on how large the tiles are"),
+        LARGE),
     "a tensor that carries": (
         "for m, n in tiles(M, N):\n    S[m] = S[m] + R[m, 0]",
         "`S` is read and stored by each tile"),
@@ -148,6 +145,16 @@ def test_what_would_show_it_is_refused(name: str) -> None:
     with pytest.raises(TypeCheckError, match=words) as refused:
         made(text)
     assert all(f.loc and f.hint for f in refused.value.findings)
+
+
+@pytest.mark.parametrize(
+    "part", ["N", "3, N, of=N", "60, N, of=N", "0, N - 90, of=N", "0, 60, of=N"]
+)
+@pytest.mark.parametrize("least", [0, 9, 40])
+def test_the_last_tile_of_a_part_is_refused(part: str, least: int) -> None:
+    text = rows(f"s = sum(where(index(n) >= {least}, R[m, n], 0.0), over=n)")
+    with pytest.raises(TypeCheckError, match=LARGE):
+        made(text.replace("tiles(N)", f"tiles({part})"))
 
 
 WHOLE = {

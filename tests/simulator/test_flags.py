@@ -238,7 +238,7 @@ BY_TMA_WRONG = {
     "only the reads are over": (
         r"it reads W\[.*no tma_store_wait\(read=False\) covers that store", (", read=False", "")),
     "no sync before the arrival": (
-        r"it reads W\[.*nothing makes this wait for the tma_store_wait", (SYNC, "")),
+        r"it reads W\[.*nothing makes this wait for the storing.*tma_store_wait", (SYNC, "")),
     "no wait": (
         r"it (reads|writes) W\[", ("    wait_flag(tensor=%F, index=(%other,), count=%one)\n", "")),
 }  # fmt: skip

@@ -7,31 +7,25 @@ that two partitions that compute the same bound are known to agree, whatever it 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 Term = Any
 
+OWN_NAMES = ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne", "xor")
+"""Functions that Python's `operator` calls the same."""
 FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+    **{fn: getattr(operator, fn) for fn in OWN_NAMES},
     "floordiv": lambda a, b: a // b if b else 0,
     "mod": lambda a, b: a % b if b else 0,
     "min": min,
     "max": max,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
     "and": lambda a, b: a and b if isinstance(a, bool) else a & b,
     "or": lambda a, b: a or b if isinstance(a, bool) else a | b,
-    "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b,
-    "shr": lambda a, b: a >> b,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
 }
 SHIFTS = 32
 TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"))

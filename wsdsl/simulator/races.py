@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from wsdsl.ir.op import Op
 from wsdsl.simulator.clocks import THREADS, Clock, Clocks
@@ -111,30 +112,23 @@ class CopyOut(Access):
 
     by: int
     epoch: int | None = None
+    wait: ClassVar[str] = "tma_store_wait"
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if self.epoch is None:
-            return "no tma_store_wait covers that store"
+            return f"no {self.wait} covers that store"
         if int(clocks.seen[actors, self.by].min()) < self.epoch:
             if actors.start // THREADS == self.by // THREADS:
                 return "only the storing thread has waited for it; the others need a sync_warp"
-            return "nothing makes this wait for the storing threads' tma_store_wait"
+            return f"nothing makes this wait for the storing threads' {self.wait}"
         return ""
 
 
 @dataclass(eq=False)
-class StoredOut(Access):
+class StoredOut(CopyOut):
     """A TMA store's write: over once the storing thread has waited for more than its reads."""
 
-    by: int
-    epoch: int | None = None
-
-    def open_to(self, clocks: Clocks, actors: slice) -> str:
-        if self.epoch is None:
-            return "no tma_store_wait(read=False) covers that store"
-        if int(clocks.seen[actors, self.by].min()) < self.epoch:
-            return "nothing makes this wait for the tma_store_wait that covers it"
-        return ""
+    wait = "tma_store_wait(read=False)"
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +17,14 @@ from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.context import State, Warpgroup, shape_of
 
+OWN_NAMES = ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne")
+"""Functions that Python's `operator` calls the same."""
 I32_FAST: dict[str, Callable[[int, int], int]] = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
+    **{fn: getattr(operator, fn) for fn in OWN_NAMES},
     "floordiv": lambda x, y: x // y if y else 0,
     "mod": lambda x, y: x % y if y else 0,
     "min": min,
     "max": max,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-    "ge": lambda x, y: x >= y,
-    "gt": lambda x, y: x > y,
 }
 
 

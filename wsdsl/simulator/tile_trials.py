@@ -8,29 +8,34 @@ the same in any order: what differs by more than a billionth differs because of 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.op import Kernel, OneResult, Op, Region, Value, operands
 from wsdsl.ir.types import BOOL, DTYPES, I32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
 from wsdsl.simulator.reference import dtype_of, evaluate
 
-TRIALS = 3
+TRIALS = 4
 LARGEST = 8
 """Elements of a dimension, at most."""
 LARGEST_FIXED = 64
 """Of a dimension whose size the kernel says: no loop walks it, and what lies beyond is 0."""
+LARGEST_REACH = 1 << 18
+"""The product of what dimensions need for indices to get beyond the numbers they meet."""
 LARGEST_DRAWN = 2.0
 """Of floats, times their scale."""
 ONE_SIGN = (1.0, 0.5, 16.0, -1.0)
 """Scales of floats of one sign, tried until results are finite: for logarithms and roots."""
 SIGNS = 1, -1, 0
+TILES = 64
+"""Of arrays in which indices get beyond numbers, at most, by all axes together."""
 ONE_TILE = 1 << 40
 BOUNDED = (*t.COMPARISONS, "min", "max")
 TOLERANCE = 1e-9
@@ -49,7 +54,7 @@ class Draw:
     """Floats are eighths times `scale`. Integers are less than `most`, or with `LARGEST` half of
     them of any size; of those under 2 all are indices. With `near`, half of the integers are from
     there, and a quarter of the floats. Floats are `signed`, except where results that
-    are not finite may hide what differs.
+    are not finite may hide what differs. Dimensions have so many elements more as `beyond` says.
     """
 
     scale: float = 1.0
@@ -58,6 +63,7 @@ class Draw:
     signed: bool = True
     sign: int = 1
     """Of scalars; integers are as large as any where it is positive."""
+    beyond: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @np.errstate(all="ignore")
@@ -69,9 +75,11 @@ def find_shown(
     """
     exact = in_double(kernel)
     trials = [(exact, Draw(scale)) for scale in (1.0,) * TRIALS + _bounds(exact)]
-    trials += [(decided, Draw()) for decided in _decided(exact)]
+    trials += [(decided, Draw()) for decided in _decided(exact)] * 2
     near = _near_compared(exact)
     trials += [(exact, Draw(near=near))] * (TRIALS if near else 0)
+    trials += [(exact, Draw(beyond=_reach(kernel)))] * 2
+    dims = {axis.name: axis.dim for axis in _walked(kernel)}
     for trial, (tried, draw) in enumerate(trials):
         rng = np.random.default_rng(trial)
         most = LARGEST if trial % TRIALS and not draw.near else 2
@@ -80,9 +88,12 @@ def find_shown(
         signs = dataclasses.replace(draw, sign=SIGNS[trial % len(SIGNS)])
         for own in (signs, *others):
             small, arrays = _random_arrays(tried, rng, own, scalars or {})
-            sizes = (1, int(rng.integers(2, LARGEST)))
+            size = int(rng.integers(2, LARGEST))
+            reach = {a: draw.beyond.get(dims[a], 0) for a in axes}
+            tiles = int(TILES ** (1 / len(axes)))
+            cuts = {a: (max(1, 2 * n // tiles), n // 2 + size) for a, n in reach.items()}
             expected = _evaluated(small, arrays, dict.fromkeys(axes, ONE_TILE))
-            if shown := _compare(small, arrays, dict.fromkeys(axes, sizes), expected):
+            if shown := _compare(small, arrays, cuts, expected):
                 return shown
             if draw.near or _are_finite(expected):
                 break
@@ -146,18 +157,15 @@ def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]
 
 def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
     """Two sizes of tiles, of which an axis of these arrays has two, and some more."""
-    walked = {op.index.type for op in walk(kernel.body) if isinstance(op, t.ForTiles)}
-    dim = next(a.dim for a in walked if isinstance(a, Axis) and a.name == axis)
-    shapes = ((p.type, np.shape(arrays[p.name])) for p in kernel.params)
-    found = (
-        n
-        for kind, s in shapes
-        if isinstance(kind, Tensor)
-        for d, n in zip(kind.dims, s)
-        if d == dim
-    )
-    size = next(found, 1)
+    dim = next(a.dim for a in _walked(kernel) if a.name == axis)
+    tensors = [p for p in kernel.params if isinstance(p.type, Tensor)]
+    held = [pair for p in tensors for pair in zip(p.as_tensor.dims, np.shape(arrays[p.name]))]
+    size = next((n for d, n in held if d == dim), 1)
     return tuple(sorted({max(1, size * 5 // 9), max(1, min(size // 3, 300))}))
+
+
+def _walked(kernel: Kernel) -> set[Axis]:
+    return {op.index.as_axis for op in kernel.of(t.ForTiles)}
 
 
 def _compare(
@@ -312,6 +320,37 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     return tuple(found)
 
 
+def _reach(kernel: Kernel) -> dict[str, int]:
+    """The largest number that indices of a dimension are compared with, or computed with for that,
+    or at which loops begin and end: in smaller arrays all are on one side of it. Numbers that are
+    too large for a trial are left out.
+    """
+    known: dict[Value, tuple[frozenset[str], int]] = {}
+    found: dict[str, int] = {}
+    for op in kernel.ops:
+        parts = [known[v] for v in operands(op) if v in known]
+        dims = frozenset(dim for of_one, _ in parts for dim in of_one)
+        number = max((n for _, n in parts), default=0)
+        match op:
+            case t.Constant(value=int(value)):
+                number = abs(value)
+            case t.Index(axis=axis) | t.End(axis=axis) | t.Block(axis=axis):
+                dims, number = frozenset((axis.as_axis.dim,)), getattr(op, "size", 0)
+            case t.Map(fn="floordiv" | "mod"):
+                number = math.prod(n + 1 for _, n in parts)
+            case t.ForTiles():
+                dims |= {op.index.as_axis.dim}
+            case _:
+                if not isinstance(op, t.Map | t.Cast | t.Full):
+                    continue
+        number = min(number, LARGEST_REACH)
+        if isinstance(op, OneResult):
+            known[op.result] = dims, number
+        found |= {dim: max(number, found.get(dim, 0)) for dim in dims if number}
+    most = LARGEST_REACH ** (1 / max(1, len(found)))
+    return {dim: n for dim, n in found.items() if 2 * n <= most}
+
+
 def _counted(kernel: Kernel) -> set[Value]:
     """Values that do more than tell where something is loaded, which is the same for all tiles."""
     found: set[Value] = set()
@@ -360,6 +399,7 @@ def _random_arrays(
                 shape.append(min(dim, LARGEST_FIXED))
             else:
                 size = int(rng.integers(*((1, 3) if dim in few else (2, LARGEST))))
+                size += 2 * draw.beyond.get(dim, 0)
                 shape.append(sizes.setdefault(dim, size & ~1 if dim in packed else size))
         if _is_packed(p.as_tensor):
             shape[-1] = (shape[-1] + 1) // 2

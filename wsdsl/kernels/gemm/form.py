@@ -155,30 +155,18 @@ def _value(form: Form) -> tuple[str, bool]:
         # Two numbers, or a number and a vector, are one factor: less for each element to do.
         one = len(scales) == 2 and any(s.is_one_number for s in scales)
         value, is_float = f"{as_float()} * {f'({factor})' if one else factor}", True
-    if form.bias is not None:
-        if form.bias.dtype.is_float:
+    for part in (form.bias, form.activation, form.residual):
+        if part is None:
+            continue
+        if part.dtype.is_float if isinstance(part, Param) else part != "relu":
             value, is_float = as_float(), True
-            value = f"{value} + {form.bias.read}"
+        if isinstance(part, str):
+            value = f"{part}({value})"
         else:
-            value = f"{value} + {_integer(form.bias, is_float)}"
-    if form.activation is not None:
-        if form.activation != "relu":
-            value, is_float = as_float(), True
-        value = f"{form.activation}({value})"
-    if form.residual is not None:
-        if form.residual.dtype.is_float:
-            value, is_float = as_float(), True
-            value = f"{value} + {form.residual.read}"
-        else:
-            value = f"{value} + {_integer(form.residual, is_float)}"
+            own = "f32" if is_float else "i32"
+            same = part.dtype.is_float or part.dtype.name == own
+            value = f"{value} + {part.read if same else f'cast({part.read}, {own})'}"
     return value, is_float
-
-
-def _integer(param: Param, is_float: bool) -> str:
-    """An integer parameter in the type of what it is added to."""
-    if is_float:
-        return f"cast({param.read}, f32)"
-    return param.read if param.dtype.name == "i32" else f"cast({param.read}, i32)"
 
 
 def is_float_result(form: Form) -> bool:
