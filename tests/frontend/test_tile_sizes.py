@@ -70,40 +70,32 @@ LARGE = "depends on how large the tiles are"
 SHOWN = {
     "a count of tiles": (rows("s += 1.0"), LARGE),
     "a count that a store saturates": (
-        rows("s += 1", start="s = zeros(i32[m])", behind="B8[m] = cast(s > 100, bool)"),
-        LARGE),
+        rows("s += 1", start="s = zeros(i32[m])", behind="B8[m] = cast(s > 100, bool)"), LARGE),
     "a count where sizes say so": (rows("if N > 1000:", "    s += 1.0"), LARGE),
     "a maximum where an integer in memory is one that the text names": (
-        rows("top = max(R[m, n], over=n)", "s += where(C[m] == 1234, top, 0.0)"),
-        LARGE),
+        rows("top = max(R[m, n], over=n)", "s += where(C[m] == 1234, top, 0.0)"), LARGE),
     "a maximum where a float in memory is one that the text names": (
         rows("top = max(R[m, n], over=n)", "s += sum(where(R[m, n] == 0.3, top, 0.0), over=n)"),
         LARGE),
     "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
-    "a bias once a tile": (
-        rows("s += sum(R[m, n], over=n) + 1.0"), LARGE),
+    "a bias once a tile": (rows("s += sum(R[m, n], over=n) + 1.0"), LARGE),
     "the last tile": (rows("s = sum(R[m, n], over=n)"), LARGE),
     "the last tile, where a store saturates": (
-        rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"),
-        LARGE),
+        rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"), LARGE),
     "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), LARGE),
     "a decay that infinities hide": (
-        rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"),
-        LARGE),
+        rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"), LARGE),
     "the last tile, which NaN hides": (
         rows("s = sum(R[m, n], over=n)", "t += sum(log(R[0, n]) + sqrt(R[1, n] - 0.75), over=n)",
-             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
-        LARGE),
+             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"), LARGE),
     "the last tile, which infinity hides": (
         rows("s = sum(R[m, n], over=n)", "t += sum(log(max(R[0, n] - 1.75, 0.0)), over=n)",
-             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"),
-        LARGE),
+             start="s, t = zeros(f32[m]), zeros(f32[m])", behind="S[m] = s + t"), LARGE),
     "a function of each tile's sum": (rows("s += exp(sum(R[m, n], over=n))"), LARGE),
     "a prefix": (rows("s += sum(R[m, n], over=n)", "Y[m, n] = R[m, n] * s"), LARGE),
     "the tile before": (
         rows("t = s", "s = sum(R[m, n], over=n)", start="s, t = zeros(f32[m]), zeros(f32[m])",
-             behind="S[m] = t"),
-        LARGE),
+             behind="S[m] = t"), LARGE),
     "an end in a value": (
         "for m, n in tiles(M, N):\n    Y[m, n] = R[m, n] + cast(end(n), f32)",
         r"depend on `end\(n\)`"),
@@ -131,8 +123,7 @@ SHOWN = {
     "a sum that saturates": (
         rows("s += cast(cast(sum(R[m, n], over=n), f8e4m3), f32)"), "f8e4m3 saturates"),
     "a number that small sums do not reach": (
-        rows("s = where(s > 100.0, s, s + sum(R[m, n], over=n))"),
-        LARGE),
+        rows("s = where(s > 100.0, s, s + sum(R[m, n], over=n))"), LARGE),
     "a tensor that carries": (
         "for m, n in tiles(M, N):\n    S[m] = S[m] + R[m, 0]",
         "`S` is read and stored by each tile"),

@@ -33,6 +33,14 @@ def test_states_are_few(branch: str, arch: Arch) -> None:
     assert explore(kernel._compile(Schedule(arch=arch), {}, ()).scheduled).states < 40 * NUM
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_what_is_kept_around_a_loop_is_known_to_be_there(arch: Arch) -> None:
+    part = "for p in each(P):\n acc += A[m, :] @ B[n, :]\n" + BRANCHES["loop"]
+    body = indent("".join(part.format(i=i) for i in range(NUM)), " " * 8)
+    kernel = parse(f"{BEGIN}{body}        C[m, n] = acc\n").f
+    assert explore(kernel._compile(Schedule(arch=arch), {"K": 64}, ()).scheduled).states < 128 * NUM
+
+
 def test_sums_of_their_own_are_settled_behind_each_loop() -> None:
     """On Blackwell they stay in tensor memory until all are read, so that ways multiply there."""
     part = "s{i} = zeros(f32[m, n])\nfor k in tiles(0, F[{i}], of=K):\n s{i} += A[m, k] @ B[n, k]\n"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import tile_ops as t
 from wsdsl.prover.control import settle_tests
 from wsdsl.prover.forgetting import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
@@ -58,7 +57,6 @@ class Canonical:
         self.idle = {(c, a.index) for c in range(model.num_ctas) for a in self.arrays}
         self.idle -= model.touched
         """Barriers that nobody uses, as it seems: they do not turn with their ring."""
-        self.of_columns = {self.of_array[name] for name in model.columns}
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
         self.places = Places(model, hurry)
@@ -150,21 +148,19 @@ class Canonical:
         return StageSymmetry(m, self.places, ring_of, barriers, items, self._held(m, turns))
 
     def _held(self, m: Machine, turns: Turns) -> list[tuple[int, int, Any]]:
-        """The stages at which somebody stands in front of a test: he may have waited for one and
-        not given it back, as who adds to sums in tensor memory has around each loop. By family and
-        stage; and which of his states points there."""
+        """The stages at which agents stand: one that has waited for a stage and not given it back
+        knows more of it than of others. By family and stage; and which of its states points there.
+        """
         made: list[tuple[int, int, Any]] = []
         for a in m.agents:
-            code = self.model.codes[a.partition]
             if a.ended:
                 continue
-            families, tests = self.slot_family[a.partition], code.instructions[a.pc].op
+            families = self.slot_family[a.partition]
             for slot in self.model.codes[a.partition].live[a.pc]:
                 family = families.get(slot, -1)
                 held, turn = a.slots[slot], turns.get((a.cta, family))
-                may_hold = isinstance(tests, t.If) or family in self.of_columns
-                if isinstance(held, StageParity) and turn and may_hold:
-                    made.append((families[slot], (held.stage - turn[0]) % turn[2], (a.index, slot)))
+                if isinstance(held, StageParity) and turn:
+                    made.append((family, (held.stage - turn[0]) % turn[2], (a.index, slot)))
         return made
 
     def _turns(self, m: Machine) -> Turns:

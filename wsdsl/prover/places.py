@@ -20,8 +20,8 @@ Stage = tuple[int, int, int]
 """(CTA, array, stage from where its ring is said to begin)."""
 MOST_NUMBERED = 1 << 15
 """Items that are remembered: those of some states."""
-ANYBODY = ("anybody",)
-"""A reader of whom nothing is known."""
+ANYBODY = -1
+"""A reading agent of which nothing is known."""
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Places:
         open_: tuple[int, int, int],
         copies: dict[int, int],
     ) -> tuple[Span, ...]:
-        made = tuple([self._span((where, s.start, s.end), where, s, open_, copies) for s in spans])
+        made = tuple([self._span(where, s, open_, copies) for s in spans])
         writes = shown = reads = 0
         for s in made:
             writes |= s.write
@@ -204,24 +204,25 @@ class Places:
 
     def _span(
         self,
-        where: Any,
-        stage: Stage | None,
+        stage: Stage,
         s: Span,
         open_: tuple[int, int, int],
         copies: dict[int, int],
     ) -> Span:
-        """`open_`: events that matter as a write, as what is shown of it, as a read. Whose reads
-        they are does not matter (of SMEM), only who knows of them."""
-        put = self._put
+        """`open_`: events that matter as a write, as what is shown of it, as a read. It does
+        not matter which agent reads, but which class of threads, since that knows of its reads.
+        """
+        put, where = self._put, (stage, s.start, s.end)
         write, shown, unread = s.write & open_[0], s.shown & open_[1], open_[2]
         reads = [r for r in s.reads if r[1] & unread]
         if len(reads) > 1:
             reads.sort(key=lambda r: r[0])
-        if reads:
-            reads = [
-                (r[0], put(where, stage, n if stage else r[0], r[1] & unread, copies), r[2])
-                for n, r in enumerate(reads)
-            ]
+        before: dict[Any, int] = {}
+        for n, (reader, event, party) in enumerate(reads):
+            alike = reader[0], *reader[2:]
+            before[alike] = before.get(alike, -1) + 1
+            kind = alike, before[alike]
+            reads[n] = reader, put(where, stage, kind, event & unread, copies), party
         if write:
             write = put(where, stage, "write", write, copies)
         if shown:
@@ -281,7 +282,7 @@ class Places:
                     elif kind == "shown":
                         seen |= bit
                     else:
-                        reads = (*reads, (ANYBODY, bit, nobody))
+                        reads = (*reads, ((kind[0][0], ANYBODY, *kind[0][1:]), bit, nobody))
                     s = Span(s.start, s.end, write, seen, s.writer, reads, s.written)
                     added |= bit
                     spans = m.memory[key] = (*spans[:n], s, *spans[n + 1 :])
