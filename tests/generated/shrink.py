@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ast
 import copy
+import time
 from collections.abc import Callable, Iterator
 
-MOST_TRIES = 400
+SECONDS = 60.0
 
 
-def shrunk(text: str, fails: Callable[[str], bool], tries: int = MOST_TRIES) -> str:
+def shrunk(text: str, fails: Callable[[str], bool], seconds: float = SECONDS) -> str:
     """Greedily: statements, loops, parameters and parts of expressions are left out."""
-    progress = True
+    progress, end = True, time.perf_counter() + seconds
     while progress:
         progress = False
         for smaller in _smaller(text):
-            if tries <= 0:
+            if time.perf_counter() > end:
                 return text
-            tries -= 1
             if fails(smaller):
                 text, progress = smaller, True
                 break
