@@ -32,10 +32,8 @@ SCALAR_DTYPES = (
 )  # fmt: skip
 
 
-BOTH = (
-    'make what is made of loads in SMEM, Schedule(decode="shared"); or store one of them in a '
-    "kernel before this one, and load it"
-)
+IN_SMEM = "leave Schedule.decode out, so that what is made of loads is made in SMEM; or "
+BOTH = "store one of them in a kernel before this one, and load it"
 BESIDE = (
     'Schedule(decode="shared") makes in SMEM what is made of loads, element by element, and sums '
     "over no axis that lies across the lines of another operand there; store one of the two in a "
@@ -234,12 +232,13 @@ def _computed(
     """Operands that come out of registers: one of a product, in the layout of its sums."""
     locs = [made[v].loc for v in computed if v in made]
     at = next((loc for loc in locs if loc), product.loc)
+    instead = IN_SMEM if kernel.schedule and kernel.schedule.decode else ""
     if len(computed) > 1:
         yield Finding(
             "both operands of this product are computed; the tensor cores take one of them from "
             "registers",
             product.loc,
-            BESIDE if decoded(kernel).tiles else BOTH,
+            BESIDE if decoded(kernel).tiles else instead + BOTH,
         )
     for value in computed:
         if value.as_tile.dtype.bits != 16:
@@ -247,8 +246,7 @@ def _computed(
                 f"a computed operand of `@` is {value.as_tile.dtype} here; in registers the tensor "
                 "cores take bf16 and f16",
                 at,
-                'make it in SMEM, Schedule(decode="shared"), if it is made of loads; or convert '
-                "it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
+                f"{instead}convert it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
             )
 
 
