@@ -28,6 +28,15 @@ def made(Y: f32[B, M, N], X: f32[N, M]):
             for n in tiles(N):
                 Y[b, m, n] = X[n, m]
 """,
+    "ends_of_tiles_that_many_lanes_store": """
+@kernel
+def made(X: f32[N], Y: bf16[M, N, L], Z: f32[M, N, L], C: f32[M, N]):
+    for m in each(M):
+        for n in tiles(N):
+            for l in tiles(L, by=16):
+                Y[m, n, (end(l) - 1) // 16] = X[n]
+            C[m, n] = min(Z[m, n, :], over=L)
+""",
     "rows_beside_an_axis_of_no_tile": """
 @kernel
 def made(X: f32[M, K], perm6: i32[M], Y: u16[N, T]):
@@ -181,7 +190,7 @@ OPERAND = """
 def made(A: bf16[N, L], X: bf16[M], Y: f32[N, M]):
     for m, n in tiles(M, N):
         acc = full(f32[n, m], 0.0)
-        for l in tiles(L, by=64):
+        for l in tiles(L, by=16):
             acc += A[n, l] @ (full(bf16[m, l], 0.0) + abs(X[m]))
         Y[n, m] = acc
 """

@@ -20,15 +20,15 @@ from itertools import combinations
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.tile_ops import Constant, End, ForTiles, Load, Map, Store
+from wsdsl.ir.tile_ops import Constant, End, ForTiles, Load, Lookup, Map, Store
 from wsdsl.ir.walk import definers, made_of, walk
 from wsdsl.lowering.axes import with_outer
 
 
 def stored_again(body: Region, *, once: bool) -> set[Value]:
     """The tensors of which a partition may store an element twice; `once`: it has one item, and so
-    no loop over the work. Then the outermost loop is one of tiles, too, and a store that it says
-    nothing about is the same in all of them.
+    no loop over the work, and the outermost loop is one of tiles, too. There rows that are read
+    from a tensor differ.
     """
     if not stored_in(*body):
         return set()
@@ -38,7 +38,7 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
         op.tensor
         for op, loops in stores
         if not all(_Iterations(loop).differ(op) for loop in loops[1:])
-        or (once and any(_Iterations(loop).same(op) for loop in loops[:1]))
+        or (once and not all(_Iterations(loop).differ(op, read=True) for loop in loops[:1]))
     }
     for (a, _), (b, _) in combinations(stores, 2):
         if a.tensor == b.tensor and not apart(a, b, made):
@@ -99,13 +99,10 @@ class _Iterations:
         inside = {v for op in walk(loop.body) for v in (*results_of(op), *bound(op))}
         self.vary = inside | {loop.index, *loop.args}
 
-    def differ(self, op: Load | Store) -> bool:
-        """Whether a load or store goes elsewhere in each."""
-        return any(self._differs(v) for v in op.index)
-
-    def same(self, op: Load | Store) -> bool:
-        """Whether it goes to the same elements in each."""
-        return self.vary.isdisjoint(op.index)
+    def differ(self, op: Load | Store, *, read: bool = False) -> bool:
+        """Whether a load or store goes elsewhere in each; what was `read` is taken to differ."""
+        ops = (x for _, x in made_of(op.index if read else (), self.made, lambda _: True))
+        return any(isinstance(x, Load | Lookup) for x in ops) or any(map(self._differs, op.index))
 
     def _differs(self, value: Value, fns: tuple[str, ...] = ("add", "sub")) -> bool:
         if value == self.index:
