@@ -1,5 +1,6 @@
 """Reductions of blocks of an axis, broadcast back over them and stored once for each."""
 
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -72,14 +73,11 @@ def test_in_a_loop_that_walks_the_axis() -> None:
     x = np.random.default_rng(0).integers(-99, 99, (70, 200)).astype(np.int32)
     high, low = blocks(x, 16), blocks(x, 8, "min")
     wanted = (spread(high, 16, 200) - spread(low, 8, 200)).sum(1)
-    for size in (None, 16, 48):
+    given = None, Schedule(tile=dict(m=64, n=16)), Schedule(tile=dict(m=64, n=48))
+    for run in (kernel.reference, *(partial(kernel.simulate, schedule=s) for s in given)):
         y = np.zeros(70, np.int32)
-        tile = None if size is None else Schedule(tile=dict(m=64, n=size))
-        kernel.simulate(x, y, schedule=tile)
+        run(x, y)
         assert np.array_equal(y, wanted)
-    y = np.zeros(70, np.int32)
-    kernel.reference(x, y)
-    assert np.array_equal(y, wanted)
     with pytest.raises(ScheduleError, match="tile n=24 cuts blocks of 16"):
         kernel.compile(schedule=Schedule(tile=dict(m=64, n=24)))
 
@@ -176,3 +174,5 @@ def test_of_rows_that_are_held() -> None:
     np.testing.assert_allclose(s, wanted, rtol=1e-6)
     with pytest.raises(ScheduleError, match="a store for each block along `n` in a loop"):
         kernel.compile(schedule=Schedule(tile=dict(m=64, n=128)))
+    with pytest.raises(ScheduleError, match="2 consumers share 32 columns, and cut blocks of 32"):
+        kernel.compile(schedule=Schedule(tile=dict(m=128), consumers=2), M=4, N=32, NB=1)

@@ -10,6 +10,9 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
+from wsdsl.lowering.cooperation import num_shares
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.schedule import Schedule
 
 MOST = 256
 """Of a block: what a tile may have."""
@@ -69,14 +72,19 @@ def block_step(kernel: Kernel, axis: str) -> int:
     return math.lcm(1, *(size for name, size, _ in blocks_of(kernel) if name == axis))
 
 
-def block_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
+def block_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
+    for op in kernel.of(t.ReduceBlocks):
+        num, size = shares[axes_of(kernel)[op.axis].role], sizes[op.axis]
+        if size % (num * op.size) and num > 1:
+            told = f"{num} consumers share {size} columns, and cut blocks of {op.size}"
+            yield Finding(told, op.loc, "use consumers=1")
     for axis, size, op in blocks_of(kernel):
         if sizes[axis] % size:
             told = f"tile {loop_variable(axis)}={sizes[axis]} cuts blocks of {size}"
-            hint = f"make it a multiple of {size}"
-            if axes_of(kernel)[axis].size or size > MOST:
-                dim = axes_of(kernel)[axis].dim
-                hint = f"walk it with tiles({dim}, by=…), a multiple of {size}"
+            hint, own = f"make it a multiple of {size}", axes_of(kernel)[axis]
+            if own.size or size > MOST:
+                hint = f"walk it with tiles({own.dim}, by=…), a multiple of {size}"
             yield Finding(told, op.loc, hint)
 
 

@@ -265,7 +265,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     yield from spread_faults(kernel, chosen)
     yield from decode_faults(kernel, axis_sizes(kernel, chosen))
     yield from packed_faults(kernel, axis_sizes(kernel, chosen))
-    yield from block_faults(kernel, axis_sizes(kernel, chosen))
+    yield from block_faults(kernel, chosen)
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
