@@ -115,7 +115,7 @@ def _by_model(problem: Problem) -> Iterator[str]:
     sizes = sizes_of(problem)
     chosen = scheduled_tile(kernel_of(problem.kind).tile, sizes)
     assert chosen.schedule is not None
-    open_ = Schedule(mma=chosen.schedule.mma)
+    open_ = Schedule(mma_m=chosen.schedule.mma_m)
     taken = Counter[str]()
     for option, _ in ranked(chosen, open_, sizes):
         way = option.scheduler or option.mode or ""

@@ -79,7 +79,7 @@ def schedules(case: Case, per_way: int = PER_WAY, others: int = OTHERS) -> list[
     assert first.schedule is not None
     found = {first.schedule: None}
     taken: dict[str, int] = defaultdict(int)
-    options = [o for o, _ in ranked(first, Schedule(mma=first.schedule.mma), sizes)]
+    options = [o for o, _ in ranked(first, Schedule(mma_m=first.schedule.mma_m), sizes)]
     options += _tiles_about(first.schedule)
 
     def take(option: Schedule) -> bool:

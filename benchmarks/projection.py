@@ -48,7 +48,7 @@ def race(M: int, N: int, K: int) -> dict[str, float]:
         "one, cooperative": Schedule(mode="cooperative", consumers=2),
         "one, cooperative, multicast": Schedule(mode="cooperative", consumers=2, multicast=True),
         "one, one consumer": Schedule(consumers=1),
-        "one, columns shared": Schedule(mode="cooperative", consumers=2, share="n"),
+        "one, columns shared": Schedule(mode="cooperative", consumers=2, consumer_split="n"),
     }
     exact = x.float() @ w.float().T
     exact = f.rms_norm(exact, (N,), g.float(), 1e-6)

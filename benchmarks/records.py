@@ -63,7 +63,7 @@ def run(chosen: list[Contest], until: float) -> str | None:
             continue
         share = min(MOST_SECONDS, left / (len(chosen) - i))
         try:
-            given = Schedule(precise_every=0) if contest.kind.fast else None
+            given = Schedule(mma_promotion_interval=0) if contest.kind.fast else None
             sizes = sizes_by(contest.kind, contest.shape)
             tuned = kernel_of(contest.kind).tune_for(sizes, schedule=given, seconds=share)
         except WsdslError as error:

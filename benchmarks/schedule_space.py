@@ -70,7 +70,7 @@ def orientations(tile: Kernel) -> list[Sides]:
     if len(products) != 1:
         raise ValueError(f"{tile.name} has {len(products)} products, expected one")
     given = kernel.schedule or Schedule()
-    asked = [given, *(dataclasses.replace(given, mma=v) for v in _free(products[0]))]
+    asked = [given, *(dataclasses.replace(given, mma_m=v) for v in _free(products[0]))]
     for schedule in asked:
         try:
             own = assign_roles(dataclasses.replace(kernel, schedule=schedule))
@@ -178,7 +178,7 @@ def neighbours(schedule: Schedule) -> Iterator[Schedule]:
     for raster, swizzle in itertools.product(rasters, SWIZZLES):
         if (raster, swizzle) != (schedule.raster, schedule.swizzle):
             yield dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
-    yield dataclasses.replace(schedule, overlap=schedule.overlap is False)
+    yield dataclasses.replace(schedule, launch_pdl=schedule.launch_pdl is False)
 
 
 def _sides(schedule: Schedule) -> Sequence[str]:

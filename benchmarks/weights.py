@@ -5,7 +5,7 @@ python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth
 python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
 
 By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out, and
-"constant" is told, too, that the kernel in front does not write them (`Schedule.constant`); "wsdsl
+"constant" is told, too, that the kernel in front does not write them (`Schedule.pdl_independent`); "wsdsl
 best" and "packed best" are the best of the default and the schedules given. "lossless" are weights
 of bf16 by `wsdsl.kernels.lossless`, always packed. Beside i4 runs humming, where it is installed.
 Few rows are limited by bytes of weights, of which cuBLAS reads more: a third more, or twice and
@@ -234,7 +234,7 @@ def ours(form: str, packed: bool, text: str, posed: Problem, constant: bool) -> 
     given = schedule_from([] if text == DEFAULT else text.split())
     if constant:
         _, *weights, _ = (p.name for p in kernel.params)
-        given = replace(given or Schedule(), constant=tuple(weights))
+        given = replace(given or Schedule(), pdl_independent=tuple(weights))
     return kernel.compile(given, **sizes)
 
 

@@ -1,4 +1,4 @@
-"""Kernels with operands that `Schedule(decode="shared")` makes in SMEM, and such schedules."""
+"""Kernels with operands that `Schedule(operand_transform="smem")` makes in SMEM, and such schedules."""
 
 from functools import partial
 from typing import Any
@@ -102,9 +102,15 @@ def normalised(X: Any, W: Any) -> Any:
 
 
 SCHEDULES = [
-    Schedule(decode="shared"),
-    Schedule(decode="shared", tile=dict(m=128, n=128), mode="cooperative", consumers=2, stages=1),
-    Schedule(decode="shared", tile=dict(m=64, n=64), mode="pingpong", consumers=2),
+    Schedule(operand_transform="smem"),
+    Schedule(
+        operand_transform="smem",
+        tile=dict(m=128, n=128),
+        mode="cooperative",
+        consumers=2,
+        stages=1,
+    ),
+    Schedule(operand_transform="smem", tile=dict(m=64, n=64), mode="pingpong", consumers=2),
 ]
 FIXED = ("normalised",)
 """Whose text says how wide tiles are."""

@@ -162,7 +162,7 @@ MISTAKES = [
     (["compile", GEMM, "--set", "stages=99"], "Schedule.stages is 99", ""),
     (["compile", GEMM, "--set", "multicast=true"], "no cluster", "such as --set cluster.n=2"),
     (["compile", GEMM, "--set", "scheduler=split_k"], "without splits", "--set splits=4;"),
-    (["compile", GEMM, "--set", "scale_path=copy"], "is for cards", "--set arch=sm_100a"),
+    (["compile", GEMM, "--set", "sf_load=cp"], "is for cards", "--set arch=sm_100a"),
     (["compile", ATTENTION], "must be known when compiling", "--size D=128, or"),
     (["compile", GEMM, "--set", "stages"], "expected NAME=VALUE", "stages=4"),
     (["run", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
@@ -238,12 +238,12 @@ def test_schedule_options_build_a_schedule():
     assert schedule_from(given) == Schedule(
         tile={"m": 128, "n": 192}, stages=4, mode="cooperative", registers={"load": 40}
     )
-    assert schedule_from(["constant=B"]) == Schedule(constant=("B",))
-    assert schedule_from(["overlap=false"]) == Schedule(overlap=False)
+    assert schedule_from(["constant=B"]) == Schedule(pdl_independent=("B",))
+    assert schedule_from(["overlap=false"]) == Schedule(launch_pdl=False)
     assert schedule_from(["cluster.m=2", "multicast=false"]) == Schedule(
         cluster={"m": 2}, multicast=False
     )
-    assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
+    assert schedule_from(["constant=A,B"]) == Schedule(pdl_independent=("A", "B"))
 
 
 def test_schedule_prints_and_draws_timeline(wsdsl, tmp_path, import_optional):

@@ -28,13 +28,13 @@ FOUND = points(GEMM.tile, SIZES, within=1.1)
 def main_choices(schedule: Schedule) -> tuple[Any, ...]:
     """What is not filled in."""
     s = schedule
-    return s.mma, s.mode, s.consumers, s.tile, s.cluster, s.multicast, s.splits, s.reduction
+    return s.mma_m, s.mode, s.consumers, s.tile, s.cluster, s.multicast, s.splits, s.reduction
 
 
 def test_the_space_has_what_tuning_tries_and_more() -> None:
     space = list(whole(FOUND, SIZES))
     assert len(space) == len({*space}) > 120
-    assert {s.mma for s in space} == {None, "n"}
+    assert {s.mma_m for s in space} == {None, "n"}
     slow = {main_choices(s) for s in space}
     tried = candidates(GEMM.tile, None, SIZES, 48)
     assert sum(main_choices(s) in slow for s in tried[:6]) >= 5

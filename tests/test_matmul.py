@@ -315,11 +315,11 @@ def test_jax(import_optional: Any) -> None:
 def test_constant_operands() -> None:
     a, b = filled(5, 72), filled(72, 40)
     product = matmul.plan(a, b, constant=("b",))
-    assert product.compile().schedule.constant == ("B",)
+    assert product.compile().schedule.pdl_independent == ("B",)
     assert close(product.run(), wide(a) @ wide(b))
-    assert matmul.plan(a, b).compile().schedule.constant is None
-    both = matmul.plan(a, b, constant=["b"]).compile(Schedule(constant=("A",), consumers=1))
-    assert both.schedule.constant == ("A", "B")
+    assert matmul.plan(a, b).compile().schedule.pdl_independent is None
+    both = matmul.plan(a, b, constant=["b"]).compile(Schedule(pdl_independent=("A",), consumers=1))
+    assert both.schedule.pdl_independent == ("A", "B")
     assert close(matmul(a, b, constant=("a", "b")), wide(a) @ wide(b))
     wrong: tuple[Any, ...] = ("b", ("w",), ("bias",), 3, (3,))
     for given in wrong:

@@ -40,13 +40,15 @@ def experts(X: f16[E, M, K], W: f16[E, N, K], s: f16[N], Y: f32[E, M, N]):
 """
 SCHEDULES = [
     None,
-    Schedule(decode="registers", tile=dict(k=128), stages=2),
-    Schedule(decode="registers", cluster=dict(m=2), tile=dict(m=8, n=128, k=64)),
-    Schedule(decode="registers", cluster=dict(m=2), tile=dict(m=8, n=64, k=64), consumers=1),
-    Schedule(decode="registers", scheduler="split_k", splits=3),
-    Schedule(decode="registers", scheduler="stream_k"),
-    Schedule(decode="shared"),
-    Schedule(decode="shared", mma="m", tile=dict(m=128, n=128, k=128)),
+    Schedule(operand_transform="registers", tile=dict(k=128), stages=2),
+    Schedule(operand_transform="registers", cluster=dict(m=2), tile=dict(m=8, n=128, k=64)),
+    Schedule(
+        operand_transform="registers", cluster=dict(m=2), tile=dict(m=8, n=64, k=64), consumers=1
+    ),
+    Schedule(operand_transform="registers", scheduler="split_k", splits=3),
+    Schedule(operand_transform="registers", scheduler="stream_k"),
+    Schedule(operand_transform="smem"),
+    Schedule(operand_transform="smem", mma_m="m", tile=dict(m=128, n=128, k=128)),
 ]
 SIZES = (40, 200, 136), (1, 65, 8)
 POINTS = [(SIZES[0], s) for s in SCHEDULES] + [(SIZES[1], s) for s in (None, SCHEDULES[-2])]
@@ -125,12 +127,12 @@ def test_operands_that_are_packed_and_no_more() -> None:
     own, x, w = kernel(), bits(24, 96).astype(ml_dtypes.bfloat16), bits(72, 96)
     packed, s = own.pack(X=x), np.ones(72, np.float32)
     with pytest.raises(CompileError, match="both operands of this product are computed"):
-        own.simulate(packed, w, s, None, schedule=Schedule(decode="registers"))
+        own.simulate(packed, w, s, None, schedule=Schedule(operand_transform="registers"))
     both = own.simulate(packed, w, s, None)
     wanted = (x.astype(np.float64) @ w.T.astype(np.float64)).astype(ml_dtypes.bfloat16)
     assert np.array_equal(both, wanted)
     with pytest.raises(CompileError, match="X is packed, and this load comes through no slot"):
-        own.simulate(packed, w, s, None, schedule=Schedule(decode="shared"))
+        own.simulate(packed, w, s, None, schedule=Schedule(operand_transform="smem"))
     plain = kernel(TEXT.replace("i8", "bf16").replace("cast(W[n, k], bf16)", "W[n, k]"))
     got = plain.simulate(packed, w.astype(ml_dtypes.bfloat16), s, None)
     wanted = x.astype(np.float64) @ w.T.astype(np.float64)
@@ -201,7 +203,12 @@ def test_what_is_cut_elsewhere_is_found() -> None:
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_a_warp_meets_before_it_gives_a_slot_back(decode: Any) -> None:
     """One arrival stands for its 32 threads: they have read by then, and passed the wait."""
-    scheduled = kernel().packed("W").compile(Schedule(decode=decode), M=16, N=128, K=256).scheduled
+    scheduled = (
+        kernel()
+        .packed("W")
+        .compile(Schedule(operand_transform=decode), M=16, N=128, K=256)
+        .scheduled
+    )
     lines = str(scheduled).splitlines()
     given_back = next(i for i, line in enumerate(lines) if "each_warp" in line)
     met = max(i for i in range(given_back) if "sync_warp" in lines[i])

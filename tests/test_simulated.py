@@ -58,15 +58,15 @@ def test_reference(name: str) -> None:
 
 
 OF_TYPES = [
-    ("product_f8e4m3", Schedule(precise_every=0)),
+    ("product_f8e4m3", Schedule(mma_promotion_interval=0)),
     ("product_f8e4m3", Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2)),
     ("product_f8e4m3", Schedule(tile=dict(m=128, n=48, k=96))),
-    ("product_f8e4m3", Schedule(tile=dict(m=256, n=64, k=256), precise_every=256)),
+    ("product_f8e4m3", Schedule(tile=dict(m=256, n=64, k=256), mma_promotion_interval=256)),
     ("product_f8e4m3", Schedule(tile=dict(m=64, n=48, k=256), consumers=1)),
     ("product_f8e4m3", Schedule(tile=dict(m=64, n=64, k=256), mode="pingpong", stages=2)),
-    ("product_f8e4m3", Schedule(tile=dict(m=64, n=128, k=256), share="n")),
+    ("product_f8e4m3", Schedule(tile=dict(m=64, n=128, k=256), consumer_split="n")),
     ("product_f8e4m3", Schedule(tile=dict(n=64, k=256), cluster=dict(m=2))),
-    ("product_f8e4m3", Schedule(tile=dict(m=16, n=64, k=256), mma="n", consumers=1)),
+    ("product_f8e4m3", Schedule(tile=dict(m=16, n=64, k=256), mma_m="n", consumers=1)),
     ("product_tf32", Schedule(tile=dict(m=64, n=32, k=8), consumers=1)),
     ("product_tf32", Schedule(tile=dict(m=64, n=32, k=24), consumers=1)),
     ("product_tf32", Schedule(tile=dict(n=64, k=256), stages=1)),

@@ -153,7 +153,7 @@ def test_a_product_is_stored_by_columns(rows: int, scheduler: Any) -> None:
     a, b = (rng.integers(-2, 3, (n, 80)).astype(ml_dtypes.bfloat16) for n in (rows, 136))
     schedule = Schedule(scheduler=scheduler)
     assert same(own.simulate(a, b, None, schedule=schedule), own.reference(a, b, None))
-    assert own.compile(schedule, M=rows, N=136, K=80).schedule.mma in (None, "m")
+    assert own.compile(schedule, M=rows, N=136, K=80).schedule.mma_m in (None, "m")
 
 
 PARTS = {

@@ -35,10 +35,10 @@ OPERANDS = {
 }
 SCHEDULES = [
     None,
-    Schedule(decode="registers", tile=dict(k=128), stages=2),
-    Schedule(decode="registers", cluster=dict(m=2), tile=dict(m=8, n=128, k=64)),
-    Schedule(decode="registers", scheduler="stream_k"),
-    Schedule(decode="shared", mma="m", tile=dict(m=128, n=128, k=128)),
+    Schedule(operand_transform="registers", tile=dict(k=128), stages=2),
+    Schedule(operand_transform="registers", cluster=dict(m=2), tile=dict(m=8, n=128, k=64)),
+    Schedule(operand_transform="registers", scheduler="stream_k"),
+    Schedule(operand_transform="smem", mma_m="m", tile=dict(m=128, n=128, k=128)),
 ]
 SIZES = (40, 200, 160)
 AMID = (16, 72, 136)
@@ -137,10 +137,10 @@ def test_experts_in_rows_that_lie_apart() -> None:
 def test_parts_may_begin_amid_a_byte(decode: Any) -> None:
     own, (x, w) = parsed("@kernel" + PARTS), arguments("u4", "plain", (24, 72, 160))
     given = x, w, np.array([0, 7, 50], np.int32), None
-    found = own.simulate(*given, schedule=Schedule(decode=decode))
+    found = own.simulate(*given, schedule=Schedule(operand_transform=decode))
     assert np.array_equal(found, own.reference(*given))
     known: dict[str, Any] = dict(M=24, N=72, K=160, P=3)
-    assert own.compile(Schedule(decode=decode), **known).certificate is not None
+    assert own.compile(Schedule(operand_transform=decode), **known).certificate is not None
 
 
 def test_what_is_no_array_of_its_type_is_not_packed() -> None:
@@ -161,7 +161,7 @@ def test_a_block_is_what_smem_holds() -> None:
 
 def test_what_codegen_loads() -> None:
     """Of 64 x 64 a thread has 32 elements: one vector of a block, or four of plain rows."""
-    one = Schedule(scheduler="grid", tile=dict(m=16, n=64, k=64), consumers=1, mma="n")
+    one = Schedule(scheduler="grid", tile=dict(m=16, n=64, k=64), consumers=1, mma_m="n")
     ptx = [own.compile(one, M=16, N=128, K=256).ptx for own in (kernel().packed("W"), kernel())]
     assert [text.count("ld.shared.v4.b32") for text in ptx] == [1, 4]
     assert all("cvt.rn.f32.s" not in text and "ld.shared.b8" not in text for text in ptx)
@@ -194,10 +194,10 @@ def test_rows_that_lie_across() -> None:
     own = parsed("@kernel" + ACROSS)
     x, w = arguments("u4", "plain", (40, 160, 192))[0], codes("u4", 192, 160)
     wanted = own.reference(x, w, None)
-    for schedule in None, Schedule(decode="shared"):
+    for schedule in None, Schedule(operand_transform="smem"):
         assert np.array_equal(own.simulate(x, w, None, schedule=schedule), wanted)
     with pytest.raises(ScheduleError, match=r"(?s)tile n=48: lines of W are.*a multiple of 32"):
-        own.compile(Schedule(decode="shared", tile=dict(n=48)), M=40, N=160, K=192)
+        own.compile(Schedule(operand_transform="smem", tile=dict(n=48)), M=40, N=160, K=192)
 
 
 def test_lines_of_16_bytes_have_32_nibbles() -> None:

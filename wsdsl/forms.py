@@ -37,7 +37,7 @@ def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
     """
     rows = (v.shape[-1] * v.dtype.bytes for v in call.views.values() if len(v.shape) > 1)
     given = schedule or Schedule()
-    told = given.tile or given.cluster or given.share or given.mma
+    told = given.tile or given.cluster or given.consumer_split or given.mma_m
     known = all(dim in call.dims for dim in kernel.dims)
     return known and not told and any(row % L2_LINE for row in rows)
 

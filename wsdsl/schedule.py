@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from wsdsl import deprecated_fields
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 from wsdsl.lazy import cached_property
 
 Mode = Literal["cooperative", "pingpong"]
-Place = Literal["registers", "shared", "tensor"]
+Place = Literal["registers", "smem", "tmem"]
 Reduction = Literal["serial", "parallel"]
 Scheduler = Literal["auto", "grid", "persistent", "dynamic", "split_k", "stream_k"]
-ScalePath = Literal["copy", "store"]
+ScalePath = Literal["cp", "st"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 PRECISE_EVERY = 128
-"""Elements of fp8 that are summed before they are promoted, if `precise_every` is left out."""
+"""Elements of K between promotions of fp8 accumulators, if `mma_promotion_interval` is None."""
 
 
 class FrozenDict(dict[str, Any]):
@@ -32,69 +34,60 @@ class FrozenDict(dict[str, Any]):
 
 @dataclass(frozen=True, repr=False)
 class Schedule:
-    """How a kernel is mapped to the card. The repr can be pasted back.
+    """How a kernel is mapped to the GPU. The repr can be pasted back.
 
     tile: size of each loop's tile in elements, by loop variable, `dict(m=128, n=256, k=64)`
-    widths: of how many widths each launch chooses one for the tile along wgmma's N: that of `tile`,
-        and those that are 8, 16, ... narrower, as many as the tile's last 64 columns allow
-    stages: depth of the circular buffers, in slots
+    tile_n_variants: number of N extents, 1 to 8, among which each launch chooses: that of `tile`,
+        and extents that are 8, 16, ... columns smaller
+    stages: number of pipeline stages
     consumers: number of compute warpgroups
-    mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
-    order_barriers: whether cooperating consumers of products of products (attention) follow one
-        another at the tensor cores in every iteration, as in FlashAttention-3: while one has them,
-        the others do what is between their products; else they come as they are ready. If left
-        out, as the rates of the card say: yes if what is between takes no longer
-    share: the loop variable whose tile cooperating consumers divide, each with the whole of the
-        others; if left out, that which rides wgmma's M
-    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one
-        that is summed over, `dict(k=2)`, they share the sum of each tile
-    multicast: whether the CTAs of a cluster load for each other what several of them want, as they
-        do if this is left out beside a given cluster; else all that a cluster does is to keep
-        neighbours in one GPC, whose SMs have in common what comes to it from L2
-    scheduler: "grid" (one tile per CTA), "persistent", "dynamic" (a CTA asks the card for its next
-        tile, on sm_100a and sm_103a), "split_k", "stream_k", "auto"
-    splits: how many pieces "split_k" cuts the contraction of each tile in
-    reduction: how the sums of a tile's pieces come together: "serial", each piece after the one in
-        front of it; or "parallel" ("split_k" alone), all at once, each piece a part of the tile.
-        Both give the same bits in every run
-    raster: "auto", or the loop variable along which neighbouring tiles run
-    swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
-    registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
-    ctas_per_sm: of a kernel without products, CTAs that run on an SM at the same time, so that they
-        hide each other's latency: ptxas gives a thread no more registers than these leave it
-    counters: of a kernel without products, the tensors to which it adds at computed places, by
-        name, of which a CTA has counters in shared memory: of so many elements along each
-        dimension, `dict(H=(64,))`. It adds them to memory at its end; what is added to elements
-        beyond goes there at once. `dict()` for none
-    mma: the axis that rides wgmma's M
-    cta_group: 2 has the CTAs of a cluster of two multiply together, as a pair, on cards that sum
-        products in tensor memory: each has a tile of its own, and half of the operand that both
-        have in common (tcgen05's cta_group::2; CUTLASS says 2SM)
-    decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
-        warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
-        operand is loaded from, `dict(W="registers", X="shared")`. On cards that sum products in
-        tensor memory also "tensor": it is written there. What is made of other products lies in
-        "shared" or "tensor" memory by whoever makes it
-    scale_path: how scales of blocks come to tensor memory: "copy", by the tensor cores, which take
-        them in atoms (`Kernel.packed`), or "store", by a partition of threads, which takes them a
-        row at a time. Scales lie as they are given; if this is said, they have to lie so
-    precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
-        promoted to f32; 0 for never, which is faster and less exact
-    constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
-        weights: their loads may begin before that kernel is over. This is a promise of the caller,
-        and nothing checks it: where it does not hold, what is read is old or half written
-    overlap: whether the next kernel on the stream may be started before this one is over, if it
-        waits by itself (programmatic dependent launch)
+    mode: "cooperative" (consumers split an output tile) or "pingpong" (one output tile each)
+    order_barriers: whether cooperating consumers of back-to-back MMAs (attention) take turns on the
+        tensor cores by an ordered-sequence barrier, as in FlashAttention-3. Default: by the cost
+        model, if the softmax takes no longer than the MMAs
+    consumer_split: the loop variable whose tile extent cooperating consumers split; default: that
+        of wgmma's N
+    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the
+        contraction axis, `dict(k=2)`, for cluster split-K
+    multicast: whether the CTAs of a cluster multicast TMA loads to each other; default: yes with a
+        given cluster. Without it a cluster only places adjacent tiles on one GPC
+    scheduler: "grid" (one tile per CTA), "persistent", "dynamic" (cluster launch control, on
+        sm_100a and sm_103a), "split_k", "stream_k", "auto"
+    splits: number of splits of each tile's contraction with "split_k"
+    reduction: how the splits of a tile are reduced: "serial" (each split after the previous one) or
+        "parallel" ("split_k" only; each split reduces a part of the tile). Both are deterministic
+    raster: "auto", or the loop variable along which consecutive tiles run
+    swizzle: raster swizzle group, in tiles: 1, 2, 4, 8, 16 or 32
+    registers: registers per thread, by role, for setmaxnreg: `dict(load=40, compute=232)`
+    ctas_per_sm: for memory-bound kernels, resident CTAs per SM; bounds the registers per thread
+    smem_privatize: for memory-bound kernels, tensors whose scattered additions are privatized in
+        SMEM, with the number of elements per dimension, `dict(H=(64,))`. Each CTA adds its bins to
+        global memory at its end; additions to other elements go to global memory. `dict()`: none
+    mma_m: the axis that maps to wgmma's M; `mma_m="n"` is swap-AB
+    cta_group: 2 runs tcgen05's cta_group::2 (2SM) on a cluster of two CTAs: each CTA has a tile of
+        its own and half of the shared operand (sm_100a and sm_103a)
+    operand_transform: where a transformed operand (dequantized, or the result of an MMA) is
+        written: "registers", by each consumer; "smem", by a warpgroup of its own; "tmem" (sm_100a
+        and sm_103a). For all operands, or by tensor, `dict(W="registers", X="smem")`
+    sf_load: how block scale factors get to TMEM: "cp" (tcgen05.cp, of scale factors that
+        `Kernel.packed` arranges) or "st" (tcgen05.st by threads, row by row)
+    mma_promotion_interval: for fp8, elements of K between promotions of the accumulator to f32;
+        0: no promotion, which is faster and less exact
+    pdl_independent: names of tensors that the previous kernel on the stream does not write,
+        `("B",)` for weights: loads of them are issued before `griddepcontrol.wait`. The caller
+        must guarantee it: a violation is not detected, and reads stale data
+    launch_pdl: whether the next kernel on the stream may start before this one is complete, if it
+        waits itself (programmatic dependent launch)
     arch: "sm_90a", "sm_100a" or "sm_103a"
     """
 
     tile: Mapping[str, int] | None = None
-    widths: int | None = None
+    tile_n_variants: int | None = None
     stages: int | None = None
     consumers: int | None = None
     mode: Mode | None = None
     order_barriers: bool | None = None
-    share: str | None = None
+    consumer_split: str | None = None
     cluster: Mapping[str, int] | None = None
     multicast: bool | None = None
     scheduler: Scheduler | None = None
@@ -104,31 +97,33 @@ class Schedule:
     swizzle: int | None = None
     registers: Mapping[str, int] | None = None
     ctas_per_sm: int | None = None
-    counters: Mapping[str, tuple[int, ...]] | None = None
-    mma: str | None = None
+    smem_privatize: Mapping[str, tuple[int, ...]] | None = None
+    mma_m: str | None = None
     cta_group: int | None = None
-    decode: Place | Mapping[str, Place] | None = None
-    scale_path: ScalePath | None = None
-    precise_every: int | None = None
-    constant: tuple[str, ...] | None = None
-    overlap: bool | None = None
+    operand_transform: Place | Mapping[str, Place] | None = None
+    sf_load: ScalePath | None = None
+    mma_promotion_interval: int | None = None
+    pdl_independent: tuple[str, ...] | None = None
+    launch_pdl: bool | None = None
     arch: Arch = "sm_90a"
 
     if not TYPE_CHECKING:  # a checker of types knows the fields
 
-        def __new__(cls, *args: Any, **named: Any) -> Schedule:
-            known = cls.__dataclass_fields__
-            if not known.keys() >= named.keys():
-                raise ScheduleError(unknown_names(named, known, "Schedule"))
-            return super().__new__(cls)
+        def __getattr__(self, name: str) -> Any:
+            new = deprecated_fields.FIELDS.get(name)
+            if new is None:
+                raise AttributeError(f"Schedule has no field `{name}`")
+            told = f"Schedule.{name} is deprecated; use {new}"
+            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            return getattr(self, new)
 
     def __post_init__(self) -> None:
-        for name in ("tile", "cluster", "registers", "decode", "counters"):
+        for name in ("tile", "cluster", "registers", "operand_transform", "smem_privatize"):
             held = getattr(self, name)
             if isinstance(held, Mapping):
                 self.__dict__[name] = FrozenDict(held)
-        if isinstance(self.constant, (list, tuple)):
-            self.__dict__["constant"] = tuple(self.constant) or None
+        if isinstance(self.pdl_independent, (list, tuple)):
+            self.__dict__["pdl_independent"] = tuple(self.pdl_independent) or None
         findings = self._faults()
         if findings:
             raise ScheduleError(findings)
@@ -151,10 +146,7 @@ class Schedule:
         for name, is_ok, expected in _CHECKS:
             held = getattr(self, name)
             if (held is not None or name == "arch") and not is_ok(held):
-                today = _RENAMED.get((name, held)) if isinstance(held, str) else None
-                hint = f'"{held}" is called "{today}" today' if today else ""
-                message = f"Schedule.{name} is {held!r}; expected {expected}"
-                faults.append(Finding(message, hint=hint))
+                faults.append(Finding(f"Schedule.{name} is {held!r}; expected {expected}"))
         return faults
 
     def __hash__(self) -> int:
@@ -178,6 +170,23 @@ class Schedule:
         return f"Schedule({', '.join(shown)})"
 
 
+def _init(generated: Callable[..., None]) -> Callable[..., None]:
+    """The dataclass's `__init__` with messages for unknown names, and deprecated ones accepted."""
+
+    def init(self: Schedule, *args: Any, **named: Any) -> None:
+        named = deprecated_fields.with_warnings(named, 2)
+        known = [f.name for f in fields(self)]
+        if unknown := unknown_names(named, known, "Schedule"):
+            raise ScheduleError(unknown)
+        generated(self, *args, **named)
+
+    return init
+
+
+if not TYPE_CHECKING:
+    Schedule.__init__ = _init(Schedule.__init__)
+
+
 def _positive(held: Any) -> bool:
     return isinstance(held, int) and not isinstance(held, bool) and held > 0
 
@@ -194,7 +203,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda held: isinstance(held, kind)
 
 
-_place = _words("registers", "shared", "tensor")
+_place = _words("registers", "smem", "tmem")
 
 
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -210,13 +219,15 @@ def _names(held: Any) -> bool:
     return isinstance(held, tuple) and all(isinstance(x, str) for x in held)  # pyright: ignore[reportUnknownVariableType]
 
 
+AXES = ("consumer_split", "raster", "mma_m")
+SWITCHES = ("order_barriers", "multicast", "launch_pdl")
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("tile", _by_name(_positive), "positive sizes in elements, by loop variable"),
-    ("widths", _numbers(*range(1, 9)), "1 to 8 widths"),
-    ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 slots"),
+    ("tile_n_variants", _numbers(*range(1, 9)), "1 to 8 extents"),
+    ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 stages"),
     ("consumers", _numbers(1, 2, 3, 4), "1 to 4 compute warpgroups"),
     ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),
-    *((name, _is(str), "the name of a loop variable") for name in ("share", "raster", "mma")),
+    *((name, _is(str), "the name of a loop variable") for name in AXES),
     ("cluster", _by_name(_numbers(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8"),
     (
         "scheduler",
@@ -227,7 +238,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("cta_group", _numbers(1, 2), "1 or 2"),
     ("ctas_per_sm", lambda n: _positive(n) and n <= 16, "1 to 16 CTAs"),
     (
-        "counters",
+        "smem_privatize",
         _by_name(lambda e: isinstance(e, tuple) and all(map(_positive, e))),
         "numbers of elements along dimensions, by tensor, `dict(H=(64,))`",
     ),
@@ -239,23 +250,21 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "multiples of 8 from 24 to 256, by role",
     ),
     (
-        "decode",
+        "operand_transform",
         lambda held: _place(held) or _by_name(_place)(held),
-        '"registers", "shared" or "tensor", or these by tensor',
+        '"registers", "smem" or "tmem", or these by tensor',
     ),
     (
-        "precise_every",
+        "mma_promotion_interval",
         lambda p: _positive(p) or (type(p) is int and p == 0),
         "a number of elements, 0 for never",
     ),
-    ("scale_path", _words("copy", "store"), '"copy" or "store"'),
-    ("constant", _names, 'names of tensors, `("B",)`'),
-    *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
+    ("sf_load", _words("cp", "st"), '"cp" or "st"'),
+    ("pdl_independent", _names, 'names of tensors, `("B",)`'),
+    *((name, _is(bool), "True or False") for name in SWITCHES),
     ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),
 )
 """(field, whether it may hold this, what it may hold)."""
-_RENAMED = {("reduction", "turns"): "serial", ("reduction", "slices"): "parallel"}
-"""Today's word for an earlier one."""
 
 
 def _shown(held: object) -> str:
@@ -291,4 +300,5 @@ def with_constants(schedule: Schedule | None, names: Collection[str]) -> Schedul
     if not names:
         return schedule
     given = schedule or Schedule()
-    return replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *names)),))
+    independent = *(given.pdl_independent or ()), *names
+    return replace(given, pdl_independent=tuple(dict.fromkeys(independent)))

@@ -357,7 +357,7 @@ class Variants:
         """Why the code of a schedule is refused, now or before, in whatever order tiles are."""
         from wsdsl.codegen.gate import OverwrittenError, SpillError
 
-        like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, overlap=None)
+        like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, launch_pdl=None)
         code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
         key = code and digest("refused", code)
         known = None if compiled.is_made else look(key, Refused)
@@ -395,7 +395,8 @@ class Variants:
 
         schedule, sizes = asked.schedule or Schedule(), dict(asked.sizes)
         if tried[-1][1].overwritten:  # Operands that are made in SMEM are safe.
-            yield from () if schedule.decode else (dataclasses.replace(schedule, decode="shared"),)
+            if not schedule.operand_transform:
+                yield dataclasses.replace(schedule, operand_transform="smem")
             return
         given = self._posed(asked)
         for _ in range(MOST_FEWER):
@@ -405,7 +406,7 @@ class Variants:
                 break
             yield other
         # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
-        settled = dataclasses.replace(schedule, mma=wide.schedule.mma)
+        settled = dataclasses.replace(schedule, mma_m=wide.schedule.mma_m)
         yield from narrower(wide.source, wide.partitioned, settled)
 
 

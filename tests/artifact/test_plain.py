@@ -58,7 +58,10 @@ def test_an_artifact_comes_back(artifact: Artifact, data: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        Choice(Schedule(tile=dict(m=64), constant=("B",), multicast=False), ("wider ones spill",)),
+        Choice(
+            Schedule(tile=dict(m=64), pdl_independent=("B",), multicast=False),
+            ("wider ones spill",),
+        ),
         Choice(Schedule()),
         Names(()),
     ],

@@ -99,7 +99,7 @@ def looked_up(X: bf16[M, K], W: u4[N, K], T: {dtype}[{size}], Y: f32[M, N]):
 def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:
     """Of a short table, what lies behind it is 0."""
     (own,) = vars(parse(TEXT.format(dtype=dtype, size=size))).values()
-    rng, schedule = np.random.default_rng(5), Schedule(decode=decode)
+    rng, schedule = np.random.default_rng(5), Schedule(operand_transform=decode)
     x = (rng.integers(-8, 9, (24, 96)) / 4).astype(ml_dtypes.bfloat16)
     w = rng.integers(0, 256, (72, 48)).astype(np.uint8)
     t = rng.integers(0, 120, size).astype(np.uint8)

@@ -72,7 +72,7 @@ def test_a_wait_that_leaves_too_much_is_seen() -> None:
     compiled = decoded().compile(**SIZES)
     assert overwritten(compiled.cubin) == {}
     assert not OF_REGISTERS.search(
-        decoded().compile(Schedule(decode="shared"), **SIZES).ptx.encode()
+        decoded().compile(Schedule(operand_transform="smem"), **SIZES).ptx.encode()
     )
     waits = [w for w in functions(compiled.cubin)["decoded_weights"] if w.pending is not None]
     changed = compiled.cubin
@@ -110,10 +110,12 @@ def of_operands(cubin: bytes) -> dict[str, list[int]]:
 def test_operands_then_are_made_elsewhere_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "overwritten", of_operands)
     compiled = decoded().compile(**SIZES)
-    assert compiled.schedule.decode == "shared"
+    assert compiled.schedule.operand_transform == "smem"
     assert "gives away registers" in compiled.explain()
-    with pytest.raises(OverwrittenError, match=r"acc \+= .*\n.*\^\n.*13\.3 .*decode=\"shared\""):
-        _ = decoded().compile(Schedule(decode="registers"), **SIZES).cubin
+    with pytest.raises(
+        OverwrittenError, match=r"acc \+= .*\n.*\^\n.*13\.3 .*operand_transform=\"smem\""
+    ):
+        _ = decoded().compile(Schedule(operand_transform="registers"), **SIZES).cubin
 
 
 @pytest.mark.parametrize("pending", [0, 1])

@@ -201,7 +201,7 @@ FORMS: dict[str, Callable[[], Kernel]] = {
         sizes=dict(D=64),
         tile=dict(m=128, n=64),
         stages=2,
-        decode="tensor",
+        operand_transform="tmem",
     ),
 }
 
@@ -236,7 +236,7 @@ def test_machine_code_of_an_operand_in_tensor_memory(arch: Arch) -> None:
     """Threads store it, 32 registers at a time, and wait once; products read it there. So they do
     with the sum that they scale, or write first; all of it for tiles with masks, and without.
     """
-    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode="tensor")
+    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, operand_transform="tmem")
     kernel = lowered(CASES["attention"], arch, sizes=dict(D=64), **asked)
     ptx = ptx_of(kernel)
     assert len(re.findall(r"tcgen05\.mma\S+ \[[%\w]+\], \[[%\w]+\],", ptx)) == 4

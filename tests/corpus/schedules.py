@@ -28,27 +28,27 @@ WORDS: dict[str, Schedule] = {
     "cooperative": Schedule(mode="cooperative", consumers=2),
     "three_consumers": Schedule(tile=dict(m=192, n=128), consumers=3),
     "one_consumer": Schedule(tile=dict(m=64, n=256), consumers=1),
-    "shared_columns": Schedule(tile=dict(m=64, n=256), consumers=2, share="n"),
+    "shared_columns": Schedule(tile=dict(m=64, n=256), consumers=2, consumer_split="n"),
     "pair": Schedule(cluster=dict(m=2)),
     "pair_without_multicast": Schedule(cluster=dict(m=2), multicast=False),
     "cluster_of_eight": Schedule(cluster=dict(m=2, n=4)),
     "cluster_along_k": Schedule(cluster=dict(k=2)),
     "one_slot": Schedule(stages=1),
     "shallow": Schedule(tile=dict(k=16), stages=2),
-    "columns_ride_m": Schedule(mma="n"),
+    "columns_ride_m": Schedule(mma_m="n"),
     "raster": Schedule(raster="m", swizzle=8),
     "registers": Schedule(
         tile=dict(m=128, n=128), consumers=2, registers=dict(load=40, compute=200)
     ),
-    "constant": Schedule(constant=("B",)),
-    "constant_scales": Schedule(constant=("a_scale", "b_scale")),
-    "alone": Schedule(overlap=False),
-    "overlapped": Schedule(overlap=True),
+    "constant": Schedule(pdl_independent=("B",)),
+    "constant_scales": Schedule(pdl_independent=("a_scale", "b_scale")),
+    "alone": Schedule(launch_pdl=False),
+    "overlapped": Schedule(launch_pdl=True),
     "in_turn": Schedule(order_barriers=True),
     "not_in_turn": Schedule(order_barriers=False),
-    "never_promoted": Schedule(precise_every=0),
-    "promoted_often": Schedule(precise_every=64),
-    "decode_shared": Schedule(decode="shared"),
+    "never_promoted": Schedule(mma_promotion_interval=0),
+    "promoted_often": Schedule(mma_promotion_interval=64),
+    "decode_shared": Schedule(operand_transform="smem"),
     "two_beside": Schedule(ctas_per_sm=2),
     "blackwell": Schedule(arch="sm_100a"),
     "blackwell_pair": Schedule(arch="sm_100a", cta_group=2),
@@ -62,7 +62,7 @@ CHAINED: dict[str, Schedule] = {
     "three": Schedule(tile=dict(m=192, n=64), order_barriers=True, consumers=3),
     "unordered": Schedule(order_barriers=False, consumers=2),
     "blackwell": Schedule(arch="sm_100a", tile=dict(m=128, n=128)),
-    "blackwell_shared": Schedule(arch="sm_100a", tile=dict(m=128, n=64), decode="shared"),
+    "blackwell_shared": Schedule(arch="sm_100a", tile=dict(m=128, n=64), operand_transform="smem"),
     "blackwell_two": Schedule(arch="sm_100a", tile=dict(m=256, n=64), consumers=2),
 }
 RANDOM = 100
@@ -83,10 +83,10 @@ def entries() -> Iterator[Entry]:
         yield _entry(f"chained/{what}", "attention", schedule, M=4096, N=4096, D=64)
     for name, case in SCALED.items():
         path = "copy" if "atoms" in name else "store"
-        asked = Schedule(arch="sm_100a", tile=dict(n=128), scale_path=path)
+        asked = Schedule(arch="sm_100a", tile=dict(n=128), sf_load=path)
         yield Entry(f"scaled/{name}", case.text, case.sizes, words(asked))
     for bins in (1, 64, 1000):
-        held = Schedule(counters=dict(H=(bins,)))
+        held = Schedule(smem_privatize=dict(H=(bins,)))
         yield Entry(f"counters/{bins}", TEXTS["histogram"][0], dict(N=1 << 20, B=1000), words(held))
     rng = Random(0)
     for i in range(RANDOM):

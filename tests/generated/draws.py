@@ -120,17 +120,17 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
         stages=maybe(0.4, 1, 2, 3, 4),
         consumers=consumers,
         mode=maybe(0.3, "cooperative", *["pingpong"] * (products and consumers != 1)),
-        share=maybe(0.1, *tiles),
+        consumer_split=maybe(0.1, *tiles),
         cluster=cluster,
         multicast=maybe(0.2, True, False) if cluster else None,
         raster=maybe(0.1, *tiles),
-        mma=maybe(0.2, "m", "n", *tiles) if products else None,
+        mma_m=maybe(0.2, "m", "n", *tiles) if products else None,
         scheduler=scheduler,
         splits=maybe(0.7, 2, 3) if split else None,
         reduction=maybe(0.5, "serial", "parallel") if split else None,
         swizzle=maybe(0.2, 1, 2, 4),
-        constant=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
-        overlap=maybe(0.1, True, False),
+        pdl_independent=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
+        launch_pdl=maybe(0.1, True, False),
     )
 
 

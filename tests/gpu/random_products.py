@@ -61,7 +61,7 @@ def drawn(rng: random.Random) -> Drawn:
         width, turned = rng.choice(WIDTHS), rng.random() < 0.5
         tile = dict(m=width, n=192) if turned else dict(m=192, n=width)
         mma = "n" if turned else None
-        schedule = Schedule(tile=tile, consumers=3, mode="cooperative", mma=mma)
+        schedule = Schedule(tile=tile, consumers=3, mode="cooperative", mma_m=mma)
     return Drawn(case, kind, layout, epilogue, schedule)
 
 

@@ -88,8 +88,8 @@ def test_outputs_that_tma_cannot_take(name: str, gap: int) -> None:
         wsdsl.Schedule(tile=dict(m=64, n=40), consumers=1),
         wsdsl.Schedule(tile=dict(m=128, n=168), mode="pingpong"),
         wsdsl.Schedule(tile=dict(m=192, n=32), consumers=3),
-        wsdsl.Schedule(tile=dict(m=256, n=128), mma="n", share="m"),
-        wsdsl.Schedule(tile=dict(m=200, n=64), mma="n", consumers=1),
+        wsdsl.Schedule(tile=dict(m=256, n=128), mma_m="n", consumer_split="m"),
+        wsdsl.Schedule(tile=dict(m=200, n=64), mma_m="n", consumers=1),
         wsdsl.Schedule(tile=dict(n=128), scheduler="stream_k"),
         wsdsl.Schedule(tile=dict(m=128, n=128), cluster=dict(m=2)),
     ],
@@ -129,9 +129,9 @@ FP8 = [
     wsdsl.Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2),
     wsdsl.Schedule(tile=dict(m=128, n=48, k=64)),
     wsdsl.Schedule(tile=dict(m=128, n=208, k=96), registers=dict(load=40, compute=232)),
-    wsdsl.Schedule(tile=dict(m=256, n=64, k=256), precise_every=256),
+    wsdsl.Schedule(tile=dict(m=256, n=64, k=256), mma_promotion_interval=256),
     wsdsl.Schedule(tile=dict(m=192, n=96), consumers=3),
-    wsdsl.Schedule(tile=dict(n=256), precise_every=0),
+    wsdsl.Schedule(tile=dict(n=256), mma_promotion_interval=0),
 ]
 
 
@@ -160,7 +160,7 @@ def test_fp8_is_promoted() -> None:
         return torch.empty(256, 256, dtype=torch.bfloat16, device="cuda")
 
     assert error(None) <= 0.003
-    assert error(wsdsl.Schedule(precise_every=0)) > 0.01
+    assert error(wsdsl.Schedule(mma_promotion_interval=0)) > 0.01
 
 
 @pytest.mark.parametrize("n", range(16, 257, 16))

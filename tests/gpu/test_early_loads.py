@@ -16,7 +16,7 @@ FEW = {
     "one consumer": Schedule(tile=dict(m=64, n=224), consumers=1),
     "two consumers": Schedule(tile=dict(m=128, n=128), consumers=2, mode="cooperative"),
     "pingpong": Schedule(tile=dict(m=64, n=64), mode="pingpong"),
-    "columns": Schedule(tile=dict(m=16, n=128), mma="n", consumers=2, mode="cooperative"),
+    "columns": Schedule(tile=dict(m=16, n=128), mma_m="n", consumers=2, mode="cooperative"),
     "cluster": Schedule(tile=dict(m=64, n=128), consumers=1, cluster=dict(n=2)),
     "split": Schedule(tile=dict(m=64, n=128), consumers=1, scheduler="split_k", splits=2),
     "chosen": Schedule(),
@@ -25,7 +25,7 @@ REPETITIONS = 200
 
 
 def early(schedule: Schedule, *names: str) -> Schedule:
-    return dataclasses.replace(schedule, constant=names)
+    return dataclasses.replace(schedule, pdl_independent=names)
 
 
 def randn(*shape: int) -> Any:

@@ -52,10 +52,10 @@ def test_counts_are_exact(N: int) -> None:
     [
         Schedule(tile=dict(m=16, n=1024)),
         Schedule(tile=dict(m=2, n=1024)),
-        Schedule(tile=dict(m=1, n=2048), consumers=2, share="n"),
-        Schedule(tile=dict(m=1, n=1024), consumers=4, share="n"),
+        Schedule(tile=dict(m=1, n=2048), consumers=2, consumer_split="n"),
+        Schedule(tile=dict(m=1, n=1024), consumers=4, consumer_split="n"),
         Schedule(tile=dict(m=1, n=256), cluster=dict(n=4)),
-        Schedule(tile=dict(m=2, n=512), consumers=2, share="n", cluster=dict(n=2)),
+        Schedule(tile=dict(m=2, n=512), consumers=2, consumer_split="n", cluster=dict(n=2)),
         Schedule(tile=dict(m=1, n=1024), scheduler="persistent"),
         Schedule(tile=dict(m=1, n=512), cluster=dict(n=2), scheduler="persistent"),
     ],

@@ -102,7 +102,7 @@ def test_columns_ride_wgmmas_m(sizes: tuple[int, int, int], more: str) -> None:
     """By one consumer in fours, in turns, by two in one wave, and in eights."""
     m, n, k = sizes
     a, b = randn(m, k), (randn(k, n) if more == "columns" else randn(n, k).t())
-    want, options, given = a.double() @ b.double(), dict[str, Any](), wsdsl.Schedule(mma="n")
+    want, options, given = a.double() @ b.double(), dict[str, Any](), wsdsl.Schedule(mma_m="n")
     if more == "bias":
         bias = randn(n)
         options = dict(bias=bias, activation="gelu")
@@ -111,7 +111,7 @@ def test_columns_ride_wgmmas_m(sizes: tuple[int, int, int], more: str) -> None:
         out = randn(m, n)
         options, want = dict(out=out, accumulate=True), want + out.double()
     schedule = matmul.plan(a, b, **options).compile(given).schedule
-    assert schedule is not None and schedule.mma == "n"
+    assert schedule is not None and schedule.mma_m == "n"
     assert error(matmul(a, b, schedule=given, **options), want) < 2**-7
 
 

@@ -16,7 +16,7 @@ SCHEDULES = {
     "wide": Schedule(tile=dict(m=128, n=240), consumers=2, mode="cooperative"),
     "narrow": Schedule(tile=dict(m=64, n=80), consumers=1),
     "tall": Schedule(tile=dict(m=256, n=96), consumers=2, mode="cooperative"),
-    "columns": Schedule(tile=dict(m=64, n=160), consumers=2, share="n"),
+    "columns": Schedule(tile=dict(m=64, n=160), consumers=2, consumer_split="n"),
     "pingpong": Schedule(tile=dict(m=128, n=176), mode="pingpong"),
     "cluster": Schedule(tile=dict(m=128, n=112), mode="cooperative", cluster=dict(n=2)),
     "neighbours": Schedule(

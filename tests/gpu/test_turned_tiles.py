@@ -82,7 +82,7 @@ def test_more_axes(length: int) -> None:
     [
         Schedule(tile=dict(m=128, n=128)),
         Schedule(tile=dict(m=128, n=48), consumers=2),
-        Schedule(tile=dict(m=64, n=32), consumers=2, share="n"),
+        Schedule(tile=dict(m=64, n=32), consumers=2, consumer_split="n"),
         Schedule(tile=dict(m=64, n=16)),
         Schedule(scheduler="persistent"),
     ],

@@ -25,7 +25,7 @@ SCHEDULES = {
     "wide": Schedule(tile=dict(m=128, n=184), mode="cooperative"),
     "pingpong": Schedule(tile=dict(m=128, n=120), mode="pingpong"),
     "three": Schedule(tile=dict(m=192, n=104), mode="cooperative", consumers=3),
-    "swapped": Schedule(tile=dict(m=40, n=128), mma="n"),
+    "swapped": Schedule(tile=dict(m=40, n=128), mma_m="n"),
     "pairs": Schedule(tile=dict(m=64, n=72), consumers=1, cluster=dict(m=2)),
     "grid": Schedule(tile=dict(m=64, n=96), consumers=1, scheduler="grid"),
 }

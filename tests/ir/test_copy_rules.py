@@ -12,7 +12,7 @@ from wsdsl.ir.spec import verify
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    given = Schedule(tile=dict(m=64, n=64), consumers=1, mma="n")
+    given = Schedule(tile=dict(m=64, n=64), consumers=1, mma_m="n")
     return str(CASES["gemm"].kernel.compile(given, M=128, N=64, K=64).scheduled)
 
 

@@ -16,9 +16,9 @@ BF16 = ml_dtypes.bfloat16
 PALETTES: tuple[Any, ...] = ("bytes", "exponents")
 SCHEDULES = [
     None,
-    Schedule(decode="shared"),
-    Schedule(decode="registers", scheduler="split_k", splits=2),
-    Schedule(decode="registers", scheduler="stream_k"),
+    Schedule(operand_transform="smem"),
+    Schedule(operand_transform="registers", scheduler="split_k", splits=2),
+    Schedule(operand_transform="registers", scheduler="stream_k"),
 ]
 
 
@@ -61,7 +61,7 @@ def test_one_hot_gives_exact_weights_of_every_pattern(palette: Any, decode: Any)
     w = bits.view(BF16)
     finite = np.where(np.isfinite(w.astype(np.float32)), w, np.zeros((), BF16))
     packed = lossless.pack(finite, palette)
-    got = simulated(np.eye(256, dtype=BF16), packed, Schedule(decode=decode))
+    got = simulated(np.eye(256, dtype=BF16), packed, Schedule(operand_transform=decode))
     assert np.array_equal(got.T, finite.astype(np.float32))
 
 
@@ -112,7 +112,7 @@ def test_outputs() -> None:
 @pytest.mark.parametrize(("palette", "decode"), zip(PALETTES, ["registers", "shared"], strict=True))
 def test_proved(palette: Any, decode: Any) -> None:
     kernel, sizes = kernel_of(palette, "bf16"), sizes_of(16, 512, 1024)
-    assert kernel.compile(Schedule(decode=decode), **sizes).prove()
+    assert kernel.compile(Schedule(operand_transform=decode), **sizes).prove()
 
 
 def test_weights_come_through_slots() -> None:
@@ -143,7 +143,7 @@ def test_no_product_of_64_bits_stands_in_the_loop() -> None:
     """Beside wgmma it takes as long as 40 instructions. A pair has a vector for 32 columns."""
     sizes = sizes_of(128, 512, 1024)
     tile = dict(m=16, n=64, k=64)
-    schedule = Schedule(consumers=1, decode="registers", scheduler="grid", tile=tile)
+    schedule = Schedule(consumers=1, operand_transform="registers", scheduler="grid", tile=tile)
     ptx = kernel_of("bytes", "bf16").compile(schedule, **sizes).ptx
     loop = ptx[ptx.index("wgmma.fence") :]
     assert not re.search(r"mul\.lo\.s64|mad\.lo\.s64", loop)

@@ -28,7 +28,7 @@ def test_one_consumer_has_192_rows(
     sizes: tuple[int, int, int], expected: tuple[int, int, str | None]
 ) -> None:
     made = chosen("gemm", **dict(zip("MNK", sizes, strict=True)))
-    assert made.tile and (made.tile["m"], made.tile["n"], made.mma) == expected
+    assert made.tile and (made.tile["m"], made.tile["n"], made.mma_m) == expected
     assert made.consumers == 1
 
 
@@ -43,7 +43,7 @@ def test_one_consumer_has_192_rows(
     ],
 )
 def test_where_192_rows_are_offered(name: str, sizes: tuple[int, int, int], offered: bool) -> None:
-    known, given = dict(zip("MNK", sizes, strict=True)), Schedule(mma="m")
+    known, given = dict(zip("MNK", sizes, strict=True)), Schedule(mma_m="m")
     kernel = scheduled_tile(dataclasses.replace(CASES[name].kernel.tile, schedule=given), known)
     options = schedule_options(kernel, given, Work(kernel, known))
     alone = [
@@ -76,7 +76,7 @@ def test_rows_beyond_the_tensor_take_time_to_load() -> None:
     [(200, 7), (1600, 6)],
 )
 def test_a_slot_is_worth_more_than_a_buffer_where_memory_is_slow(rows: int, stages: int) -> None:
-    given = Schedule(tile=dict(m=104, n=128, k=64), mma="n", mode="cooperative", consumers=2)
+    given = Schedule(tile=dict(m=104, n=128, k=64), mma_m="n", mode="cooperative", consumers=2)
     assert chosen("gemm", given, M=rows, N=8192, K=1536).stages == stages
 
 

@@ -45,21 +45,19 @@ def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
 )
 def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int]) -> None:
     case = SCALED[name]
-    asked = dict[str, Any](tile=tile, mma="n" if "m" in tile else None)
+    asked = dict[str, Any](tile=tile, mma_m="n" if "m" in tile else None)
     blocks = -(-sizes["K"] // (16 if name == "nvf4" else 32))
     simulated(case, Schedule(arch="sm_100a", **asked), **sizes, KB=blocks)
     stores = lowered(case, **asked).of(t.StoreScales)
     assert {op.rows for op in stores} == {128, tile.get("m", tile["n"])}
 
 
-@pytest.mark.parametrize(
-    ("rows", "path"), [(8, "store"), (64, "store"), (65, "copy"), (192, "copy")]
-)
+@pytest.mark.parametrize(("rows", "path"), [(8, "st"), (64, "st"), (65, "cp"), (192, "cp")])
 def test_atoms_are_copied_if_most_of_their_rows_are_of_use(rows: int, path: str) -> None:
     asked = dataclasses.replace(SCALED["mx_atoms"].kernel.tile, schedule=BLACKWELL)
     chosen = scheduled_tile(asked, dict(M=rows, N=4096, K=4096)).schedule
-    assert chosen is not None and chosen.scale_path == path
-    assert rows > 8 or (chosen.mma == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)
+    assert chosen is not None and chosen.sf_load == path
+    assert rows > 8 or (chosen.mma_m == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)
 
 
 @pytest.mark.sampled(2)
@@ -146,9 +144,9 @@ def test_copies_and_stores_bring_the_same_bytes(
     scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
     packed = case.kernel.pack(**scales)
     ways: list[tuple[Kernel, Any, ScalePath]] = [
-        (case.kernel, tuple(scales.values()), "store"),
-        (case.kernel.packed(*scales), packed, "copy"),
-        (case.kernel.packed(*scales), packed, "store"),
+        (case.kernel, tuple(scales.values()), "st"),
+        (case.kernel.packed(*scales), packed, "cp"),
+        (case.kernel.packed(*scales), packed, "st"),
     ]
     for kernel, own, path in ways:
         made = list[bytes]()
@@ -159,7 +157,7 @@ def test_copies_and_stores_bring_the_same_bytes(
             return words
 
         monkeypatch.setattr(block_scales, "words_read", kept)
-        asked = Schedule(arch="sm_100a", mma="m", tile=dict(m=128, n=128), scale_path=path)
+        asked = Schedule(arch="sm_100a", mma_m="m", tile=dict(m=128, n=128), sf_load=path)
         kernel.simulate(arrays["A"], arrays["B"], *own, arrays["C"], schedule=asked)
         check(case, arrays, expected(case, arrays))
         found.append(sorted(made))
@@ -205,7 +203,7 @@ def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int],
 
 
 def test_products_wait_for_no_scales_but_the_first() -> None:
-    asked = Schedule(arch="sm_100a", cta_group=1, mma="m", tile=dict(m=128, n=128), stages=5)
+    asked = Schedule(arch="sm_100a", cta_group=1, mma_m="m", tile=dict(m=128, n=128), stages=5)
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
     lanes = SCALED["mx"].kernel.timeline(asked, **sizes).worker.lanes
     (multiplying,) = (lane for lane in lanes if lane.name == "mma")
@@ -218,8 +216,8 @@ def test_products_wait_for_no_scales_but_the_first() -> None:
         (dict(tile=dict(m=64)), "with scales a product has 128 rows"),
         (dict(tile=dict(n=20)), "no multiple of 8"),
         (dict(tile=dict(k=64)), "no multiple of 128"),
-        (dict(mma="n", tile=dict(n=64)), "with scales a product has 128 rows"),
-        (dict(scale_path="copy"), "`a_scale` does not lie in atoms"),
+        (dict(mma_m="n", tile=dict(n=64)), "with scales a product has 128 rows"),
+        (dict(sf_load="cp"), "`a_scale` does not lie in atoms"),
     ],
     ids=str,
 )
@@ -232,10 +230,10 @@ def test_a_schedule_that_does_not_fit_is_refused(schedule: dict, words: str) -> 
 @pytest.mark.parametrize(
     ("sizes", "asked", "path"),
     [
-        (dict(M=24, MA=1), dict(mma="n", tile=dict(m=24, n=128)), "store"),
-        (dict(M=140), dict(tile=dict(m=128, n=80)), "store"),
-        (dict(K=256), dict(scale_path="store", cta_group=2, tile=dict(m=128, n=64)), "store"),
-        (dict(M=140), dict(cta_group=1), "copy"),
+        (dict(M=24, MA=1), dict(mma_m="n", tile=dict(m=24, n=128)), "st"),
+        (dict(M=140), dict(tile=dict(m=128, n=80)), "st"),
+        (dict(K=256), dict(sf_load="st", cta_group=2, tile=dict(m=128, n=64)), "st"),
+        (dict(M=140), dict(cta_group=1), "cp"),
     ],
     ids=str,
 )
@@ -248,7 +246,7 @@ def test_threads_store_scales_of_atoms_that_tiles_begin_within(
     compiled = case.kernel.compiled_for(call, Schedule(arch="sm_100a", **asked))
     compiled.simulate_call(call)
     check(case, arrays, expected(case, arrays))
-    assert compiled.certificate is not None and compiled.schedule.scale_path == path
+    assert compiled.certificate is not None and compiled.schedule.sf_load == path
 
 
 @pytest.mark.parametrize("rows", [24, 140])
@@ -265,9 +263,9 @@ def test_rows_of_experts_are_padded_to_atoms_or_not(rows: int) -> None:
 
 def test_atoms_are_copied_whole() -> None:
     with pytest.raises(ScheduleError, match="`b_scale` has scales of 128 rows together"):
-        lowered(SCALED["mx_atoms"], scale_path="copy", tile=dict(n=64))
-    with pytest.raises(ScheduleError, match="scale_path is for cards"):
-        lowered(SCALED["mx"], "sm_90a", scale_path="store")
+        lowered(SCALED["mx_atoms"], sf_load="cp", tile=dict(n=64))
+    with pytest.raises(ScheduleError, match="sf_load is for cards"):
+        lowered(SCALED["mx"], "sm_90a", sf_load="st")
 
 
 @pytest.mark.parametrize("k", [336, 344])

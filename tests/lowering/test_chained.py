@@ -83,5 +83,5 @@ def test_three_links_are_right_and_proved() -> None:
 def test_whole_rows_are_computed() -> None:
     with pytest.raises(ScheduleError, match="needs whole rows"):
         KEPT["two_links"].kernel.compile(
-            schedule=Schedule(tile=dict(m=64, n=128), consumers=2, share="n")
+            schedule=Schedule(tile=dict(m=64, n=128), consumers=2, consumer_split="n")
         )

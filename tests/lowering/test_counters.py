@@ -104,7 +104,7 @@ def test_results_are_those_of_the_reference(name: str, team: str) -> None:
     wanted = [x.copy() for x in arrays]
     kernel.reference(*wanted)
     for extents in (whole, tuple(-(-e // 2) for e in whole), tuple(e + 3 for e in whole)):
-        schedule = Schedule(counters={kernel.params[-1].name: extents}, **TEAMS[team])
+        schedule = Schedule(smem_privatize={kernel.params[-1].name: extents}, **TEAMS[team])
         made = [x.copy() for x in arrays]
         kernel.simulate(*made, schedule=schedule, seed=2)
         np.testing.assert_array_equal(made[-1], wanted[-1])
@@ -114,7 +114,7 @@ def test_nothing_is_added_to_what_nobody_chose() -> None:
     """-0.0 stays, and NaN is added to its own element alone."""
     at, held = np.full(64, 2, np.int32), np.full(8, -0.0, np.float32)
     KERNELS.weighted.simulate(
-        at, np.full(64, np.nan, np.float32), held, schedule=Schedule(counters=dict(H=(8,)))
+        at, np.full(64, np.nan, np.float32), held, schedule=Schedule(smem_privatize=dict(H=(8,)))
     )
     assert np.isnan(held[2]) and np.signbit(held).sum() - np.signbit(held[2]) == 7
 
@@ -123,13 +123,13 @@ def test_nothing_is_added_to_what_nobody_chose() -> None:
 def test_minus_zero_adds_nothing(counters: dict[str, tuple[int, ...]]) -> None:
     at, nothing = np.full(64, 2, np.int32), np.full(64, -0.0, np.float32)
     held, wanted = np.full(8, -0.0, np.float32), np.full(8, -0.0, np.float32)
-    KERNELS.weighted.simulate(at, nothing, held, schedule=Schedule(counters=counters))
+    KERNELS.weighted.simulate(at, nothing, held, schedule=Schedule(smem_privatize=counters))
     KERNELS.weighted.reference(at, nothing, wanted)
     assert np.signbit(held).all() and np.signbit(wanted).all()
 
 
 def scheduled() -> Kernel:
-    schedule = Schedule(counters=dict(H=(64,)), consumers=2, tile=dict(n=4096))
+    schedule = Schedule(smem_privatize=dict(H=(64,)), consumers=2, tile=dict(n=4096))
     return KERNELS.histogram.compile(schedule=schedule, N=1 << 16, B=64).scheduled
 
 
@@ -158,11 +158,15 @@ def test_who_counts_says_the_same_of_counters(kind: type[Op], change: Callable[[
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("histogram", dict(counters=dict(X=(64,))), "names `X`.*\n.*\n.*\n.*counters of: H"),
-        ("histogram", dict(counters=dict(H=(64, 2))), "2 extents, and it has 1 dimension"),
-        ("histogram", dict(counters=dict(H=(60000,))), "240640 bytes of SMEM"),
-        ("marked", dict(counters=dict(H=(64,))), "nothing is added at computed places alone"),
-        ("odd", dict(counters=dict(H=(4, 9))), "`H`, and threads do not hold its tiles as vectors"),
+        ("histogram", dict(smem_privatize=dict(X=(64,))), "names `X`.*\n.*\n.*\n.*counters of: H"),
+        ("histogram", dict(smem_privatize=dict(H=(64, 2))), "2 extents, and it has 1 dimension"),
+        ("histogram", dict(smem_privatize=dict(H=(60000,))), "240640 bytes of SMEM"),
+        ("marked", dict(smem_privatize=dict(H=(64,))), "nothing is added at computed places alone"),
+        (
+            "odd",
+            dict(smem_privatize=dict(H=(4, 9))),
+            "`H`, and threads do not hold its tiles as vectors",
+        ),
     ],
 )
 def test_what_can_not_be_counted_is_refused(name: str, given: Any, told: str) -> None:
@@ -172,7 +176,7 @@ def test_what_can_not_be_counted_is_refused(name: str, given: Any, told: str) ->
 
 def test_counters_by_the_command_line() -> None:
     made = schedule_from(["counters.G=64x256", "stages=2"])
-    assert made == Schedule(counters=dict(G=(64, 256)), stages=2)
+    assert made == Schedule(smem_privatize=dict(G=(64, 256)), stages=2)
 
 
 def test_counters_are_chosen_where_they_fit_and_pay() -> None:
@@ -182,12 +186,12 @@ def test_counters_are_chosen_where_they_fit_and_pay() -> None:
     assert chosen(1 << 24, 64) == dict(H=(64,))
     assert chosen(1000, 64) is None
     assert chosen(1 << 24, 1 << 20) is None
-    small = Schedule(counters=dict(H=(64,)), tile=dict(n=64))
+    small = Schedule(smem_privatize=dict(H=(64,)), tile=dict(n=64))
     assert KERNELS.histogram.schedule(small, N=1 << 24, B=64).consumers == 1
     told = str(KERNELS.histogram.plan(N=1 << 24, B=64))
     assert "of 64 elements of H, 32 of each, by lanes" in told
 
 
 def test_lanes_share_counters_where_tiles_take_smem() -> None:
-    schedule = Schedule(counters=dict(H=(1750,)), ctas_per_sm=1)
+    schedule = Schedule(smem_privatize=dict(H=(1750,)), ctas_per_sm=1)
     assert [held.copies for held in KERNELS.turned.plan(schedule).counters] == [16]

@@ -1,4 +1,4 @@
-"""Operands that a partition of threads makes in SMEM, `Schedule(decode="shared")`."""
+"""Operands that a partition of threads makes in SMEM, `Schedule(operand_transform="smem")`."""
 
 import dataclasses
 from typing import Any, Literal
@@ -36,8 +36,8 @@ def test_right_and_proved(name: str, schedule: Schedule) -> None:
 def test_places_by_tensor(name: str) -> None:
     case, chosen = DECODED[name], list[object]()
     for decode in (None, *BY_TENSOR[name]):
-        right_and_proved(case, Schedule(decode=decode))
-        chosen.append(case.kernel.schedule(Schedule(decode=decode), **case.sizes))
+        right_and_proved(case, Schedule(operand_transform=decode))
+        chosen.append(case.kernel.schedule(Schedule(operand_transform=decode), **case.sizes))
     # What can not be in registers is made in SMEM where nothing is said: as the first one says.
     assert (chosen[0] == chosen[1]) == (name != "scaled")
 
@@ -87,7 +87,7 @@ def test_an_operand_along_a_dimension_that_it_is_not_loaded_along() -> None:
 
 def _decoding() -> Kernel:
     schedule = Schedule(
-        decode="shared",
+        operand_transform="smem",
         tile=dict(m=64, n=64, k=64),
         consumers=1,
         stages=2,
@@ -131,19 +131,23 @@ def test_a_slot_is_read_before_it_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("case", "decode", "told"),
     [
-        (DECODED["both"], dict(Q="shared"), "decode names `Q`, .*\n.*\n.*\n.*these are: A, B"),
+        (
+            DECODED["both"],
+            dict(Q="smem"),
+            "operand_transform names `Q`, .*\n.*\n.*\n.*these are: A, B",
+        ),
         (
             DECODED["scaled"],
-            dict(W="shared", s="registers"),
-            "says of (W, s|s, W) different things",
+            dict(W="smem", s="registers"),
+            "differs for (W, s|s, W), which make one operand",
         ),
-        (LOADED["gemm"], "shared", 'decode is "shared", and no operand'),
-        (LOADED["attention"], "shared", "not made of loads alone"),
+        (LOADED["gemm"], "smem", 'operand_transform is "smem", and no operand'),
+        (LOADED["attention"], "smem", "not made of loads alone"),
     ],
 )
 def test_places_that_are_refused(case: Case, decode: Any, told: str) -> None:
     with pytest.raises(ScheduleError, match=told):
-        case.kernel.compile(Schedule(decode=decode), **case.sizes)
+        case.kernel.compile(Schedule(operand_transform=decode), **case.sizes)
 
 
 @pytest.mark.parametrize("by", [8, 24, 48])
@@ -210,7 +214,7 @@ def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
         "this operand of `@` is computed, and needs `n` as the rows",
     ),
 }
-"""Text, line, what is told; all of them are lowered where `decode` is left out."""
+"""Text, line, what is told; all of them are lowered where `operand_transform` is left out."""
 
 
 @pytest.mark.parametrize("name", NOT_IN_REGISTERS)
@@ -218,26 +222,26 @@ def test_what_registers_can_not_have(name: str) -> None:
     text, line, told = NOT_IN_REGISTERS[name]
     made = parse(text, "f.ws").f
     with pytest.raises(CompileError) as caught:
-        made.compile(Schedule(decode="registers"))
+        made.compile(Schedule(operand_transform="registers"))
     assert any(f.loc and f.loc.line == line and told in f.message for f in caught.value.findings)
     assert made.compile(M=128, N=128, K=128).prove()
 
 
 def test_tiles_are_chosen_that_can_be_written() -> None:
     case = DECODED["widened"]
-    schedule = Schedule(decode="shared", scheduler="split_k", splits=2)
+    schedule = Schedule(operand_transform="smem", scheduler="split_k", splits=2)
     chosen = case.kernel.compile(schedule=schedule, **case.sizes).schedule
     assert chosen.tile and chosen.tile["m"] % 64 == 0
 
 
 def test_lines_are_whole_fragments() -> None:
-    schedule = Schedule(decode="shared", tile=dict(m=96))
+    schedule = Schedule(operand_transform="smem", tile=dict(m=96))
     with pytest.raises(ScheduleError, match="multiple of 64"):
         DECODED["widened"].kernel.compile(schedule=schedule)
 
 
 def test_registers_are_named_by_role() -> None:
-    schedule = Schedule(decode="shared", registers=dict(load=24, compute=184))
+    schedule = Schedule(operand_transform="smem", registers=dict(load=24, compute=184))
     with pytest.raises(ScheduleError, match="load, decode and compute"):
         DECODED["widened"].kernel.compile(schedule=schedule)
 
@@ -255,5 +259,5 @@ def f(Q: bf16[M, D], K: i8[L, D], J: i8[L, D], V: bf16[L, D], Y: f32[M, D]):
             acc += cast(silu(s), bf16) @ V[l, :]
         Y[m, :] = acc
 """
-    schedule = Schedule(stages=1, mode=mode, decode="shared")
+    schedule = Schedule(stages=1, mode=mode, operand_transform="smem")
     prove(parse(text).f._compile(schedule, {"D": 16}, ()).scheduled)

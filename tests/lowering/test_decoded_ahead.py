@@ -23,10 +23,10 @@ from wsdsl.prover.prove import prove
 ONE = [name for name in DECODED if name not in ("both", "eight_bits", "normalised")]
 """A product has one operand in registers, of 16 bits, which lies as the other values do."""
 SCHEDULES = [
-    Schedule(decode="registers", tile=dict(k=64)),
-    Schedule(decode="registers", tile=dict(k=32), stages=2),
-    Schedule(decode="registers", tile=dict(k=128), stages=2),
-    Schedule(decode="registers", tile=dict(k=96), stages=3),
+    Schedule(operand_transform="registers", tile=dict(k=64)),
+    Schedule(operand_transform="registers", tile=dict(k=32), stages=2),
+    Schedule(operand_transform="registers", tile=dict(k=128), stages=2),
+    Schedule(operand_transform="registers", tile=dict(k=96), stages=3),
 ]
 
 
@@ -46,7 +46,7 @@ def _scheduled(k: int = 64, name: str = "scaled", stages: int = 2) -> Kernel:
         stages=stages,
         mode="cooperative",
         scheduler="grid",
-        decode="registers",
+        operand_transform="registers",
     )
     case = DECODED[name]
     return case.kernel._compile(schedule, case.sizes, ()).scheduled
@@ -75,7 +75,7 @@ def spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N]):
         Y[m, n] = acc
 """
     case = Case(text, spread, dict(M=72, N=136, K=112, B=2))
-    schedule = Schedule(decode="registers", tile=dict(k=64))
+    schedule = Schedule(operand_transform="registers", tile=dict(k=64))
     assert right_and_proved(case, schedule, **case.sizes).cubin
 
 
@@ -95,7 +95,7 @@ def twice(X: bf16[M, K], Z: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
         expected=lambda X, Z, W: {"Y": (X @ W.T) * (Z @ W.T)},
         sizes=dict(M=72, N=136, K=112),
     )
-    right_and_proved(case, Schedule(decode="registers"))
+    right_and_proved(case, Schedule(operand_transform="registers"))
 
 
 Change = Callable[[WgmmaWait], Op]

@@ -64,8 +64,8 @@ def test_each_cta_asks_for_what_it_loads_first(
     ("name", "more"),
     [
         ("gemm", {}),
-        ("widened", dict(overlap=False)),
-        ("widened", dict(constant=("W",))),
+        ("widened", dict(launch_pdl=False)),
+        ("widened", dict(pdl_independent=("W",))),
     ],
     ids=str,
 )

@@ -15,7 +15,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
 from wsdsl.prover.prove import prove
 
-SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, constant=("B",))
+SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, pdl_independent=("B",))
 
 
 def scheduled(name: str, schedule: Schedule, unaligned: tuple[str, ...] = ()) -> Kernel:
@@ -41,41 +41,41 @@ def waits(region: Region) -> bool:
 
 @pytest.mark.parametrize("constant", [None, ("B",)])
 def test_prove_accepts_kernel_when_overlap_is_off(constant: tuple[str, ...] | None) -> None:
-    prove(scheduled("gemm", dataclasses.replace(SMALL, constant=constant, overlap=False)))
+    prove(scheduled("gemm", dataclasses.replace(SMALL, pdl_independent=constant, launch_pdl=False)))
 
 
 # What they compute --------------------------------------------------------------------------------
 
 SCHEDULES = {
     "one": SMALL,
-    "all": dataclasses.replace(SMALL, constant=("A", "B")),
-    "few": Schedule(tile=dict(m=64, n=224), consumers=1, constant=("B",)),
-    "columns": Schedule(tile=dict(m=16, n=128), mma="n", consumers=2, constant=("B",)),
-    "two": Schedule(tile=dict(m=128, n=48), consumers=2, stages=3, constant=("A",)),
+    "all": dataclasses.replace(SMALL, pdl_independent=("A", "B")),
+    "few": Schedule(tile=dict(m=64, n=224), consumers=1, pdl_independent=("B",)),
+    "columns": Schedule(tile=dict(m=16, n=128), mma_m="n", consumers=2, pdl_independent=("B",)),
+    "two": Schedule(tile=dict(m=128, n=48), consumers=2, stages=3, pdl_independent=("A",)),
     "three": Schedule(
-        tile=dict(m=192, n=64), consumers=3, mode="cooperative", stages=2, constant=("B",)
+        tile=dict(m=192, n=64), consumers=3, mode="cooperative", stages=2, pdl_independent=("B",)
     ),
-    "pingpong": Schedule(tile=dict(m=64, n=64), mode="pingpong", stages=3, constant=("B",)),
+    "pingpong": Schedule(tile=dict(m=64, n=64), mode="pingpong", stages=3, pdl_independent=("B",)),
     "cluster": Schedule(
-        tile=dict(m=64, n=64), cluster=dict(m=2), consumers=1, stages=3, constant=("B",)
+        tile=dict(m=64, n=64), cluster=dict(m=2), consumers=1, stages=3, pdl_independent=("B",)
     ),
     "clusters": Schedule(
-        tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, constant=("A",)
+        tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, pdl_independent=("A",)
     ),
     "pieces": dataclasses.replace(SMALL, scheduler="split_k", splits=3),
     "parallel": Schedule(
         tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="split_k", splits=2,
-        reduction="parallel", constant=("B",),
+        reduction="parallel", pdl_independent=("B",),
     ),
     "stream": Schedule(
-        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", constant=("B",)
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", pdl_independent=("B",)
     ),
     "stream_turns": Schedule(
-        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k", constant=("A",)
+        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k", pdl_independent=("A",)
     ),
     "stream_cluster": Schedule(
         tile=dict(m=64, n=64), stages=2, consumers=1, scheduler="stream_k", cluster=dict(m=2, n=2),
-        constant=("B",),
+        pdl_independent=("B",),
     ),
 }  # fmt: skip
 CUT = {name for name, schedule in SCHEDULES.items() if schedule.scheduler}
@@ -114,15 +114,15 @@ def test_proved(name: str, unaligned: tuple[str, ...]) -> None:
 
 OTHERS = [
     # Slots of the second loop have nothing of B, and those of the first are all of the ring.
-    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, constant=("B",))),
-    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, constant=("A", "E"))),
-    ("two_loops", dict(tile=dict(m=64, n=32), mode="pingpong", constant=("D", "E"))),
+    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, pdl_independent=("B",))),
+    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, pdl_independent=("A", "E"))),
+    ("two_loops", dict(tile=dict(m=64, n=32), mode="pingpong", pdl_independent=("D", "E"))),
     # Two rings.
-    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, constant=("A",))),
-    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, constant=("B",))),
-    ("batched", dict(tile=dict(m=64, n=32), consumers=1, constant=("B",))),
-    ("two_products", dict(tile=dict(n=32), stages=2, constant=("G", "U"))),
-    ("epilogue", dict(tile=dict(m=64, n=32), consumers=1, constant=("B", "bias"))),
+    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, pdl_independent=("A",))),
+    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, pdl_independent=("B",))),
+    ("batched", dict(tile=dict(m=64, n=32), consumers=1, pdl_independent=("B",))),
+    ("two_products", dict(tile=dict(n=32), stages=2, pdl_independent=("G", "U"))),
+    ("epilogue", dict(tile=dict(m=64, n=32), consumers=1, pdl_independent=("B", "bias"))),
 ]
 
 
@@ -195,7 +195,7 @@ def every_other(constants: list[tuple[str, ...]], last: dict[str, object]) -> li
 )
 def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, object]) -> None:
     """They are copied by whom the promise says, and may lie alone in what one fills of a slot."""
-    given = Schedule(**dict(tile=dict(m=64, n=32), constant=constant) | more)  # type: ignore[arg-type]
+    given = Schedule(**dict(tile=dict(m=64, n=32), pdl_independent=constant) | more)  # type: ignore[arg-type]
     kernel = scheduled("block_scaled", given)
     every = {"A", "B", "a_scale", "b_scale"}
     loads = [p for p in partitions(kernel) if p.role == "load"]
@@ -208,7 +208,7 @@ def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, objec
 @pytest.mark.parametrize("more", [dict(consumers=1), dict(mode="pingpong")], ids=str)
 def test_scales_that_threads_read(more: dict[str, object]) -> None:
     """Of an unaligned tensor nothing lies beside the operands, and nothing is early."""
-    given = Schedule(tile=dict(m=64, n=32), constant=("a_scale",), **more)  # type: ignore[arg-type]
+    given = Schedule(tile=dict(m=64, n=32), pdl_independent=("a_scale",), **more)  # type: ignore[arg-type]
     kernel = scheduled("block_scaled", given, ("a_scale",))
     assert waits(kernel.body)
     right("block_scaled", kernel, KB=4)
@@ -220,7 +220,7 @@ def test_scales_that_threads_read(more: dict[str, object]) -> None:
 )
 def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, object]) -> None:
     """Who brings them shares a warpgroup with who loads the operands, and waits for itself."""
-    given = Schedule(**dict(tile=dict(m=64, n=32), stages=2, constant=constant) | more)  # type: ignore[arg-type]
+    given = Schedule(**dict(tile=dict(m=64, n=32), stages=2, pdl_independent=constant) | more)  # type: ignore[arg-type]
     kernel = scheduled("epilogue", given)
     *_, parts = (p for p in partitions(kernel) if not p.num_warpgroups)
     assert "R" in loaded(parts, kernel) and waits(parts.body)
@@ -236,7 +236,7 @@ def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, o
 def test_few_rows_keep_the_promise(rows: int) -> None:
     kernel = CASES["gemm"].kernel
     for n, k in ((28672, 8192), (8192, 28672)):
-        made = kernel.schedule(Schedule(constant=("B",)), M=rows, N=n, K=k)
+        made = kernel.schedule(Schedule(pdl_independent=("B",)), M=rows, N=n, K=k)
         plain = kernel.schedule(M=rows, N=n, K=k)
         assert made.constant == ("B",)
         assert (made.tile, made.consumers, made.stages) == (
@@ -253,15 +253,15 @@ def test_wide_tiles_keep_the_promise() -> None:
     sizes = dict(M=1024, N=6144, K=8192)
     kernel = CASES["gemm"].kernel
     plain = kernel.schedule(**sizes)
-    promised = kernel.schedule(Schedule(constant=("B",)), **sizes)
-    assert promised == dataclasses.replace(plain, constant=("B",))
+    promised = kernel.schedule(Schedule(pdl_independent=("B",)), **sizes)
+    assert promised == dataclasses.replace(plain, pdl_independent=("B",))
 
 
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (Schedule(constant=("Q",)), "names `Q`, which is no tensor"),
-        (Schedule(constant=("B", "C")), "names `C`, which the kernel writes"),
+        (Schedule(pdl_independent=("Q",)), "names `Q`, which is no tensor"),
+        (Schedule(pdl_independent=("B", "C")), "names `C`, which the kernel writes"),
     ],
     ids=repr,
 )
@@ -275,9 +275,9 @@ def test_an_address_that_may_be_written() -> None:
     kernel = wsdsl.parse(TEXTS["by_expert"][0]).by_expert
     tile = dict(m=64, n=32)
     with pytest.raises(ScheduleError, match="is read from `expert`"):
-        kernel._compile(Schedule(tile=tile, consumers=1, constant=("W",)), {}, ())
-    both = Schedule(tile=tile, consumers=1, constant=("W", "expert"))
+        kernel._compile(Schedule(tile=tile, consumers=1, pdl_independent=("W",)), {}, ())
+    both = Schedule(tile=tile, consumers=1, pdl_independent=("W", "expert"))
     early, late, _ = partitions(kernel._compile(both, {}, ()).scheduled)
     assert not waits(early.body) and waits(late.body)
     # A's addresses do not depend on it.
-    kernel._compile(Schedule(tile=tile, consumers=1, constant=("A",)), {}, ())
+    kernel._compile(Schedule(tile=tile, consumers=1, pdl_independent=("A",)), {}, ())

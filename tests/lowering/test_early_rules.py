@@ -26,8 +26,8 @@ def test_each_wait_is_needed() -> None:
 
 def test_a_promise_is_needed() -> None:
     text = str(scheduled("gemm", SMALL))
-    for instead in ("", ', constant=("A",)', ', constant=("B", "C")'):
-        changed = text.replace(', constant=("B",)', instead, 1)
+    for instead in ("", ', pdl_independent=("A",)', ', pdl_independent=("B", "C")'):
+        changed = text.replace(', pdl_independent=("B",)', instead, 1)
         assert changed != text
         with pytest.raises(VerifyError, match=r"accesses GMEM before|is constant by the schedule"):
             verify(parse_kernel(changed))
@@ -47,9 +47,9 @@ def test_the_next_kernel_is_let_start_by_who_has_waited() -> None:
 
 def test_wide_tiles_that_threads_copy_go_without() -> None:
     """They take a warpgroup more, whose registers the consumers need."""
-    wide = Schedule(tile=dict(m=128, n=256), constant=("B",))
+    wide = Schedule(tile=dict(m=128, n=256), pdl_independent=("B",))
     chosen = scheduled("gemm", wide, ("A",)).schedule
-    assert chosen is not None and chosen.constant is None
+    assert chosen is not None and chosen.pdl_independent is None
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_wide_tiles_that_threads_copy_go_without() -> None:
 )
 def test_two_warpgroups_that_load_are_told(more: dict[str, Any], words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
-        scheduled("gemm", Schedule(constant=("B",), consumers=2, **more), ("A",))
+        scheduled("gemm", Schedule(pdl_independent=("B",), consumers=2, **more), ("A",))

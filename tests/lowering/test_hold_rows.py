@@ -64,10 +64,10 @@ TEAMS = {
     "lanes": Schedule(tile=dict(m=8, n=1024)),
     "two warps": Schedule(tile=dict(m=2, n=1024)),
     "four warps": Schedule(tile=dict(m=1, n=1024)),
-    "two warpgroups": Schedule(tile=dict(m=1, n=2048), consumers=2, share="n"),
+    "two warpgroups": Schedule(tile=dict(m=1, n=2048), consumers=2, consumer_split="n"),
     "a cluster": Schedule(tile=dict(m=1, n=1024), cluster=dict(n=2)),
     "warpgroups of a cluster": Schedule(
-        tile=dict(m=2, n=1024), consumers=2, share="n", cluster=dict(n=2)
+        tile=dict(m=2, n=1024), consumers=2, consumer_split="n", cluster=dict(n=2)
     ),
 }
 
@@ -104,7 +104,7 @@ def test_the_last_ctas_of_a_cluster_may_have_no_columns() -> None:
 def test_narrow_tiles_are_shared(consumers: int, N: int) -> None:
     """The last consumers may have no columns that are within."""
     tile = dict(m=64, n=max(32, N) // 32 * 32 * (consumers // 2))
-    schedule = Schedule(tile=tile, consumers=consumers, share="n")
+    schedule = Schedule(tile=tile, consumers=consumers, consumer_split="n")
     compiled = KERNELS.rmsnorm.compile(M=70, N=N, schedule=schedule)
     check(KERNELS.rmsnorm, compiled, inputs("rmsnorm", 70, N))
 

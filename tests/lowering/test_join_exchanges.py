@@ -79,7 +79,7 @@ def test_exchanges_give_what_rows_do(name: str) -> None:
     "schedule",
     [
         Schedule(tile=dict(m=4, n=256), cluster=dict(n=2)),
-        Schedule(tile=dict(m=2, n=512), consumers=2, share="n", cluster=dict(n=2)),
+        Schedule(tile=dict(m=2, n=512), consumers=2, consumer_split="n", cluster=dict(n=2)),
         Schedule(tile=dict(m=1, n=256), cluster=dict(n=4), scheduler="persistent"),
     ],
     ids=["several rows", "warpgroups share rows", "one after the other"],

@@ -1,4 +1,4 @@
-"""Tiles whose width along wgmma's N each launch chooses (`Schedule.widths`)."""
+"""Tiles whose width along wgmma's N each launch chooses (`Schedule.tile_n_variants`)."""
 
 import dataclasses
 import re
@@ -31,7 +31,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 GEMM = CASES["gemm"].kernel
-ONE = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, mma="n", widths=8)
+ONE = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, mma_m="n", tile_n_variants=8)
 TWO = dataclasses.replace(ONE, tile=dict(m=128, n=128, k=64), consumers=2)
 GRAM = """
 @kernel
@@ -45,11 +45,11 @@ def gram(A: bf16[M, K], C: bf16[M, M]):
 OTHERS = (
     ("gemm", TWO),
     ("gemm", dataclasses.replace(TWO, mode="cooperative", scheduler="grid")),
-    ("gemm", dataclasses.replace(ONE, tile=dict(m=24, n=64, k=128), widths=3)),
+    ("gemm", dataclasses.replace(ONE, tile=dict(m=24, n=64, k=128), tile_n_variants=3)),
     ("gemm", dataclasses.replace(ONE, cluster=dict(n=2), multicast=False)),
     ("epilogue", ONE),
-    ("column_major_b", dataclasses.replace(ONE, widths=4)),
-    ("product_tf32", dataclasses.replace(ONE, tile=dict(m=64, n=64, k=32), widths=4)),
+    ("column_major_b", dataclasses.replace(ONE, tile_n_variants=4)),
+    ("product_tf32", dataclasses.replace(ONE, tile=dict(m=64, n=64, k=32), tile_n_variants=4)),
 )
 
 
@@ -70,7 +70,7 @@ def result(kernel: Kernel, m: int, n: int, k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("sizes", [(150, 64, 96), (37, 64, 64), (200, 128, 64)])
 def test_every_width_gives_the_same_bits(made: Compiled, sizes: tuple[int, int, int]) -> None:
-    alone = dataclasses.replace(ONE, widths=None)
+    alone = dataclasses.replace(ONE, tile_n_variants=None)
     wanted = result(lowered("gemm", alone).scheduled, *sizes)
     for kernel in each_width(made.scheduled):
         assert np.array_equal(result(kernel, *sizes), wanted)
@@ -82,10 +82,10 @@ def test_forms_are_proved_and_right_at_every_width(name: str, schedule: Schedule
     found = lowered(name, schedule)
     assert found.scheduled == parse_kernel(found.ir("scheduled"))
     assert parse_kernel(found.ir("partitioned")) == found.partitioned
-    assert f"at each of {schedule.widths} widths" in str(found.prove())
+    assert f"at each of {schedule.tile_n_variants} widths" in str(found.prove())
     case = CASES[name]
     found = simulated(case, schedule)
-    alone = simulated(case, dataclasses.replace(schedule, widths=None))
+    alone = simulated(case, dataclasses.replace(schedule, tile_n_variants=None))
     assert np.array_equal(found["C"], alone["C"])
 
 
@@ -161,7 +161,7 @@ def test_ptx_is_held_to_every_width(made: Compiled) -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "told"),
     [
-        ("gemm", dict(mma="m"), "`n` is contiguous in this: lines are stored whole"),
+        ("gemm", dict(mma_m="m"), "`n` is contiguous in this: lines are stored whole"),
         ("gemm", dict(tile=dict(m=72, n=64)), "a tile m=72 has 1"),
         ("gemm", dict(scheduler="stream_k"), "hands on the sums of tiles"),
         ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 of them"),
@@ -220,7 +220,7 @@ def test_what_is_read_beside_sums_has_parts_that_widths_differ_in(
 ) -> None:
     (kernel,) = vars(wsdsl.parse(READ_BESIDE)).values()
     tile = dict(m=columns, n=128, k=64)
-    asked = dataclasses.replace(TWO, tile=tile, widths=widths, mode="pingpong")
+    asked = dataclasses.replace(TWO, tile=tile, tile_n_variants=widths, mode="pingpong")
     with pytest.raises(ScheduleError) as caught:
         kernel.schedule(asked)
     assert told in str(caught.value)
@@ -241,7 +241,7 @@ def test_the_model_goes_by_the_width_of_the_launch() -> None:
     schedule = GEMM.schedule(TWO, M=1000, N=1024, K=4096)
     for rows in (100, 700, 1000, 3333):
         sizes = dict(M=rows, N=1024, K=4096)
-        alone = dataclasses.replace(schedule, widths=None)
+        alone = dataclasses.replace(schedule, tile_n_variants=None)
         cycles = [predicted_cycles(GEMM.tile, s, sizes) for s in (schedule, alone)]
         assert cycles[0] <= cycles[1]
 

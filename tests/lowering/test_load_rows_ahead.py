@@ -27,7 +27,7 @@ def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N, G], V: bf16[R, 64], Y: f32[M, 
             acc += X[m, k] @ where(place >= 0, V[place, index(k) % 64], cast(W[n, k], bf16))
         Y[m, n] = acc
 """
-SCHEDULE = Schedule(consumers=1, decode="registers", tile=dict(m=16, n=64, k=64))
+SCHEDULE = Schedule(consumers=1, operand_transform="registers", tile=dict(m=16, n=64, k=64))
 
 
 def kernel_of(text: str = TEXT) -> Any:
@@ -46,10 +46,10 @@ def test_right_where_every_row_may_be_taken() -> None:
     whole[at >= 0] = v.astype(np.float64)[at[at >= 0]]
     wanted = x.astype(np.float64) @ whole.reshape(100, 256).T
     for decode in ("registers", "shared"):
-        got = kernel_of().simulate(x, w, at, v, None, schedule=Schedule(decode=decode))
+        got = kernel_of().simulate(x, w, at, v, None, schedule=Schedule(operand_transform=decode))
         assert np.array_equal(got, wanted)
         sizes = dict(M=20, N=100, K=256, G=4, R=9)
-        assert kernel_of().compile(Schedule(decode=decode), **sizes).prove()
+        assert kernel_of().compile(Schedule(operand_transform=decode), **sizes).prove()
 
 
 def test_rows_are_told_by_bools() -> None:
@@ -93,7 +93,7 @@ def test_rows_of_bytes_are_chosen_by_words() -> None:
     wanted = x.astype(np.float64) @ bits.view(ml_dtypes.bfloat16).astype(np.float64).T
     arrays = x, high.view(np.int8), at, low, v
     for decode in ("registers", "shared"):
-        got = kernel_of(text).simulate(*arrays, None, schedule=Schedule(decode=decode))
+        got = kernel_of(text).simulate(*arrays, None, schedule=Schedule(operand_transform=decode))
         assert np.array_equal(got, wanted)
 
 

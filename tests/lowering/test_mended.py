@@ -193,7 +193,7 @@ def test_rows_of_scales_that_tma_does_not_take_are_named() -> None:
     params = SCALED[0] + ", p: f8e8m0[M, KB], q: f8e8m0[N, KB]"
     body = "".join(f"    {line}\n" for line in SCALED[1].split("\n"))
     kernel = wsdsl.parse(f"@kernel\ndef k({params}):\n{body}").k
-    asked, sizes = Schedule(arch="sm_100a", scale_path="store"), dict(M=256, N=256, K=4128, KB=129)
+    asked, sizes = Schedule(arch="sm_100a", sf_load="st"), dict(M=256, N=256, K=4128, KB=129)
     with pytest.raises(WsdslError) as caught:
         kernel.schedule(asked, **sizes)
     assert re.findall("`.`", " ".join(f.message for f in caught.value.findings)) == ["`p`", "`q`"]

@@ -133,7 +133,7 @@ def depths(a: str, x: str, dim: str, given: Schedule | None = None) -> list[int]
 
 
 def test_other_axes_keep_their_tiles() -> None:
-    assert depths("f8e4m3", "tf32", "L", Schedule(precise_every=256)) == [256, 32]
+    assert depths("f8e4m3", "tf32", "L", Schedule(mma_promotion_interval=256)) == [256, 32]
 
 
 def test_loops_over_one_dimension_have_one_tile() -> None:

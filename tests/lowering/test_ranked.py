@@ -53,7 +53,7 @@ def test_no_schedule_that_cuts_tiles_is_below_its_floor() -> None:
             sizes = dict(M=m, N=16 * n, K=64 + k // 64 * 64)
             kernel = scheduled_tile(CASES[name].kernel.tile, sizes)
             assert kernel.schedule is not None
-            given, work = Schedule(mma=kernel.schedule.mma), Work.of(kernel, sizes)
+            given, work = Schedule(mma_m=kernel.schedule.mma_m), Work.of(kernel, sizes)
             tried = (t.fitted(kernel, work) for t in schedule_options(kernel, given, work))
             for whole in [t for t in tried if t][::5]:
                 own = predict(work, whole, axis_sizes(kernel, whole))

@@ -1,5 +1,6 @@
 """Kernels, tiles and words of schedules that are refused by name."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
+from wsdsl.deprecated_fields import FIELDS
 from wsdsl.diagnostics import CompileError
+from wsdsl.records.row import parse_schedule
 
 
 def test_a_reduction_of_both_axes_is_refused_at_its_line() -> None:
@@ -53,10 +56,21 @@ def test_tiles_that_are_none(
         CASES[name].kernel.schedule(Schedule(tile=tile, **more), **sizes)
 
 
-@pytest.mark.parametrize(("earlier", "today"), [("turns", "serial"), ("slices", "parallel")])
-def test_an_earlier_word_names_todays(earlier: str, today: str) -> None:
-    with pytest.raises(ScheduleError, match=f'"{earlier}" is called "{today}" today'):
-        Schedule(reduction=earlier)  # type: ignore[arg-type]
+RENAMED = {
+    "mma": "m", "share": "n", "widths": 2, "precise_every": 0, "constant": ("B",), "overlap": True,
+    "counters": dict(H=(64,)), "scale_path": "copy", "decode": dict(W="shared", X="registers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_deprecated_field_is_accepted_with_a_warning(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name}=.* is deprecated; use {FIELDS[name]}="):
+        schedule = Schedule(**{name: RENAMED[name]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_schedule(f"Schedule({name}={RENAMED[name]!r})") == schedule
+    with pytest.warns(DeprecationWarning, match=f"Schedule.{name} is deprecated"):
+        assert getattr(schedule, name) == getattr(schedule, FIELDS[name])
 
 
 def test_a_carried_value_is_named_as_in_the_text() -> None:

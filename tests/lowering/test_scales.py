@@ -15,16 +15,16 @@ from wsdsl.simulator.arithmetic import NUMPY_DTYPES
     [
         (Schedule(), 128),
         (Schedule(tile=dict(k=64)), 64),
-        (Schedule(tile=dict(k=256, n=64), precise_every=256), 256),
+        (Schedule(tile=dict(k=256, n=64), mma_promotion_interval=256), 256),
         (Schedule(tile=dict(k=256, n=64)), 128),
-        (Schedule(precise_every=256), 256),
-        (Schedule(precise_every=0), 0),
+        (Schedule(mma_promotion_interval=256), 256),
+        (Schedule(mma_promotion_interval=0), 0),
     ],
     ids=repr,
 )
 def test_the_choice(given: Schedule, every: int) -> None:
     chosen = CASES["product_f8e4m3"].kernel.schedule(given)
-    assert chosen.precise_every == every
+    assert chosen.mma_promotion_interval == every
     assert eval(repr(chosen), {"Schedule": Schedule}) == chosen
 
 
@@ -33,24 +33,42 @@ def test_promotion_takes_registers_for_two_sums() -> None:
     kernel = CASES["product_f8e4m3"].kernel
     promoted = kernel.schedule(**sizes).tile or {}
     assert (promoted["m"], promoted["n"]) == (128, 192)
-    fast = kernel.schedule(Schedule(precise_every=0, mode="cooperative"), **sizes).tile or {}
+    fast = (
+        kernel.schedule(Schedule(mma_promotion_interval=0, mode="cooperative"), **sizes).tile or {}
+    )
     assert fast["m"] * fast["n"] > promoted["m"] * promoted["n"]
 
 
 @pytest.mark.parametrize(
     ("name", "schedule", "words"),
     [
-        ("gemm", Schedule(precise_every=128), "for products of fp8, and this kernel has none"),
-        ("product_f8e4m3", Schedule(precise_every=512), "more than a tile of the contraction, 256"),
-        ("product_f8e4m3", Schedule(precise_every=64), "promoted to f32 after each of them, not"),
-        ("product_f8e4m3", Schedule(tile=dict(k=192, n=64)), "choose a tile of 128, or precise_ev"),
+        (
+            "gemm",
+            Schedule(mma_promotion_interval=128),
+            "for products of fp8, and this kernel has none",
+        ),
+        (
+            "product_f8e4m3",
+            Schedule(mma_promotion_interval=512),
+            "exceeds the tile's K extent, 256",
+        ),
+        (
+            "product_f8e4m3",
+            Schedule(mma_promotion_interval=64),
+            "promoted to f32 after each of them, not",
+        ),
+        ("product_f8e4m3", Schedule(tile=dict(k=192, n=64)), "choose a tile of 128, or mma_promot"),
         (
             "product_f8e4m3",
             Schedule(tile=dict(k=256, m=256, n=64)),
             "blocks of 64 rows, and pro",
         ),
         ("product_f8e4m3", Schedule(tile=dict(n=256)), "of 240 registers a thread (128 for"),
-        ("block_scaled", Schedule(tile=dict(k=256), precise_every=256), "within a tile of 256"),
+        (
+            "block_scaled",
+            Schedule(tile=dict(k=256), mma_promotion_interval=256),
+            "within a tile of 256",
+        ),
     ],
     ids=repr,
 )
@@ -61,10 +79,10 @@ def test_refused_with_the_reason(name: str, schedule: Schedule, words: str) -> N
 
 
 def test_never_is_a_number() -> None:
-    assert Schedule(precise_every=0).precise_every == 0
+    assert Schedule(mma_promotion_interval=0).precise_every == 0
     for wrong in (-1, False, 1.0):
         with pytest.raises(ScheduleError, match="0 for never"):
-            Schedule(precise_every=wrong)  # type: ignore[arg-type]
+            Schedule(mma_promotion_interval=wrong)  # type: ignore[arg-type]
 
 
 def test_a_block_holds_whole_tiles() -> None:

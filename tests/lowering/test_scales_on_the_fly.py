@@ -61,7 +61,7 @@ CASES = {
     ("name", "arch", "asked"),
     [
         ("quantised", "sm_100a", {}),
-        ("quantised", "sm_103a", dict(mma="n")),
+        ("quantised", "sm_103a", dict(mma_m="n")),
         ("quantised", "sm_100a", dict(tile=dict(k=256), stages=1)),
         ("both", "sm_100a", {}),
         ("loaded", "sm_100a", {}),
@@ -113,7 +113,7 @@ def even(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
     )
     arrays = inputs(case)
     wanted = expected(case, arrays)
-    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, decode="shared"))
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, operand_transform="smem"))
     error = np.linalg.norm(arrays["C"] - wanted["C"]) / np.linalg.norm(wanted["C"])
     assert error < 2.0**-8
 

@@ -15,9 +15,9 @@ SCHEDULES = {
     "a block of rows": Schedule(tile=dict(m=64, n=48), consumers=1),
     "two blocks of rows": Schedule(tile=dict(m=128, n=48), consumers=1),
     "shared rows": Schedule(tile=dict(m=128, n=80), consumers=2),
-    "shared columns": Schedule(tile=dict(m=64, n=64), consumers=2, share="n"),
+    "shared columns": Schedule(tile=dict(m=64, n=64), consumers=2, consumer_split="n"),
     "a cluster": Schedule(tile=dict(m=64, n=16), consumers=1, cluster=dict(m=2, n=2)),
-    "columns ride M": Schedule(tile=dict(m=32, n=64), consumers=1, mma="n"),
+    "columns ride M": Schedule(tile=dict(m=32, n=64), consumers=1, mma_m="n"),
     "parallel": Schedule(
         tile=dict(m=64, n=64), consumers=1, scheduler="split_k", splits=2, reduction="parallel"
     ),

@@ -115,8 +115,8 @@ def test_depth(sizes: tuple[int, int, int], given: Schedule, depth: int) -> None
         # Clusters of both fit only if they come in order; where that costs less than it hides.
         ((64, 768, 8192), Schedule(), None),
         # The next one's weights may come early.
-        ((16, 28672, 8192), Schedule(constant=("B",)), None),
-        ((16, 28672, 8192), Schedule(overlap=True), True),
+        ((16, 28672, 8192), Schedule(pdl_independent=("B",)), None),
+        ((16, 28672, 8192), Schedule(launch_pdl=True), True),
         # Short, several waves, or limited by the tensor cores.
         ((16, 8192, 8192), Schedule(), None),
         ((16, 57344, 8192), Schedule(), None),
@@ -170,12 +170,15 @@ def test_two_accumulators_share_the_registers() -> None:
         (Schedule(cluster=dict(q=2)), "no parallel loop walks"),
         (Schedule(cluster=dict(m=4, n=4)), "more than 8 CTAs"),
         (Schedule(raster="k"), "no parallel loop walks"),
-        (Schedule(mma="k"), "no product has as a free axis"),
+        (Schedule(mma_m="k"), "no product has as a free axis"),
         (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
-        (Schedule(share="k"), "which is no free axis of the output"),
-        (Schedule(share="n", mode="pingpong"), "nobody shares a tile"),
-        (Schedule(share="n", tile=dict(n=40), consumers=2), "no multiple of 8 x 2 consumers"),
-        (Schedule(share="n", scheduler="stream_k"), "hands on whole rows"),
+        (Schedule(consumer_split="k"), "which is no free axis of the output"),
+        (Schedule(consumer_split="n", mode="pingpong"), "nobody shares a tile"),
+        (
+            Schedule(consumer_split="n", tile=dict(n=40), consumers=2),
+            "no multiple of 8 x 2 consumers",
+        ),
+        (Schedule(consumer_split="n", scheduler="stream_k"), "hands on whole rows"),
     ],
     ids=repr,
 )
@@ -210,10 +213,10 @@ def test_a_malformed_schedule_tells_every_field() -> None:
         (dict(cluster=2), "sizes of 1, 2, 4 or 8"),
         (dict(cluster=dict(m=2.0)), "sizes of 1, 2, 4 or 8"),
         (dict(registers=40), "by role"),
-        (dict(share=["n"]), "the name of a loop variable"),
-        (dict(constant="B"), "names of tensors"),
+        (dict(consumer_split=["n"]), "the name of a loop variable"),
+        (dict(pdl_independent="B"), "names of tensors"),
         (dict(raster=1), "the name of a loop variable"),
-        (dict(mma=("n",)), "the name of a loop variable"),
+        (dict(mma_m=("n",)), "the name of a loop variable"),
         (dict(consumers=2.0), "1 to 4 compute warpgroups"),
         (dict(swizzle=[8]), "1, 2, 4, 8, 16 or 32"),
     ],
@@ -229,12 +232,16 @@ def test_a_field_of_another_type_is_told(wrong: dict[str, object], words: str) -
     [
         ("two_products", Schedule(tile=dict(n=256)), "the tiles take 256 of"),
         ("product_i8", Schedule(tile=dict(n=72)), "8, 16, 24, 32 columns"),
-        ("product_i8", Schedule(tile=dict(n=80), share="n"), "8, 16, 24, 32 columns"),
+        ("product_i8", Schedule(tile=dict(n=80), consumer_split="n"), "8, 16, 24, 32 columns"),
         ("bytes_out", Schedule(tile=dict(n=72)), "rows of `C` .* by 16 bytes.* multiple of 16"),
-        ("bytes_out", Schedule(tile=dict(n=80), share="n"), "multiple of 16 x 2 consumers"),
+        (
+            "bytes_out",
+            Schedule(tile=dict(n=80), consumer_split="n"),
+            "multiple of 16 x 2 consumers",
+        ),
         (
             "mn_major",
-            Schedule(tile=dict(n=80), share="n"),
+            Schedule(tile=dict(n=80), consumer_split="n"),
             "rows of `B` .* by 32 bytes.* multiple of 16 x 2 consumers",
         ),
     ],
@@ -256,7 +263,7 @@ def test_tiles_of_a_size_that_the_kernel_says() -> None:
 
 def test_pieces_that_nobody_asked_for_are_no_reason() -> None:
     """Tiles of these sizes would be cut, but those who share columns can not."""
-    asked = Schedule(tile=dict(n=64), consumers=3, share="n")
+    asked = Schedule(tile=dict(n=64), consumers=3, consumer_split="n")
     with pytest.raises(ScheduleError, match="no multiple of 8 x 3 consumers") as refused:
         chosen("gemm", asked, M=4096, N=4096, K=4096)
     assert "stream_k" not in str(refused.value)

@@ -78,7 +78,10 @@ def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:
         (Schedule(tile=dict(n=96), cluster=dict(k=8)), "use a multiple of 64 columns"),
         (Schedule(cluster=dict(k=2), mode="pingpong"), 'use mode="cooperative"'),
         (Schedule(cluster=dict(k=2), scheduler="stream_k"), "cuts it, too"),
-        (Schedule(cluster=dict(k=2), share="n", consumers=2, tile=dict(n=128)), "leave share out"),
+        (
+            Schedule(cluster=dict(k=2), consumer_split="n", consumers=2, tile=dict(n=128)),
+            "leave consumer_split out",
+        ),
     ]:
         with pytest.raises(ScheduleError, match=words):
             CASES["gemm"].kernel.schedule(given, M=512, N=512, K=4096)
@@ -177,7 +180,7 @@ def test_what_slices_can_not_do(given: Schedule, more: str, words: str) -> None:
     """Each is stored by several CTAs, or is of a whole tile."""
     kernel = parse(ONCE.format(more=more)).k
     with pytest.raises(ScheduleError, match=words):
-        kernel.schedule(dataclasses.replace(given, mma="m"), M=128, N=128, K=64)
+        kernel.schedule(dataclasses.replace(given, mma_m="m"), M=128, N=128, K=64)
 
 
 @pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])
@@ -193,7 +196,7 @@ def test_what_is_made_of_whole_tiles_before(given: Schedule, made: str, words: s
         "X: f32[M, N]", "X: f32[M, N], Y: bf16[M, J], Z: bf16[N, J]"
     )
     with pytest.raises(ScheduleError, match=words):
-        parse(text).k.schedule(dataclasses.replace(given, mma="m"), J=32, N=64)
+        parse(text).k.schedule(dataclasses.replace(given, mma_m="m"), J=32, N=64)
 
 
 @pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])

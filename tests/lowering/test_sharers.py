@@ -32,7 +32,7 @@ def test_who_is_in_several_clusters(rows: int, cluster: dict[str, int], scattere
 def cycles(rows: int, cluster: dict[str, int]) -> float:
     sizes = dict(M=rows, N=2048, K=10944)
     given = Schedule(
-        tile=dict(m=40, n=64, k=128), stages=8, consumers=1, scheduler="persistent", mma="n",
+        tile=dict(m=40, n=64, k=128), stages=8, consumers=1, scheduler="persistent", mma_m="n",
         cluster=cluster,
     )  # fmt: skip
     return predicted_cycles(GEMM.tile, GEMM.schedule(given, **sizes), sizes)

@@ -77,7 +77,7 @@ def test_columns_that_ride_wgmmas_m_stay_there(monkeypatch: pytest.MonkeyPatch) 
     tried: list[tuple[str | None, int]] = []
 
     def assembled(self: Compiled) -> None:
-        tried.append((self.schedule.mma, (self.schedule.tile or {})["m"]))
+        tried.append((self.schedule.mma_m, (self.schedule.tile or {})["m"]))
         if tried[-1][1] > 32:
             raise SpillError([Finding("spills", None)])
 
@@ -100,7 +100,7 @@ def test_tries_are_bounded_and_a_default_is_not_blamed(monkeypatch: pytest.Monke
     assert "Schedule." not in str(raised.value)
     assert len(tried) <= MOST_TRIES + 1
     # 32 columns are not divided among three consumers: a user's own schedule has the first error.
-    given = Schedule(consumers=3, share="n", tile=dict(m=256))
+    given = Schedule(consumers=3, consumer_split="n", tile=dict(m=256))
     with pytest.raises(SpillError, match=r"spills\n.*Schedule\.tile"):
         wsdsl.parse(HEAVY).heavy.compile(given, **SIZES)
 
@@ -124,7 +124,9 @@ def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     again = wsdsl.parse(text).attention
     assert again.compile(**sizes, T=4096).schedule.tile == dict(q=64, t=64) and len(runs) == 2
     # With another order of tiles the code differs, and not its registers.
-    assert again.compile(**sizes | dict(B=48), T=8192).schedule.overlap is None and len(runs) == 3
+    assert (
+        again.compile(**sizes | dict(B=48), T=8192).schedule.launch_pdl is None and len(runs) == 3
+    )
     forget()
 
 

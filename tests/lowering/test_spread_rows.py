@@ -63,7 +63,7 @@ SCHEDULES = {
     "tall": Schedule(tile=dict(m=256), consumers=2, mode="cooperative", cluster=dict(n=4)),
     "eight": Schedule(cluster=dict(n=8), consumers=1, multicast=False),
     "narrow tiles": Schedule(tile=dict(n=128)),
-    "columns shared": Schedule(consumers=2, share="n", mode="cooperative"),
+    "columns shared": Schedule(consumers=2, consumer_split="n", mode="cooperative"),
     "a grid": Schedule(tile=dict(n=128), scheduler="grid", multicast=False),
 }
 PAIR = Schedule(mode="cooperative", consumers=2)

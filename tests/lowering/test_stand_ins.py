@@ -46,14 +46,14 @@ def test_few_kernels_at_little_cost() -> None:
         own = GEMM.schedule(M=m, **others)
         cycles = (predicted_cycles(GEMM.tile, s, dict(M=m, **others)) for s in (schedule, own))
         longer.append(next(cycles) / next(cycles))
-    assert len(taken) <= 7 and all(schedule.widths for schedule in taken)
+    assert len(taken) <= 7 and all(schedule.tile_n_variants for schedule in taken)
     assert statistics.mean(longer) <= 1.01
 
 
 def test_widths_are_left_to_whoever_says_them() -> None:
     sizes = dict(M=1001, N=4096, K=4096)
     given = Schedule(tile=dict(m=128, n=128), mode="cooperative")
-    alone = GEMM.schedule_of_calls(dataclasses.replace(given, widths=1), **sizes)
+    alone = GEMM.schedule_of_calls(dataclasses.replace(given, tile_n_variants=1), **sizes)
     assert alone.widths == 1
     assert GEMM.schedule(**sizes).widths is None
     told = GEMM.explain(**sizes)

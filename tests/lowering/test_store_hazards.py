@@ -61,7 +61,7 @@ def test_the_last_store_is_what_stays(stores: str, dtype: str, schedule: str) ->
 @pytest.mark.parametrize(
     ("place", "given"),
     [
-        ("m, index(n) ^ 32", Schedule(tile=dict(m=32, n=64), consumers=1, mma="n")),
+        ("m, index(n) ^ 32", Schedule(tile=dict(m=32, n=64), consumers=1, mma_m="n")),
         ("index(m) ^ 64, n", Schedule(tile=dict(m=128, n=64), consumers=2)),
     ],
     ids=["another warp", "another warpgroup"],

@@ -26,7 +26,7 @@ def chosen(
 ) -> str:
     made = kernel.schedule(given, M=m, N=n, K=k, **more)
     assert made.tile is not None
-    return f"{made.mma}: {made.tile['m']} x {made.tile['n']}"
+    return f"{made.mma_m}: {made.tile['m']} x {made.tile['n']}"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_epilogues(kernel: wsdsl.Kernel, mma: str | None) -> None:
 
 def test_who_asks_for_something_gets_it() -> None:
     assert chosen(GEMM, *SIZES, Schedule(tile=dict(m=128))).startswith("None: 128")
-    assert chosen(GEMM, *SIZES, Schedule(mma="m")).startswith("m:")
+    assert chosen(GEMM, *SIZES, Schedule(mma_m="m")).startswith("m:")
     assert chosen(GEMM, *SIZES, Schedule(consumers=2)) == "n: 96 x 128"
 
 
@@ -117,7 +117,7 @@ def tile(name: str) -> Kernel:
         (tile("nested"), False),
         # Threads copy A; the schedule says who shares what.
         (dataclasses.replace(tile("gemm"), unaligned=("A",)), False),
-        (dataclasses.replace(tile("gemm"), schedule=Schedule(share="n")), False),
+        (dataclasses.replace(tile("gemm"), schedule=Schedule(consumer_split="n")), False),
         # Products that are scaled one by one; results of one axis.
         (SCALED.tile, False),
         (

@@ -199,7 +199,7 @@ def test_an_operand_lies_where_the_schedule_says() -> None:
     """The same values, to the bit; told where it lies."""
     found = list[bytes]()
     for place, told in (("tensor", "TMEM"), ("shared", "SMEM")):
-        asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode=place)
+        asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, operand_transform=place)
         found.append(right("attention", "sm_100a", **asked)["O"].tobytes())
         plan = CASES["attention"].kernel.plan(Schedule(arch="sm_100a", **asked), D=64)
         assert f"compute -> mma; {told} bf16[m, n]" in str(plan)
@@ -221,19 +221,19 @@ def test_two_warpgroups_compute_where_tiles_are_many() -> None:
 
 @pytest.mark.parametrize("place", ["tensor", "shared"])
 def test_two_warpgroups_of_a_chain(place: Place) -> None:
-    right("attention", "sm_100a", tile=dict(m=256, n=64), consumers=2, decode=place)
+    right("attention", "sm_100a", tile=dict(m=256, n=64), consumers=2, operand_transform=place)
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (dict(arch="sm_90a"), "is for cards with tensor memory"),
+        (dict(arch="sm_90a"), "needs a GPU with tensor memory"),
         (dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
     ],
 )
 def test_an_operand_that_can_not_lie_in_tensor_memory_is_refused(
     asked: dict[str, Any], words: str
 ) -> None:
-    schedule = Schedule(**dict(arch="sm_100a", decode="tensor") | asked)
+    schedule = Schedule(**dict(arch="sm_100a", operand_transform="tmem") | asked)
     with pytest.raises(ScheduleError, match=words):
         CASES["attention"].kernel.compile(schedule, D=256)

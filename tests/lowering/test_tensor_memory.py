@@ -36,12 +36,12 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("row_softmax", dict(tile=dict(m=128, n=64))),
     ("gathered_bias", dict(tile=dict(m=128, n=64))),
     # Rows of results lie along their last dimension.
-    ("gemm", dict(mma="n", tile=dict(n=128, m=48))),
-    ("product_tf32", dict(mma="n", tile=dict(n=128, m=48))),
-    ("product_f8e4m3", dict(mma="n", tile=dict(n=128, m=48))),
+    ("gemm", dict(mma_m="n", tile=dict(n=128, m=48))),
+    ("product_tf32", dict(mma_m="n", tile=dict(n=128, m=48))),
+    ("product_f8e4m3", dict(mma_m="n", tile=dict(n=128, m=48))),
     # Pairs of CTAs multiply together.
     ("gemm", dict(cta_group=2, tile=dict(m=128, n=256))),
-    ("gemm", dict(cta_group=2, mma="n", tile=dict(n=128, m=64))),
+    ("gemm", dict(cta_group=2, mma_m="n", tile=dict(n=128, m=64))),
     ("mn_major", dict(cta_group=2, tile=dict(m=128, n=128))),
     ("two_products", dict(cta_group=2, tile=dict(m=128, n=64))),
     ("product_tf32", dict(cta_group=2, tile=dict(m=128, n=96))),
@@ -50,7 +50,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("two_loops", dict(cta_group=2, tile=dict(m=128, n=64))),
     # CTAs of a cluster load for each other, and a warpgroup of its own loads constant operands.
     ("epilogue", dict(cluster=dict(m=2, n=2))),
-    ("gemm", dict(constant=("B",))),
+    ("gemm", dict(pdl_independent=("B",))),
 ]
 
 
@@ -87,7 +87,7 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
     for kernel, asked in (
         (DECODED["widened"].kernel, {}),
         (CASES["gemm"].kernel, dict(cta_group=1)),
-        (own, dict(mma="m")),
+        (own, dict(mma_m="m")),
     ):
         tile = dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a", **asked))
         chosen = scheduled_tile(tile, sizes).schedule
@@ -108,9 +108,9 @@ def test_operands_are_made_in_shared_memory_if_nobody_says_where(name: str) -> N
         ("epilogue", dict(tile=dict(m=256, n=64))),
         ("two_products", dict(tile=dict(m=256, n=64))),
         ("mn_major", dict(tile=dict(m=256, n=64))),
-        ("gemm", dict(tile=dict(m=128, n=128), share="n")),
-        ("gemm", dict(tile=dict(n=256, m=48), mma="n")),
-        ("mn_major", dict(tile=dict(m=32, n=128), mma="n", share="m")),
+        ("gemm", dict(tile=dict(m=128, n=128), consumer_split="n")),
+        ("gemm", dict(tile=dict(n=256, m=48), mma_m="n")),
+        ("mn_major", dict(tile=dict(m=32, n=128), mma_m="n", consumer_split="m")),
     ],
 )
 def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> None:
@@ -126,10 +126,10 @@ def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
-        ("scaled", dict(decode=dict(W="tensor"), mma="n", tile=dict(n=128, m=64))),
-        ("both", dict(decode=dict(A="tensor"), tile=dict(m=128, n=64))),
-        ("across", dict(decode="tensor", mma="n", tile=dict(n=64))),
-        ("part", dict(decode="tensor", mma="n", tile=dict(n=128, m=32))),
+        ("scaled", dict(operand_transform=dict(W="tmem"), mma_m="n", tile=dict(n=128, m=64))),
+        ("both", dict(operand_transform=dict(A="tmem"), tile=dict(m=128, n=64))),
+        ("across", dict(operand_transform="tmem", mma_m="n", tile=dict(n=64))),
+        ("part", dict(operand_transform="tmem", mma_m="n", tile=dict(n=128, m=32))),
     ],
 )
 def test_operands_are_decoded_into_tensor_memory(name: str, asked: dict[str, Any]) -> None:
@@ -142,18 +142,18 @@ def test_operands_are_decoded_into_tensor_memory(name: str, asked: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
-        ("scaled", dict(decode=dict(W="tensor"))),
-        ("both", dict(decode="tensor")),
-        ("eight_bits", dict(decode="tensor", mma="n")),
-        ("scaled", dict(decode="tensor", mma="n", cta_group=2)),
+        ("scaled", dict(operand_transform=dict(W="tmem"))),
+        ("both", dict(operand_transform="tmem")),
+        ("eight_bits", dict(operand_transform="tmem", mma_m="n")),
+        ("scaled", dict(operand_transform="tmem", mma_m="n", cta_group=2)),
     ],
 )
 def test_what_can_not_lie_there_is_refused(name: str, asked: dict[str, Any]) -> None:
     """Beside the rows of products, of fewer bits, and of a pair."""
     schedule = Schedule(arch="sm_100a", **asked)
-    with pytest.raises(ScheduleError, match="this operand can not lie in tensor memory") as caught:
+    with pytest.raises(ScheduleError, match="this operand cannot be in TMEM") as caught:
         lower(dataclasses.replace(DECODED[name].kernel.tile, schedule=schedule))
-    assert "Schedule.mma" in str(caught.value)
+    assert "Schedule.mma_m" in str(caught.value)
 
 
 def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
@@ -165,7 +165,9 @@ def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [dict(arch="sm_100a"), dict(arch="sm_90a", mode="pingpong", decode="shared")], ids=repr
+    "asked",
+    [dict(arch="sm_100a"), dict(arch="sm_90a", mode="pingpong", operand_transform="smem")],
+    ids=repr,
 )
 def test_operands_that_no_thread_loads_into_slots(asked: dict) -> None:
     """Of rows that TMA does not take both are decoded: there is no load warpgroup, of which another

@@ -61,7 +61,7 @@ def test_square_waves_are_chosen() -> None:
 
 def test_tiles_of_several_widths_leave_room_for_more_of_them() -> None:
     """One tile of rows is chosen for; other launches have many, which share the weights."""
-    asked = Schedule(tile=dict(m=128, n=192), mma="n", consumers=1)
+    asked = Schedule(tile=dict(m=128, n=192), mma_m="n", consumers=1)
     sizes = dict(M=128, N=14336, K=4096)
-    assert order(dataclasses.replace(asked, widths=8), **sizes) == (None, 16)
+    assert order(dataclasses.replace(asked, tile_n_variants=8), **sizes) == (None, 16)
     assert order(asked, **sizes) == (None, 1)

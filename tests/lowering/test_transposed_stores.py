@@ -14,7 +14,7 @@ from wsdsl.schedule import Mode
 
 def stores(width: int) -> list[str]:
     """Of a tile that is so wide: what is written, and copied."""
-    given = Schedule(tile=dict(m=width, n=64), consumers=1, mma="n")
+    given = Schedule(tile=dict(m=width, n=64), consumers=1, mma_m="n")
     text = str(CASES["gemm"].kernel.compile(given, M=2 * width, N=64, K=64).scheduled)
     return re.findall(r"(?<= )(?:store_shared|tma_store|named_barrier_sync)\(.*", text)
 
@@ -30,7 +30,7 @@ def test_what_four_warps_can_not_share_is_stored_by_each() -> None:
 def test_results(tile: dict[str, int], mode: Mode) -> None:
     case = CASES["gemm"]
     alone = mode == "cooperative" and tile["n"] == 64
-    given = Schedule(tile=tile, mode=mode, consumers=1 if alone else 2, mma="n")
+    given = Schedule(tile=tile, mode=mode, consumers=1 if alone else 2, mma_m="n")
     case.kernel.compile(given, M=150, N=264, K=136).prove()
     for seed in range(3):
         simulated(case, given, seed)
@@ -45,6 +45,6 @@ def test_both_meetings_are_needed(dropped: int, monkeypatch: pytest.MonkeyPatch)
         return SyncWarp() if len(calls) % 2 == 1 - dropped else real(self, None)
 
     monkeypatch.setattr(PartitionContext, "meet", meet)
-    given = Schedule(tile=dict(m=160, n=64), consumers=1, mma="n")
+    given = Schedule(tile=dict(m=160, n=64), consumers=1, mma_m="n")
     with pytest.raises(ProofError):
         CASES["gemm"].kernel.compile(given, M=640, N=64, K=128).prove()

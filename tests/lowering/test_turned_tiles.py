@@ -85,7 +85,7 @@ def test_values(name: str, x: str, y: str, m: int, n: int, padded: str) -> None:
     [
         ("transpose", "bf16", Schedule(tile=dict(m=128, n=128))),
         ("transpose", "bf16", Schedule(tile=dict(m=128, n=48), consumers=2)),
-        ("transpose", "bf16", Schedule(tile=dict(m=64, n=32), consumers=2, share="n")),
+        ("transpose", "bf16", Schedule(tile=dict(m=64, n=32), consumers=2, consumer_split="n")),
         ("transpose", "i8", Schedule(tile=dict(m=64, n=16))),
         ("added", "i8", Schedule(tile=dict(m=64, n=64))),
         ("added", "bf16", Schedule(scheduler="persistent")),
@@ -107,7 +107,7 @@ def test_every_schedule_gives_the_same(name: str, x: str, schedule: Schedule) ->
 def test_lines_that_are_no_vectors_stay_in_registers(x: str, m: int, consumers: int) -> None:
     kernel, tile = turned_kernel("transpose", x, "f32"), dict(n=64, m=m)
     arrays, wanted = case("transpose", x, "f32", 136, 72)
-    made = kernel.compile(Schedule(tile=tile, consumers=consumers, share="m"), M=136, N=72)
+    made = kernel.compile(Schedule(tile=tile, consumers=consumers, consumer_split="m"), M=136, N=72)
     assert not turns(made.scheduled) and made.prove()
     made.simulate(*arrays)
     assert np.array_equal(arrays[-1], wanted)

@@ -46,7 +46,7 @@ def test_one_slot_has_what_a_tile_reads() -> None:
 SCHEDULES = {
     "pingpong": Schedule(tile=dict(m=128, n=72, k=64), mode="pingpong"),
     "three": Schedule(tile=dict(m=192, n=104, k=64), mode="cooperative", consumers=3),
-    "swapped": Schedule(tile=dict(m=40, n=128, k=64), mma="n"),
+    "swapped": Schedule(tile=dict(m=40, n=128, k=64), mma_m="n"),
 }
 
 

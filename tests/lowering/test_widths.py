@@ -73,5 +73,5 @@ def test_slots_that_are_asked_for_fit_by_one_line() -> None:
 
 
 def test_columns_that_three_consumers_share() -> None:
-    made = CASES["broadcast"].kernel.schedule(Schedule(consumers=3, share="n"))
+    made = CASES["broadcast"].kernel.schedule(Schedule(consumers=3, consumer_split="n"))
     assert made.tile and made.tile["n"] == 144

@@ -38,7 +38,7 @@ def random_schedule(rng: Random) -> Schedule:
         mode=rng.choice((None, "cooperative", "pingpong")),
         cluster=rng.choice((None, None, *CLUSTERS)),
         raster=rng.choice((None, None, "m", "n")),
-        mma=rng.choice((None, None, None, "m", "n")),
+        mma_m=rng.choice((None, None, None, "m", "n")),
         scheduler=rng.choice((None, "persistent", "grid")),
         swizzle=rng.choice((None, 1, 2, 4, 8)),
     )
@@ -55,10 +55,10 @@ def wide_schedule(rng: Random) -> Schedule:
         made = replace(made, scheduler=scheduler, splits=splits, reduction=reduction)
     return replace(
         made,
-        share=rng.choice((None, None, None, "m", "n")),
+        consumer_split=rng.choice((None, None, None, "m", "n")),
         multicast=rng.choice((None, None, None, False)),
-        decode=rng.choice((None, None, "registers", "shared")),
-        overlap=rng.choice((None, None, True, False)),
+        operand_transform=rng.choice((None, None, "registers", "smem")),
+        launch_pdl=rng.choice((None, None, True, False)),
     )
 
 

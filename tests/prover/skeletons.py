@@ -26,7 +26,7 @@ SCHEDULES = {
     "deep": Schedule(tile=dict(k=128)),
     "sums": Schedule(tile=dict(m=128, n=64), consumers=2, stages=2, cluster=dict(k=2)),
     "neighbours": Schedule(tile=dict(n=64), stages=2, cluster=dict(m=2), multicast=False),
-    "early": Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, constant=("B",)),
+    "early": Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, pdl_independent=("B",)),
 }
 
 

@@ -65,7 +65,7 @@ def test_the_simulator_goes_the_same_way(
 def test_an_arrival_that_is_left_out_has_no_barrier() -> None:
     """A loop without iterations releases nothing, and its state may be anything by then."""
     tile = dict(m=128, n=24, k=32, l=64)
-    schedule = Schedule(tile=tile, stages=2, consumers=3, share="n", scheduler="grid")
+    schedule = Schedule(tile=tile, stages=2, consumers=3, consumer_split="n", scheduler="grid")
     deeper = dict(depths(scheduled(CASES["two_loops"], schedule, {}, False)))["depth 2 +1"]
     with pytest.raises(ProofError, match=r"stage 2 of `\w+`, which has 2"):
         prove(deeper)

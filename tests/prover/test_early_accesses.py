@@ -14,7 +14,7 @@ from wsdsl.prover.early_accesses import check_early_accesses
 WAIT = "griddepcontrol.wait;"
 NO_COHERENCE = r"^.*ld\.global\.nc[^;]*;"
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
-EARLY = dataclasses.replace(SMALL, constant=("B",))
+EARLY = dataclasses.replace(SMALL, pdl_independent=("B",))
 
 
 def epilogue(schedule: Schedule, unaligned: tuple[str, ...] = ()) -> Compiled:
@@ -60,7 +60,7 @@ def test_only_constant_tensors_are_loaded_early(unaligned: tuple[str, ...], foun
     compiled = epilogue(EARLY, unaligned)
     owners = compiled.signature.owners
     check_early_accesses(compiled.scheduled, compiled.ptx, owners)
-    other = dataclasses.replace(EARLY, constant=("A",))
+    other = dataclasses.replace(EARLY, pdl_independent=("A",))
     compiled.scheduled = dataclasses.replace(compiled.scheduled, schedule=other)
     with pytest.raises(VerifyError, match=found):
         check_early_accesses(compiled.scheduled, compiled.ptx, compiled.signature.owners)

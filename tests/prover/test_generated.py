@@ -33,7 +33,7 @@ SCHEDULES = {
     "sums": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(k=2)),
     "sums_of_two": Schedule(tile=LARGE, stages=2, consumers=2, cluster=dict(k=2)),
     "tall": Schedule(tile=dict(m=128, n=64), stages=2, consumers=1, mode="cooperative"),
-    "columns": Schedule(tile=dict(m=64, n=128), stages=2, consumers=2, share="n"),
+    "columns": Schedule(tile=dict(m=64, n=128), stages=2, consumers=2, consumer_split="n"),
 }
 THREE = Schedule(tile=TILE, stages=2, mode="pingpong", consumers=3)
 STATES = {
@@ -134,7 +134,7 @@ def test_a_loop_of_its_own_is_entered_before_others_are_driven_on() -> None:
 def test_a_test_inside_an_iteration_takes_nobody_further() -> None:
     """Attention whose keys end, beside two threads that load at their own pace: where others were
     driven on first, no state came again."""
-    schedule = Schedule(arch="sm_100a", constant=("K", "V"))
+    schedule = Schedule(arch="sm_100a", pdl_independent=("K", "V"))
     compiled = CASES["attention"].kernel._compile(schedule, dict(D=64), ())
     assert explore(compiled.scheduled).states <= 150
 

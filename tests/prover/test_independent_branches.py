@@ -47,5 +47,5 @@ def test_sums_of_their_own_are_settled_behind_each_loop() -> None:
     body = "".join(part.format(i=i) for i in range(NUM))
     body += f"C[m, n] = {' + '.join(f's{i}' for i in range(NUM))}\n"
     kernel = parse(BEGIN.replace("        acc = zeros(f32[m, n])\n", indent(body, " " * 8))).f
-    schedule = Schedule(tile=dict(m=64, n=16, k=64), mma="m")
+    schedule = Schedule(tile=dict(m=64, n=16, k=64), mma_m="m")
     assert explore(kernel._compile(schedule, {}, ()).scheduled).states < 40 * NUM

@@ -27,7 +27,9 @@ def test_elements_beyond_the_item(name: str, old: str, new: str) -> None:
 
 def test_numbers_of_blocks_that_warpgroups_share() -> None:
     """A warpgroup's columns begin in the middle of a block of scales."""
-    given = Schedule(tile=dict(m=64, n=192, k=64), consumers=3, share="n", precise_every=64)
+    given = Schedule(
+        tile=dict(m=64, n=192, k=64), consumers=3, consumer_split="n", mma_promotion_interval=64
+    )
     compiled = CASES["block_scaled"].kernel._compile(given, {}, ())
     assert "first=%" in str(compiled.scheduled)
     assert verdict(compiled.scheduled) == ""

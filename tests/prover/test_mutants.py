@@ -128,7 +128,7 @@ def test_cases(name: str, threads: bool) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [(), ("B",)], ids=str)
 def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
-    schedule = dataclasses.replace(SMALL["gemm"][0], constant=("B",))
+    schedule = dataclasses.replace(SMALL["gemm"][0], pdl_independent=("B",))
     kernel = CASES["gemm"].kernel._compile(schedule, {}, threads).scheduled
     assert missed_in_case("gemm", kernel) == []
 
@@ -142,7 +142,7 @@ def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
 def test_two_that_fill_a_slot_beside_others(
     name: str, constant: tuple[str, ...], each: Callable[[int], int]
 ) -> None:
-    given = Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, constant=constant)
+    given = Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, pdl_independent=constant)
     kernel = scheduled(CASES[name], given, SMALL[name][1] if name in SMALL else {}, False)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
     assert [op.num_warps for op in loads[:2]] == [4, 1]

@@ -54,7 +54,7 @@ def test_samples_are_proved(name: str) -> None:
         # What threads copy of one loop they copy for their own CTA, and so are 16 rows of four.
         (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=2)), ("A", "B")),
         (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(n=2)), ("D", "E")),
-        (Schedule(tile=dict(m=16, n=64), mma="n", cluster=dict(n=4)), ()),
+        (Schedule(tile=dict(m=16, n=64), mma_m="n", cluster=dict(n=4)), ()),
     ],
     ids=repr,
 )
@@ -128,7 +128,7 @@ def two(X: f16[M, K], Y: f16[N, K], Z: f16[M, K], W: u8[N, K], C: f32[M, N]):
             acc += Z[m, k] @ cast(W[n, k], f16)
         C[m, n] = acc
 """
-    asked = Schedule(arch=arch, decode="shared", stages=2, tile=dict(m=128, n=64, k=64))
+    asked = Schedule(arch=arch, operand_transform="smem", stages=2, tile=dict(m=128, n=64, k=64))
     assert wsdsl.parse(text).two.compile(schedule=asked).certificate is not None
 
 

@@ -175,7 +175,7 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers:
     Without a store of what is scaled its columns have what they had.
     """
     asked = dict[str, Any](tile=dict(m=128 * consumers, n=64), consumers=consumers)
-    asked |= dict(stages=2, decode=place)
+    asked |= dict(stages=2, operand_transform=place)
     kernel = lowered(CASES["attention"], sizes=dict(D=64, N=256), **asked)
     harmless = {"delete wait_barrier": 1, "delete tensor_store": 2}
     harmless |= {"delete tensor_store_wait": 1} if place == "tensor" else {}
@@ -184,7 +184,7 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers:
 
 
 def test_what_of_an_operand_in_tensor_memory_is_not_proved_gives_wrong_values() -> None:
-    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, decode="tensor")
+    asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, operand_transform="tmem")
     kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
     kinds, seen = ("tensor_store", "tensor_product"), set[str]()
     for what, made in mutants(kernel):
@@ -218,7 +218,7 @@ def test_every_mutant_of_who_decodes_into_tensor_memory_is_caught() -> None:
     """In front of a product slots of both operands and of its sum are waited for: the last fence
     counts for all.
     """
-    asked = dict[str, Any](decode="tensor", mma="n", tile=dict(n=128, m=64), stages=2)
+    asked = dict[str, Any](operand_transform="tmem", mma_m="n", tile=dict(n=128, m=64), stages=2)
     kernel = lowered(DECODED["scaled"], **asked)
     assert unseen(kernel, DECODING) == {"delete tensor_fence": 2, "other tensor_fence": 2}
 

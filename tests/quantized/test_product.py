@@ -108,7 +108,7 @@ def test_proved(form: str, decode: Any) -> None:
     _, kernel, _ = arranged(normal(4, 128, dtype=BF16), weights)
     sizes = {"M": 16, "N": 512, "K": 1024, "KB": 64 if "fp4" in form else 8}
     known = {dim: sizes[dim] for dim in kernel.dims}
-    assert kernel.compile(Schedule(decode=decode), **known).prove()
+    assert kernel.compile(Schedule(operand_transform=decode), **known).prove()
 
 
 def test_refusals() -> None:

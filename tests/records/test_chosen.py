@@ -54,8 +54,8 @@ def test_calls_of_its_class_run_it(kept: Database) -> None:
         (Schedule(stages=3), False),
         (Schedule(tile=dict(n=256)), False),
         (Schedule(cluster=dict(m=2)), False),
-        (Schedule(constant=("B",)), True),
-        (Schedule(constant=("B",), stages=3), False),
+        (Schedule(pdl_independent=("B",)), True),
+        (Schedule(pdl_independent=("B",), stages=3), False),
     ],
 )
 def test_what_is_given_holds(kept: Database, given: Schedule, is_taken: bool) -> None:
@@ -66,22 +66,22 @@ def test_what_is_given_holds(kept: Database, given: Schedule, is_taken: bool) ->
 
 def test_what_was_measured_without_a_promise_serves_those_who_promise(kept: Database) -> None:
     kept.add([row(make_gemm())])
-    constant = make_gemm().schedule(Schedule(constant=("B",)), **SIZES)
+    constant = make_gemm().schedule(Schedule(pdl_independent=("B",)), **SIZES)
     assert dataclasses.replace(constant, registers=USUAL.registers) == dataclasses.replace(
-        USUAL, constant=("B",)
+        USUAL, pdl_independent=("B",)
     )
 
 
 @pytest.mark.parametrize(
     "promise",
-    [Schedule(constant=("B",)), Schedule(precise_every=0)],
+    [Schedule(pdl_independent=("B",)), Schedule(mma_promotion_interval=0)],
 )
 def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Schedule) -> None:
     gemm = make_gemm()
     whole = dataclasses.replace(
         USUAL,
-        constant=promise.constant,
-        precise_every=promise.precise_every,
+        pdl_independent=promise.constant,
+        mma_promotion_interval=promise.precise_every,
         reduction=promise.reduction,
     )
     kept.add([row(gemm, promise, schedule=repr(whole))])
@@ -90,7 +90,7 @@ def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Sch
 
 
 @pytest.mark.parametrize(
-    "unasked", [dict(constant=("B",)), dict(precise_every=0), dict(arch="sm_100a")]
+    "unasked", [dict(pdl_independent=("B",)), dict(mma_promotion_interval=0), dict(arch="sm_100a")]
 )
 def test_what_its_key_does_not_have_is_not_taken(
     kept: Database, tmp_path: Path, unasked: dict[str, Any], capsys: pytest.CaptureFixture[str]

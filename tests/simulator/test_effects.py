@@ -110,7 +110,7 @@ RUNS: dict[str, Callable[[], None]] = {
         "quantised", "two_types", "scaled_rows", "part", "reduce_narrow", "histogram", "scan",
         "two_loops",
     )},
-    "decoded in SMEM": partial(_case, "across", decode="shared", tile=dict(**SMALL, k=64)),
+    "decoded in SMEM": partial(_case, "across", operand_transform="smem", tile=dict(**SMALL, k=64)),
     "pingpong": partial(_case, "gemm", mode="pingpong", tile=SMALL),
     "split_k": partial(_case, "gemm", scheduler="split_k", splits=2, mode="cooperative"),
     "parallel": partial(
@@ -119,7 +119,7 @@ RUNS: dict[str, Callable[[], None]] = {
     "stream_k": partial(_case, "gemm", scheduler="stream_k", tile=dict(n=56)),
     "multicast": partial(_case, "gemm", tile=SMALL, consumers=1, cluster=dict(m=2)),
     "exchange": partial(_case, "gemm", tile=dict(**SMALL, k=32), consumers=1, cluster=dict(k=4)),
-    "widths": partial(_case, "gemm", tile=SMALL, consumers=1, mma="n", widths=8),
+    "widths": partial(_case, "gemm", tile=SMALL, consumers=1, mma_m="n", tile_n_variants=8),
     "odd strides": partial(_case, "gemm", dict(M=70, N=77, K=81)),
     "prefetched": partial(
         _case, "widened", dict(M=130, N=72, K=512), tile=dict(m=64, n=32), consumers=1, stages=3

@@ -6,7 +6,7 @@ from wsdsl import Schedule
 from wsdsl.records.row import agrees
 from wsdsl.tune.candidates import candidates
 
-REGISTERS = Schedule(decode="registers")
+REGISTERS = Schedule(operand_transform="registers")
 SIZES = dict(M=1024, N=4096, K=4096)
 
 
@@ -31,8 +31,10 @@ def test_cut_tiles_are_among_them() -> None:
 def test_operands_are_decoded_in_both_places() -> None:
     scaled = DECODED["scaled"].kernel
     found = candidates(scaled.tile, None, SIZES)
-    assert {s.decode for s in found} == {None, "shared"}
-    assert all(s.decode == "registers" for s in candidates(scaled.tile, REGISTERS, SIZES, 8))
+    assert {s.operand_transform for s in found} == {None, "smem"}
+    assert all(
+        s.operand_transform == "registers" for s in candidates(scaled.tile, REGISTERS, SIZES, 8)
+    )
 
 
 def test_what_is_given_stays() -> None:

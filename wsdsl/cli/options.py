@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+from wsdsl import deprecated_fields
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
 from wsdsl.records.row import parse_schedule
 from wsdsl.schedule import Schedule
@@ -57,23 +58,25 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     known = [f.name for f in fields(Schedule)]
     for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
         name, dot, part = key.partition(".")
+        name = deprecated_fields.FIELDS.get(name, name)
         check_names([name], known, "field", "Schedule", ScheduleError)
         typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value.lower(), value)
-        by_name = name in ("tile", "cluster", "registers", "counters")
-        by_name = by_name or (name == "decode" and bool(dot))
+        by_name = name in ("tile", "cluster", "registers", "smem_privatize")
+        by_name = by_name or (name == "operand_transform" and bool(dot))
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"
             raise ScheduleError(f"--set {key}={value}", hint=f"as in --set {want}")
-        if name == "counters":
+        if name == "smem_privatize":
             held.setdefault(name, {})[part] = tuple(map(int, re.findall(r"\d+", value)))
         elif by_name:
-            if isinstance(typed, str) and name != "decode":
+            if isinstance(typed, str) and name != "operand_transform":
                 message = f"--set {key}={value}: {value!r} is no whole number"
                 raise ScheduleError(message, hint=f"as in --set {key}=128")
             held.setdefault(name, {})[part] = typed
         else:
-            held[name] = tuple(re.findall(r"\w+", value)) if name == "constant" else typed
-    return Schedule(**held) if held else None
+            names = name == "pdl_independent"
+            held[name] = tuple(re.findall(r"\w+", value)) if names else typed
+    return Schedule(**deprecated_fields.current(held)) if held else None
 
 
 def in_options(hint: str) -> str:

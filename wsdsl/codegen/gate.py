@@ -96,7 +96,7 @@ def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Fin
         f"product still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
         _loc(op, kernel),
         f"{FIXED_IN} (pip install -U nvidia-cuda-nvcc); or make the operand in shared memory: "
-        'Schedule(decode="shared")',
+        'Schedule(operand_transform="smem")',
     )
 
 

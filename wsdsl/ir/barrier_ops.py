@@ -169,7 +169,7 @@ class WaitPredecessor(Op):
     """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
     stream is over (programmatic dependent launch); here each thread waits until it is, and sees
     what it wrote. Nothing before this op may access GMEM. It stands in front of the partitions, or
-    in each of them but those that only read tensors of `Schedule.constant`.
+    in each of them but those that only read tensors of `Schedule.pdl_independent`.
     """
 
 

@@ -1,7 +1,7 @@
 """What a kernel may do while the one in front of it on the stream still runs.
 
-Whoever looks at GMEM has waited for it (`wait_predecessor`), but for the partitions that only read
-tensors of `Schedule.constant`, which the caller promises that it does not write. The rest of a CTA
+Partitions that access GMEM have waited for it (`wait_predecessor`), except those that only read
+tensors of `Schedule.pdl_independent`, which that kernel does not write. The rest of a CTA
 waits, so that no CTA ends before the kernel in front has; and the next kernel is let start no
 sooner, so that no other than the one in front of it still runs beside it.
 """
@@ -20,7 +20,7 @@ Problem = tuple[Op | None, str]
 
 
 def constant_tensors(kernel: Kernel) -> frozenset[str]:
-    return frozenset((kernel.schedule.constant if kernel.schedule else None) or ())
+    return frozenset((kernel.schedule.pdl_independent if kernel.schedule else None) or ())
 
 
 def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:

@@ -185,13 +185,13 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("counters", f"{told}, added to memory when a CTA ends")
     if plan.staging:
         yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes a warpgroup")
-    if schedule.precise_every:
-        yield _line("promotion", f"sums go to f32 every {schedule.precise_every} elements")
+    if schedule.mma_promotion_interval:
+        yield _line("promotion", f"sums go to f32 every {schedule.mma_promotion_interval} elements")
     for n, sent in enumerate(plan.meetings):
         yield _line("" if n else "shared rows", f"the CTAs of a cluster send each other {sent}")
     if plan.exchanged_bytes:
         yield _line("exchange", f"{plan.exchanged_bytes} bytes for the sums of a cluster's CTAs")
-    overlap = "is over" if schedule.overlap is False else "has started"
+    overlap = "is over" if schedule.launch_pdl is False else "has started"
     yield _line("next kernel", f"may start once this one {overlap}")
     yield _line("SMEM", f"{plan.smem_bytes} of {plan.target.smem_bytes} bytes")
 
@@ -201,7 +201,7 @@ def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
     for what, axes in sides.items():
         if axes:
             told = ", ".join(f"{axis} by {sizes[axis]}" for axis in axes)
-            widths = plan.schedule.widths or 1
+            widths = plan.schedule.tile_n_variants or 1
             if axes == plan.columns and widths > 1:
                 told += f", or {8 * (widths - 1)} fewer in steps of 8, as each launch says"
             yield _line(what, told)

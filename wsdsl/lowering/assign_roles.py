@@ -9,7 +9,7 @@ After:
 
 Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
 the columns; without products along the rows, where a tensor's contiguous dimension is the other one
-and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma` names the rows;
+and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma_m` names the rows;
 else a product's first operand gives them, and without products the dimension along which most of
 what is moved is contiguous gives the columns. An axis that is only contracted has no role.
 
@@ -200,7 +200,7 @@ def _stored_axes(op: Store) -> tuple[str, ...]:
 
 def _ride(kernel: Kernel, sides: _Sides) -> None:
     """What the schedule puts on wgmma's M."""
-    mma = kernel.schedule.mma if kernel.schedule else None
+    mma = kernel.schedule.mma_m if kernel.schedule else None
     if mma is None:
         return
     free = {x for op in kernel.of(Contract) for side in op.free for x in side}
@@ -208,14 +208,14 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
         raise ScheduleError(
-            f'Schedule.mma is "{mma}", which no product has as a free axis',
+            f'Schedule.mma_m is "{mma}", which no product has as a free axis',
             kernel.loc,
             f"the free axes of products are {known}",
         )
     for axis in named:
         if not sides.columns(axis, False):
             raise ScheduleError(
-                f'Schedule.mma is "{mma}", but other uses put `{axis}` on the columns of the '
+                f'Schedule.mma_m is "{mma}", but other uses put `{axis}` on the columns of the '
                 "tensor cores' tile",
                 kernel.loc,
                 "what is reduced runs along the columns",

@@ -118,9 +118,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if lanes.reduces_rows(kernel):
         most = lanes.MOST_REDUCED
         if shares["columns"] > 1:
-            told = (
-                f'Schedule.share is "{chosen.share}", and rows are reduced, which consumers divide'
-            )
+            split = f'Schedule.consumer_split is "{chosen.consumer_split}"'
+            told = f"{split}, and rows are reduced, which consumers split"
             yield Finding(told, hint="leave it out")
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if all(rows) and are_held(kernel, chosen, sizes):

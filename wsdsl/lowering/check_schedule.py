@@ -208,8 +208,9 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if cooperation.num_pingpong_consumers(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong"', hint='use mode="cooperative"')
     if cooperation.shared_role(kernel, chosen) == "columns":
-        by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
-        yield Finding(by_columns, hint="leave share out")
+        split = f'consumer_split="{chosen.consumer_split}"'
+        by_columns = f"{told}, and {split}: CTAs and consumers would both split it"
+        yield Finding(by_columns, hint="leave consumer_split out")
     unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
@@ -225,9 +226,9 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Which axis consumers divide among themselves."""
-    if chosen.share is None:
+    if chosen.consumer_split is None:
         return
-    told = f'Schedule.share is "{chosen.share}"'
+    told = f'Schedule.consumer_split is "{chosen.consumer_split}"'
     shared = [axis for name, axis in axes_of(kernel).items() if cooperation.is_shared(name, chosen)]
     if not any(axis.role for axis in shared):
         free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
@@ -284,7 +285,7 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 continue
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
-                hint = "make it one" + products * ", or have another axis lie there: Schedule.mma"
+                hint = "make it one" + products * ", or have another axis lie there: Schedule.mma_m"
                 yield Finding(f"{rows} is no multiple of 64 x {who}", at, hint)
             most = MOST_FLAT if holds_vectors(kernel) and flat_axis(kernel) else 256
             if size > most:
@@ -382,5 +383,6 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
 
 def _beside(word: str, loads: int, decoders: int) -> str:
     """What takes registers beside the consumers and one load warpgroup."""
-    told = f"{word} two load warpgroups (Schedule.constant)" if loads > 1 else ""
-    return told + (f'{word} one that decodes (Schedule.decode="shared")' if decoders else "")
+    told = f"{word} two load warpgroups (Schedule.pdl_independent)" if loads > 1 else ""
+    transforms = f'{word} one that transforms operands (Schedule.operand_transform="smem")'
+    return told + (transforms if decoders else "")

@@ -23,11 +23,11 @@ from wsdsl.schedule import Schedule
 
 
 def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    if chosen.scale_path and not kernel.target.has_tensor_memory:
-        what = "Schedule.scale_path is for cards whose tensor cores take scales"
+    if chosen.sf_load and not kernel.target.has_tensor_memory:
+        what = "Schedule.sf_load is for cards whose tensor cores take scales"
         yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
-    if "tensor" in _places(chosen) and not kernel.target.has_tensor_memory:
-        what = 'Schedule.decode says "tensor", which is for cards with tensor memory'
+    if "tmem" in _places(chosen) and not kernel.target.has_tensor_memory:
+        what = 'Schedule.operand_transform says "tmem", which needs a GPU with tensor memory'
         yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
     if not kernel.target.has_tensor_memory or not kernel.of(Contract):
         if in_pairs(chosen):
@@ -59,12 +59,12 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         step = SCALED_STEP if scaled else COLUMN_STEP.get(rows // sharing, 1)
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
-    yield from _scale_path(kernel, chosen.scale_path)
-    for op in kernel.of(Load) if chosen.scale_path != "store" else ():
+    yield from _scale_path(kernel, chosen.sf_load)
+    for op in kernel.of(Load) if chosen.sf_load != "st" else ():
         for axis in op.axes[:-1] if op.result in operand_scales(kernel) and in_atoms(op) else ():
             if sizes[axis.name] % ATOM_ROWS:
                 told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
-                hint = f'make it a multiple of {ATOM_ROWS}, or scale_path="store"'
+                hint = f'make it a multiple of {ATOM_ROWS}, or sf_load="st"'
                 yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
     yield from unfit_operands(kernel)
     forced = wanted_rings(kernel)
@@ -78,7 +78,7 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _places(chosen: Schedule) -> set[str]:
     """Where computed operands are to be made."""
-    asked = chosen.decode
+    asked = chosen.operand_transform
     return {asked} if isinstance(asked, str) else {*(asked or {}).values()}
 
 
@@ -90,7 +90,7 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if {name: num for name, num in (chosen.cluster or {}).items() if num > 1} not in clusters:
         named = [f"cluster=dict({name}={PAIR})" for pair in clusters for name in pair]
         what = f"{told}: the pair is a cluster of two along the products' rows"
-        instead = "leave it out, or have another axis lie there: Schedule.mma"
+        instead = "leave it out, or have another axis lie there: Schedule.mma_m"
         yield Finding(what, hint=" or ".join(sorted(named)) or instead)
     for name, axis in axes.items():
         what = f"{told}, and tile {loop_variable(name)}={sizes[name]}"
@@ -108,13 +108,13 @@ def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
     loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
-    told = f'Schedule.scale_path is "{asked}", and'
+    told = f'Schedule.sf_load is "{asked}", and'
     for name in unaligned_scales(kernel) if asked and not loads else ():
         rows = f"{told} rows of `{name}` begin at no multiples of 16 bytes"
         yield Finding(rows, hint="pad their stride: give `[:, :n]` of a wider array")
     if asked and not loads and not unaligned_scales(kernel):
         yield Finding(f"{told} no product has scales of blocks", hint="leave it out")
-    for op in loads if asked == "copy" else ():
+    for op in loads if asked == "cp" else ():
         if not in_atoms(op):
             name = op.tensor.name
             hint = f'kernel.packed("{name}") takes it so, from kernel.pack({name}=…)'

@@ -1,4 +1,4 @@
-"""Where each launch may choose how wide tiles are along wgmma's N (`Schedule.widths`).
+"""Where each launch may choose how wide tiles are along wgmma's N (`Schedule.tile_n_variants`).
 
 A narrower tile is the front of a wider one. Its operand is the front of a slot, as rows that lie
 one behind the other; of its sums the first columns are products', and others hold anything. So
@@ -33,11 +33,14 @@ ELEMENTWISE = (
 """Ops by which an element depends on no other column's; of loops those over the contraction."""
 
 
+LEAVE_OUT = "leave tile_n_variants out"
+
+
 def width_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """What keeps tiles from having several widths, if the schedule gives them."""
-    if (chosen.widths or 1) == 1:
+    if (chosen.tile_n_variants or 1) == 1:
         return
-    told, leave = f"Schedule.widths is {chosen.widths}", "leave widths out"
+    told, leave = f"Schedule.tile_n_variants is {chosen.tile_n_variants}", LEAVE_OUT
     if kernel.target.has_tensor_memory or not kernel.of(t.Contract):
         why = "sums in tensor memory have one" if kernel.of(t.Contract) else "nothing is multiplied"
         yield Finding(f"{told}, which are those of wgmma: {why}", hint=leave)
@@ -80,22 +83,22 @@ def most_widths_of(kernel: Kernel) -> int:
 
 def narrowest(kernel: Kernel, schedule: Schedule) -> Schedule:
     """With the narrowest of a tile's widths as its only one."""
-    if (schedule.widths or 1) == 1:
+    if (schedule.tile_n_variants or 1) == 1:
         return schedule
-    tile, fewer = dict(schedule.tile or {}), narrowings(schedule.widths or 1)[-1]
+    tile, fewer = dict(schedule.tile or {}), narrowings(schedule.tile_n_variants or 1)[-1]
     for loop in output_nest(kernel)[0]:
         axis = loop.index.type
         variable = loop_variable(axis.name) if isinstance(axis, Axis) else ""
         if variable in tile and isinstance(axis, Axis) and axis.role == "columns":
             tile[variable] -= fewer
-    return changed(schedule, tile=tile, widths=None)
+    return changed(schedule, tile=tile, tile_n_variants=None)
 
 
 def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Iterator[Finding]:
     variable, size = loop_variable(axis.name), axis_sizes(kernel, chosen)[axis.name]
     narrow, parts = has_narrow_chunks(kernel, axis), _parts_read(kernel, chosen)
     most = parts[-1] // WIDTH_STEP if parts else most_widths(size, narrow)
-    if (chosen.widths or 1) > most:
+    if (chosen.tile_n_variants or 1) > most:
         chunk = max(parts) if parts else 32 if narrow else 64
         why = ", since elements of four bytes are stored" if narrow else ""
         why = ", since what is read beside the sums comes in such parts" if parts else why
@@ -105,10 +108,10 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
             hint=f"use widths={most}, or a tile of {variable} that is a multiple of {chunk}",
         )
     for op in kernel.of(t.Contract):
-        for columns in narrowings(chosen.widths or 1):
+        for columns in narrowings(chosen.tile_n_variants or 1):
             if fault := columns_fault(size - columns, op.dtype):
                 own = f"of {size - columns} columns"
-                yield Finding(f"{told}, and {own}: {fault}", op.loc, "leave widths out")
+                yield Finding(f"{told}, and {own}: {fault}", op.loc, LEAVE_OUT)
                 break
     if chosen.cuts_tiles:
         cut = f'scheduler="{chosen.scheduler}" hands on the sums of tiles'
@@ -121,13 +124,14 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis, told: str) -> Ite
     elif cooperation.cluster_size(chosen) > 1 and chosen.multicast is not False:
         yield Finding(f"{told}, and CTAs load parts of them for others", hint="use multicast=False")
     if cooperation.shared_role(kernel, chosen) == "columns":
-        yield Finding(f'{told}, and share="{chosen.share}" divides them', hint="leave share out")
+        divided = f'{told}, and consumer_split="{chosen.consumer_split}" divides them'
+        yield Finding(divided, hint="leave consumer_split out")
     if promotes(chosen) and fp8_axes(kernel):
         # By value, ptxas finds no registers for such a group of products.
-        apart = f"sums of fp8 are added up apart every {chosen.precise_every} elements"
-        yield Finding(f"{told}, and {apart}", hint="use precise_every=0, or leave widths out")
+        apart = f"sums of fp8 are added up apart every {chosen.mma_promotion_interval} elements"
+        yield Finding(f"{told}, and {apart}", hint=f"use mma_promotion_interval=0, or {LEAVE_OUT}")
     if axis.dim in dict(kernel.sizes):
-        yield Finding(f"{told}, and {axis.dim} has one size", hint="leave widths out")
+        yield Finding(f"{told}, and {axis.dim} has one size", hint=LEAVE_OUT)
 
 
 def _of_text(kernel: Kernel, axis: Axis, told: str) -> Iterator[Finding]:
@@ -135,13 +139,13 @@ def _of_text(kernel: Kernel, axis: Axis, told: str) -> Iterator[Finding]:
     written = {op.tensor for op in kernel.of(t.Store)}
     for op in kernel.ops:
         if isinstance(op, t.Load) and op.tensor in written:
-            yield Finding(f"{told}, and this is stored, too", op.loc, "leave widths out")
+            yield Finding(f"{told}, and this is stored, too", op.loc, LEAVE_OUT)
         elif isinstance(op, t.Load) and op.result in multiplied(kernel):
             last = op.index[-1].type
             lies = isinstance(last, Axis) and last.name == axis.name
             if lies or op.tensor.name in kernel.unaligned:
                 how = f"has `{variable}` contiguous" if lies else "is no tensor that TMA takes"
-                yield Finding(f"{told}, and this operand {how}", op.loc, "leave widths out")
+                yield Finding(f"{told}, and this operand {how}", op.loc, LEAVE_OUT)
         elif isinstance(op, t.Store):
             yield from _of_store(kernel, op, axis, told)
         elif not isinstance(op, ELEMENTWISE):
@@ -153,9 +157,9 @@ def _of_text(kernel: Kernel, axis: Axis, told: str) -> Iterator[Finding]:
 
 def _of_store(kernel: Kernel, op: t.Store, axis: Axis, told: str) -> Iterator[Finding]:
     if op.tensor not in stored_as_panels(kernel) or op.tensor.name in kernel.unaligned:
-        yield Finding(f"{told}, and TMA does not store this", op.loc, "leave widths out")
+        yield Finding(f"{told}, and TMA does not store this", op.loc, LEAVE_OUT)
     elif op.accumulate:
-        yield Finding(f"{told}, and this adds to memory", op.loc, "leave widths out")
+        yield Finding(f"{told}, and this adds to memory", op.loc, LEAVE_OUT)
     elif op.last is None or op.last.role != "rows":
         variable = loop_variable(axis.name)
         lies = f"`{variable}` is contiguous in this: lines are stored whole"

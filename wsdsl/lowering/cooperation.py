@@ -28,15 +28,15 @@ def num_cooperating(schedule: Schedule) -> int:
 @once_each
 def shared_role(kernel: Kernel, schedule: Schedule) -> Role:
     """Whether each of them has rows of a tile or columns."""
-    if schedule.share is None:
+    if schedule.consumer_split is None:
         return "rows"
     named = (a for name, a in axes_of(kernel).items() if is_shared(name, schedule))
     return "columns" if any(axis.role == "columns" for axis in named) else "rows"
 
 
 def is_shared(axis: str, schedule: Schedule) -> bool:
-    """Whether the schedule names the axis as the one that is shared."""
-    return schedule.share is not None and schedule.share in (axis, loop_variable(axis))
+    """Whether the schedule has consumers split the axis."""
+    return schedule.consumer_split in (axis, loop_variable(axis))
 
 
 @once_each

@@ -64,7 +64,7 @@ def countable(kernel: Kernel) -> dict[str, Store]:
 def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[PlannedCounters, ...]:
     """Those of a CTA; with as many copies as there is room for, where lanes may meet."""
     schedule = schedule or kernel.schedule or Schedule()
-    asked = {name: tuple(e) for name, e in (schedule.counters or {}).items()}
+    asked = {name: tuple(e) for name, e in (schedule.smem_privatize or {}).items()}
     if not asked:
         return ()
     room = _room(kernel, schedule)
@@ -97,8 +97,8 @@ def _may_meet(kernel: Kernel, tensor: str) -> bool:
 
 def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     known = countable(kernel)
-    for name, extents in (chosen.counters or {}).items():
-        told = f"Schedule.counters names `{name}`"
+    for name, extents in (chosen.smem_privatize or {}).items():
+        told = f"Schedule.smem_privatize names `{name}`"
         if not known and not kernel.of(Contract) and not holds_vectors(kernel):
             yield Finding(f"{told}, and threads do not hold its tiles as vectors")
         elif name not in known:
@@ -107,15 +107,15 @@ def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield Finding(f"{told}, {why}", hint=f"there may be counters of: {listed}")
         elif len(extents) != (rank := len(known[name].tensor.as_tensor.dims)):
             yield Finding(f"{told} with {len(extents)} extents, and it has {rank} dimensions")
-    if chosen.counters and chosen.cuts_tiles:
+    if chosen.smem_privatize and chosen.cuts_tiles:
         hint = 'use scheduler="persistent"'
-        yield Finding(f'Schedule.counters with scheduler="{chosen.scheduler}"', hint=hint)
-    if not chosen.counters:
+        yield Finding(f'Schedule.smem_privatize with scheduler="{chosen.scheduler}"', hint=hint)
+    if not chosen.smem_privatize:
         return
     used, ctas = _taken(counters_of(kernel, chosen)), chosen.ctas_per_sm or 1
     if used > (room := _room(kernel, chosen)):
         which = f"each of {ctas} CTAs" if ctas > 1 else "a CTA"
-        told = f"Schedule.counters takes {used} bytes of SMEM, and {which} has {room}"
+        told = f"Schedule.smem_privatize takes {used} bytes of SMEM, and {which} has {room}"
         yield Finding(told, hint="give fewer elements")
 
 

@@ -1,5 +1,5 @@
-"""Which operands of products a partition of threads makes: `Schedule.decode="shared"`, for all of
-them or by a tensor that the operand is loaded from; or "tensor", where they then lie.
+"""Operands of MMAs that a partition of threads transforms: `Schedule.operand_transform="smem"`, for
+all of them or by a tensor that the operand is loaded from; or "tmem", where they then are.
 
 A computed operand is made in the registers of the consumers that multiply it, or once for all of
 them, by the threads of a partition of its own, which fill the slots of a circular buffer as TMA
@@ -56,7 +56,7 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 @once
 def decoded(kernel: Kernel) -> Decoded:
     """What a partition of its own decodes: nothing, unless the schedule asks for it."""
-    asked = kernel.schedule.decode if kernel.schedule else None
+    asked = kernel.schedule.operand_transform if kernel.schedule else None
     if asked is None or asked == "registers":
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
@@ -70,10 +70,10 @@ def decoded(kernel: Kernel) -> Decoded:
             makers = (made.get(v) for v in slice or ())
             read = {maker.tensor for maker in makers if isinstance(maker, (t.Load, t.Lookup))}
             places = places_of(asked, tensors_of(kernel, operand))
-            asked_for = bool(places & {"shared", "tensor"})
+            asked_for = bool(places & {"smem", "tmem"})
             if asked_for and slice is not None and len(axes) == 1 and not read & stored:
                 found[operand] = axes[0], slice
-                in_tensor |= {operand} if "tensor" in places else set()
+                in_tensor |= {operand} if "tmem" in places else set()
     for as_loaded in (True, False):
         tiles = {
             v: _tile(v, k, slice, made, as_loaded and v not in in_tensor)
@@ -184,7 +184,7 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
             variable = loop_variable(rows)
             yield Finding(
                 f"tile {variable}={sizes[rows]}: lines of an operand that is decoded "
-                f'(Schedule.decode="shared") are written by {ROWS}',
+                f'(Schedule.operand_transform="smem") are written by {ROWS}',
                 at,
                 f"make it a multiple of {ROWS}",
             )
@@ -193,7 +193,7 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
             variable = loop_variable(last)
             yield Finding(
                 f"tile {variable}={sizes[last]}: lines of an operand that is decoded "
-                f'(Schedule.decode="shared") are multiples of {TMA_ALIGN} bytes',
+                f'(Schedule.operand_transform="smem") are multiples of {TMA_ALIGN} bytes',
                 at,
                 f"make it a multiple of {step}",
             )
@@ -215,16 +215,16 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
 
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Where nothing can be made where the schedule says."""
-    asked = given.decode
+    asked = given.operand_transform
     computed = [v for op in kernel.of(t.Contract) for v in computed_operands(kernel, op)]
     if asked is not None and not computed:
         said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
-        told = f"Schedule.decode is {said}"
+        told = f"Schedule.operand_transform is {said}"
         yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
     elif isinstance(asked, Mapping):
         yield from _unfit_by_tensor(kernel, asked, computed)
-    elif asked == "shared" and not decoded(kernel).tiles and not kernel.target.has_tensor_memory:
-        yield _not_of_loads(kernel, 'Schedule.decode is "shared"', computed)
+    elif asked == "smem" and not decoded(kernel).tiles and not kernel.target.has_tensor_memory:
+        yield _not_of_loads(kernel, 'Schedule.operand_transform is "smem"', computed)
 
 
 def _unfit_by_tensor(
@@ -236,18 +236,18 @@ def _unfit_by_tensor(
         own = [v for v in computed if name in read[v]]
         if not own:
             yield Finding(
-                f"Schedule.decode names `{name}`, which no computed operand of a product is "
-                "loaded from",
+                f"Schedule.operand_transform names `{name}`, from which no transformed operand is "
+                "loaded",
                 None,
                 f"these are: {', '.join(known)}" if known else "leave it out",
             )
         elif place != "registers" and not any(v in decoded(kernel).tiles for v in own):
-            yield _not_of_loads(kernel, f'Schedule.decode["{name}"] is "{place}"', own)
+            yield _not_of_loads(kernel, f'Schedule.operand_transform["{name}"] is "{place}"', own)
     for value, names in read.items():
         if len(places_of(asked, names)) > 1:
             own = ", ".join(sorted(name for name in names if name in asked))
             yield Finding(
-                f"Schedule.decode says of {own} different things, and they make one operand",
+                f"Schedule.operand_transform differs for {own}, which make one operand",
                 kernel.definers[value].loc,
                 "name one of them",
             )

@@ -1,6 +1,6 @@
 """Which operands are loaded before the kernel in front is over, and by whom.
 
-Tensors of `Schedule.constant` are not written by that kernel. What loads them waits for nobody, so
+Tensors of `Schedule.pdl_independent` are not written by that kernel. Their loads do not wait, so
 the circular buffers fill with them while the kernel in front ends; what loads the others waits for
 it, and so do those who compute and who brings the epilogue's operands in parts.
 """
@@ -34,7 +34,7 @@ def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozens
     thread takes care.
     """
     names = loaded_tensors(group for group in groups if group.consumer != "scale")
-    early = names & frozenset(schedule.constant or ())
+    early = names & frozenset(schedule.pdl_independent or ())
     return [share for share in (early, names - early) if share]
 
 
@@ -50,7 +50,7 @@ def load_warps(kernel: Kernel, groups: Iterable[SlotGroup], schedule: Schedule) 
 
 def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
     """Of a kernel with products."""
-    if not schedule.constant:
+    if not schedule.pdl_independent:
         return 1
     return max(1, load_warps(kernel, operand_slots(kernel), schedule).count(4))
 
@@ -59,12 +59,12 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
     """Names of no tensor, or of one that the kernel itself writes."""
     known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
     stored = {op.tensor.name: op for op in kernel.of(Store)}
-    for name in schedule.constant or ():
+    for name in schedule.pdl_independent or ():
         if name not in known:
             hint = f"the tensors are {', '.join(known)}"
-            yield Finding(f"Schedule.constant names `{name}`, which is no tensor", hint=hint)
+            yield Finding(f"Schedule.pdl_independent names `{name}`, which is no tensor", hint=hint)
         elif name in stored:
-            message = f"Schedule.constant names `{name}`, which the kernel writes"
+            message = f"Schedule.pdl_independent names `{name}`, which the kernel writes"
             yield Finding(message, hint="name tensors that are only read")
 
 
@@ -81,16 +81,18 @@ def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
     """ScheduleError where a load side that shall not wait reads another tensor to know its way."""
-    constant = frozenset(schedule.constant or ())
+    constant = frozenset(schedule.pdl_independent or ())
     if not names <= constant:
         return
     for op in walk(side):
         if isinstance(op, Load) and op.tensor.name not in constant:
             message = (
-                f"Schedule.constant names {', '.join(sorted(names))}, and where to load that from "
-                f"is read from `{op.tensor.name}`, which the kernel in front may write"
+                f"Schedule.pdl_independent names {', '.join(sorted(names))}, whose index is read "
+                f"from `{op.tensor.name}`, which the previous kernel may write"
             )
-            hint = f"name `{op.tensor.name}`, too, if it is as constant; else leave both out"
+            hint = (
+                f"name `{op.tensor.name}`, too, if that kernel does not write it; or leave both out"
+            )
             raise ScheduleError(message, op.loc, hint)
 
 

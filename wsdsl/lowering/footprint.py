@@ -282,12 +282,13 @@ def _parts(kernel: Kernel, schedule: Schedule) -> int:
     """In how many parts products are promoted whose sums are held while they last."""
     sizes = axis_sizes(kernel, schedule)
     products = (op for op in kernel.of(Contract) if op.acc is None)
-    return max((num_parts(op, sizes, schedule.precise_every) for op in products), default=1)
+    interval = schedule.mma_promotion_interval
+    return max((num_parts(op, sizes, interval) for op in products), default=1)
 
 
 def num_parts(op: Contract, tile: Mapping[str, int], every: int | None) -> int:
     """Of a product that is read at once: how often its sum is promoted. `tile`: elements along
-    every axis; `every`: `Schedule.precise_every`.
+    every axis; `every`: `Schedule.mma_promotion_interval`.
     """
     if every == 0 or not is_fp8(op.dtype):
         return 1

@@ -167,7 +167,7 @@ def schedule_with_fewer_sums(
     """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
     chosen = scheduled_tile(kernel, sizes)
     assert chosen.schedule is not None
-    asked = dataclasses.replace(kernel.schedule or Schedule(), mma=chosen.schedule.mma)
+    asked = dataclasses.replace(kernel.schedule or Schedule(), mma_m=chosen.schedule.mma_m)
     given, _ = with_fixed_tiles(chosen, asked)
     known = at_least_one(sizes)
     alone = changed(given, consumers=given.consumers or 1)

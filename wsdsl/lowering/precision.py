@@ -30,18 +30,18 @@ def promotes(schedule: Schedule | None) -> bool:
     """In tensor memory sums are f32."""
     if schedule is None:
         return True
-    return schedule.precise_every != 0 and not target_of(schedule.arch).has_tensor_memory
+    return schedule.mma_promotion_interval != 0 and not target_of(schedule.arch).has_tensor_memory
 
 
 def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list[Finding]]:
-    """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
-    given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
+    """`Schedule.mma_promotion_interval` of a schedule with tiles, and findings against it."""
+    given, sizes, axes = chosen.mma_promotion_interval, axis_sizes(kernel, chosen), axes_of(kernel)
     depths = {name: sizes[name] for name in fp8_axes(kernel)}
     if kernel.target.has_tensor_memory:
-        what = f"Schedule.precise_every: the tensor cores of {kernel.target} sum fp8 in f32"
+        what = f"Schedule.mma_promotion_interval: {kernel.target} accumulates fp8 in f32"
         return given, [Finding(what, hint="leave it out")] if given else []
     if not depths:
-        what = "Schedule.precise_every is for products of fp8, and this kernel has none"
+        what = "Schedule.mma_promotion_interval is for products of fp8, and this kernel has none"
         return given, [Finding(what, hint="leave it out")] if given is not None else []
     deepest = max(depths.values())
     every = min(PRECISE_EVERY, deepest) if given is None else given
@@ -51,14 +51,14 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
         if why is not None:
             what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}{why}, and"
             what += f" promoted to f32 after each of them, not every {every}"
-            hint = f"choose a tile of {every}, or precise_every={depth}; {FAST}"
+            hint = f"choose a tile of {every}, or mma_promotion_interval={depth}; {FAST}"
             findings.append(Finding(what, hint=hint))
     if every > deepest:
         findings.append(
             Finding(
-                f"Schedule.precise_every={every} is more than a tile of the contraction, {deepest},"
-                " and sums are promoted to f32 after each tile",
-                hint=f"choose precise_every={deepest}, or a tile of {every}; {FAST}",
+                f"Schedule.mma_promotion_interval={every} exceeds the tile's K extent, {deepest}: "
+                "accumulators are promoted to f32 after each tile",
+                hint=f"choose mma_promotion_interval={deepest}, or a tile of {every}; {FAST}",
             )
         )
     return every, findings

@@ -182,7 +182,7 @@ class _Finder:
         self.by_thread = kernel.target.has_tensor_memory
         """Whether who multiplies reads nothing but operands."""
         self.handed_back = handed_back(kernel) if self.by_thread else {}
-        self.copies_scales = kernel.schedule is None or kernel.schedule.scale_path != "store"
+        self.copies_scales = kernel.schedule is None or kernel.schedule.sf_load != "st"
         self.out = kept_out(kernel)
         self.made, self.axes = definers(body), axes_of(kernel)
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}

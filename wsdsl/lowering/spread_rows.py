@@ -116,6 +116,7 @@ def with_more_ctas(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterato
         while ctas <= MOST_CTAS and columns_of_each(size, ctas) * (ctas - 1) < size:
             yield spread(given, name, ctas)
             ctas *= 2
-        if given.mode != "pingpong" and given.consumers in (None, 2) and given.share is None:
-            shared = changed(given, mode="cooperative", consumers=2, share=variable)
+        is_free = given.mode != "pingpong" and given.consumer_split is None
+        if is_free and given.consumers in (None, 2):
+            shared = changed(given, mode="cooperative", consumers=2, consumer_split=variable)
             yield spread(shared, name, min(MOST_CTAS, ctas))

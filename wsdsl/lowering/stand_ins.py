@@ -8,7 +8,7 @@ takes is asked for every class of the range, and those are taken that, each clas
 them, take the least time in the mean, in relation to the best of all candidates.
 
 Waves that do not come out are what that costs. So where rows can ride wgmma's N, candidates are
-kernels whose tiles each launch makes as wide as lets them come out (`Schedule.widths`): of others
+kernels whose tile extent each launch chooses (`Schedule.tile_n_variants`): of others
 no 7 cost less than 5 % for N = 1024, K = 4096. `python -m benchmarks.size_classes` tells more.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
@@ -142,7 +142,7 @@ def _candidates(
                 refused = error
                 continue
             for own, schedule in best:
-                like = changed(schedule, raster=None, swizzle=None, overlap=None)
+                like = changed(schedule, raster=None, swizzle=None, launch_pdl=None)
                 found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
         if found:
             return list(found.values())
@@ -158,11 +158,11 @@ def _of_widths(kernel: Kernel, dim: str, rows: int) -> Iterator[Kernel]:
     axes = [loop.index.type for loop in output_nest(kernel)[0]]
     sides = [axis for axis in axes if isinstance(axis, Axis)]
     own, others = ([a for a in sides if (a.dim == dim) == is_own] for is_own in (True, False))
-    if rows <= FIRST or given.widths is not None or len(own) != 1 or len(others) != 1:
+    if rows <= FIRST or given.tile_n_variants is not None or len(own) != 1 or len(others) != 1:
         return
-    if given.mma is None and may_be_swapped(kernel, own[0].name, others[0].name):
+    if given.mma_m is None and may_be_swapped(kernel, own[0].name, others[0].name):
         variable, widths = loop_variable(others[0].name), most_widths_of(kernel)
-        schedule = changed(given, mma=variable, widths=widths)
+        schedule = changed(given, mma_m=variable, tile_n_variants=widths)
         yield dataclasses.replace(kernel, schedule=schedule)
 
 
@@ -178,7 +178,8 @@ def _cycles(
     found = list[float]()
     for size in reversed(sizes):
         sized = {**others, dim: size}
-        tile = at_launch(Work.of(kernel, sized), schedule, widest) if schedule.widths else widest
+        varies = schedule.tile_n_variants is not None
+        tile = at_launch(Work.of(kernel, sized), schedule, widest) if varies else widest
         steps = [tile[axis.name] * cluster_along(schedule, axis.name) for axis in axes]
         steps = steps if is_walked else [1]
         tiles = *steps, *[-(-size // step) for step in steps]

@@ -4,7 +4,7 @@
 
 A product reads its left operand in the lanes of its sum's rows, two elements of 16 bits to a cell,
 so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum; or
-where the schedule says so (`Schedule.decode="tensor"`).
+where the schedule says so (`Schedule.operand_transform="tmem"`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _may_be(kernel: Kernel) -> tuple[SlotGroup, ...]:
     if not kernel.target.has_tensor_memory:
         return ()
     groups = [g for g in operand_slots(kernel) if g.producer == "compute" or _wanted(g)]
-    if _asked(kernel) == "shared":
+    if _asked(kernel) == "smem":
         groups = []
     unfit = {g.ring for g in groups if any(not _fits(kernel, edge) for edge in g.edges)}
     return tuple(group for group in groups if group.ring not in unfit)
@@ -114,25 +114,25 @@ def _fits(kernel: Kernel, edge: Edge) -> bool:
 
 def _asked(kernel: Kernel) -> Place | None:
     """Where all operands are to lie, if the schedule says so."""
-    asked = kernel.schedule.decode if kernel.schedule else None
+    asked = kernel.schedule.operand_transform if kernel.schedule else None
     return asked if isinstance(asked, str) else None
 
 
 def wanted_rings(kernel: Kernel) -> frozenset[int]:
     """Of operands that the schedule wants there, and that may be."""
-    every = _asked(kernel) == "tensor"
+    every = _asked(kernel) == "tmem"
     return frozenset(group.ring for group in _may_be(kernel) if every or _wanted(group))
 
 
 def unfit_operands(kernel: Kernel) -> Iterator[Finding]:
     """Those that the schedule wants there, and that can not lie there."""
     there = {edge.value for group in _may_be(kernel) for edge in group.edges}
-    asked = kernel.schedule.decode if kernel.schedule else None
+    asked = kernel.schedule.operand_transform if kernel.schedule else None
     for op in kernel.of(Contract):
         for value in computed_operands(kernel, op):
-            wanted = "tensor" in places_of(asked, tensors_of(kernel, value)) or asked == "tensor"
+            wanted = "tmem" in places_of(asked, tensors_of(kernel, value)) or asked == "tmem"
             if wanted and value not in there:
-                told = 'Schedule.decode is "tensor", and this operand can not lie in tensor memory'
+                told = 'Schedule.operand_transform is "tmem"; this operand cannot be in TMEM'
                 hint = "there lie operands of 16 or 32 bits whose own axis is the rows of products "
-                hint += "that one CTA multiplies (Schedule.mma), without scales, and not packed"
+                hint += "that one CTA multiplies (Schedule.mma_m), without scales, and not packed"
                 yield Finding(told, kernel.definers[value].loc, f"leave it out: {hint}")

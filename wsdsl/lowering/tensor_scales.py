@@ -71,10 +71,10 @@ def with_scale_path(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -
     """How scales come to tensor memory: by bytes that are copied, and those of them that are of
     use."""
     loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
-    if given.scale_path or not loads:
+    if given.sf_load or not loads:
         return given
     copied = all(in_atoms(op) and _fill_atoms(op, given, sizes) for op in loads)
-    return dataclasses.replace(given, scale_path="copy" if copied else "store")
+    return dataclasses.replace(given, sf_load="cp" if copied else "st")
 
 
 def _fill_atoms(load: Load, given: Schedule, sizes: Mapping[str, int]) -> bool:

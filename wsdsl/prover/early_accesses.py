@@ -1,5 +1,5 @@
 """Of a kernel that may start while the one in front of it runs, the PTX accesses GMEM behind
-`griddepcontrol.wait` alone, but for loads of tensors of `Schedule.constant`.
+`griddepcontrol.wait` alone, but for loads of tensors of `Schedule.pdl_independent`.
 
 The SCHEDULED kernel does (ir/early_start.py). But what LLVM takes for a load of what nobody writes
 (`ld.global.nc`) orders nothing for it, and no event that skeleton.py compares. So it is looked at

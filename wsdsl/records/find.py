@@ -35,13 +35,14 @@ def find(
         return None
     key = key_of(declaration, given, sizes, unaligned, padded, num_sms)
     found = next((row for row in rows if row.key == key and _agrees(given, row)), None)
-    if found is not None or given is None or given.constant is None:
+    if found is not None or given is None or given.pdl_independent is None:
         return found
-    found = find(declaration, replace(given, constant=None), sizes, unaligned, padded, num_sms)
+    given_anyhow = replace(given, pdl_independent=None)
+    found = find(declaration, given_anyhow, sizes, unaligned, padded, num_sms)
     if found is None:
         return None
     # To load early takes a warpgroup more: how registers are shared out is decided anew.
-    early = replace(found.whole, constant=given.constant, registers=given.registers)
+    early = replace(found.whole, pdl_independent=given.pdl_independent, registers=given.registers)
     return replace(found, schedule=repr(early))
 
 

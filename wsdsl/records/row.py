@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, get_type_hints
 
+from wsdsl import deprecated_fields
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
@@ -76,7 +77,7 @@ class Row:
         asked = parse_schedule(self.promises or "Schedule()")
         for name in PROMISED:
             own, held = getattr(asked, name), getattr(self.whole, name)
-            by_default = name == "precise_every" and 0 < (held or 0) <= PRECISE_EVERY
+            by_default = name == "mma_promotion_interval" and 0 < (held or 0) <= PRECISE_EVERY
             if held not in (own, None) and not (own is None and by_default):
                 return f"its schedule has {name}={held!r}, its key {own!r}"
         return ""
@@ -104,10 +105,12 @@ def row_from(held: Mapping[str, Any]) -> Row:
         made[name] = bool(int(value)) if kind is bool else kind(value)
         if kind is float and not math.isfinite(made[name]):
             raise ValueError(f"{name} is {value!r}; expected a finite number")
+    if made["promises"]:
+        made["promises"] = promises(parse_schedule(made["promises"]))
     return Row(**made)
 
 
-PROMISED = "precise_every", "constant", "arch"
+PROMISED = "mma_promotion_interval", "pdl_independent", "arch"
 """Fields on which results depend, or that hold by the caller's word."""
 
 
@@ -178,7 +181,7 @@ def parse_schedule(text: str) -> Schedule:
                 held[name] = ast.literal_eval(tree)
     except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(text) from error
-    return Schedule(**held)
+    return Schedule(**deprecated_fields.current(held))
 
 
 def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:

@@ -59,16 +59,17 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
         lines.append(f"  sums take {registers} of {compute} registers a thread")
         lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
     lines += _width(chosen, schedule, work)
-    if schedule.mma:
+    if schedule.mma_m:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
-        lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
-    if isinstance(schedule.decode, Mapping) and (given is None or given.decode is None):
-        names = ", ".join(schedule.decode)
+        lines.append(f"  `{schedule.mma_m}` rides wgmma's M: {steps}")
+    places = schedule.operand_transform
+    if isinstance(places, Mapping) and (given is None or given.operand_transform is None):
+        names = ", ".join(places)
         lines.append(
             f"  what is loaded from {names} is computed in SMEM, by a warpgroup of its own: {ONE}"
         )
     lines += _unpacked(kernel)
-    given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
+    given = dataclasses.replace(given or Schedule(), mma_m=schedule.mma_m)
     shown: list[Candidate] = []
     ways = {_way(schedule)}
     for candidate in _others(chosen, given, sizes):
@@ -90,11 +91,11 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
 def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
     """Which width launches of these sizes have, where they differ."""
     widest = footprint.axis_sizes(chosen, schedule)
-    for name, size in at_launch(work, schedule, widest).items() if schedule.widths else ():
+    for name, size in at_launch(work, schedule, widest).items() if schedule.tile_n_variants else ():
         if (work.roles[name], name in whole_axes(chosen)) == ("columns", False):
-            least = widest[name] - narrowings(schedule.widths or 1)[-1]
-            among = f"of {schedule.widths} widths from {least} to {widest[name]}, the one by which"
-            told = f"{among} SMs are done first"
+            least = widest[name] - narrowings(schedule.tile_n_variants or 1)[-1]
+            among = f"of {schedule.tile_n_variants} extents from {least} to {widest[name]}"
+            told = f"{among}, the one by which SMs are done first"
             yield f"  launches of these sizes have tiles of {size} along {name}: {told}"
 
 

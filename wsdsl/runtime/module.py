@@ -126,7 +126,7 @@ class Module:
             )
             hint = (
                 f"{FIXED_IN}: install ptxas (pip install nvidia-cuda-nvcc); or make the operand "
-                'in shared memory: Schedule(decode="shared")'
+                'in shared memory: Schedule(operand_transform="smem")'
             )
             raise LaunchError(message, hint=hint)
         return driver.call("cuModuleLoadData", cubin)

@@ -1,7 +1,7 @@
 """wgmma: operands read and accumulators written at some time between issue and retirement.
 
-Sums of floats are rounded as f32 after each instruction. The card keeps fewer bits of sums of fp8
-(about 14), which this does not show: `Schedule.precise_every` hardly makes a difference here.
+Float accumulators are rounded to f32 after each instruction. Hopper accumulates fp8 in about 14
+bits, which is not simulated: `Schedule.mma_promotion_interval` has little effect here.
 """
 
 from __future__ import annotations

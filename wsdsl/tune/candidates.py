@@ -56,7 +56,7 @@ def _all(
     assert chosen.schedule is not None
     yield chosen.schedule
     known = at_least_one(sizes)
-    settled = dataclasses.replace(given, mma=chosen.schedule.mma)
+    settled = dataclasses.replace(given, mma_m=chosen.schedule.mma_m)
     best: list[Schedule] = [chosen.schedule]
     taken = Counter[str]()
     for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known):
@@ -81,14 +81,14 @@ def _decoded_elsewhere(
     of what stands in registers else.
     """
     computed = any(computed_operands(kernel, op) for op in kernel.of(Contract))
-    if given.decode is not None or not computed:
+    if given.operand_transform is not None or not computed:
         return
-    asked = dataclasses.replace(given, decode="shared")
+    asked = dataclasses.replace(given, operand_transform="smem")
     try:
         chosen = scheduled_tile(dataclasses.replace(kernel, schedule=asked), sizes)
     except WsdslError:
         return
-    settled = dataclasses.replace(asked, mma=chosen.schedule and chosen.schedule.mma)
+    settled = dataclasses.replace(asked, mma_m=chosen.schedule and chosen.schedule.mma_m)
     known = at_least_one(sizes)
     options = ranked(chosen, with_fixed_tiles(chosen, settled)[0], known)
     whole = (completed(chosen, option, known) for option, _ in options)

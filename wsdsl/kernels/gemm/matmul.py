@@ -90,7 +90,7 @@ class Matmul:
         constant: the operands, ("b",) for weights, which the kernel in front on the stream does not
             write: they may be loaded before it is over, which shortens products of few rows.
             Nothing checks this; where it is not so, the result is wrong now and then.
-        schedule: as for kernels; precise_every=0 sums fp8 faster and less exactly.
+        schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the

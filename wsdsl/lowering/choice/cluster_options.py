@@ -91,7 +91,7 @@ def _shapes(given: Schedule, work: Work, tile: Mapping[str, int]) -> Sequence[tu
     """Where launches choose how wide tiles are, fours alone: pairs are slower than none, and so are
     fours where tiles have 64 columns (benchmarks/results/one_off_races.md).
     """
-    if (given.widths or 1) == 1:
+    if (given.tile_n_variants or 1) == 1:
         return AT_ONCE
     return FOURS if max((tile[name] for name in work.columns), default=0) > CHUNK else ()
 

@@ -65,7 +65,7 @@ def held_row_option(
         given,
         mode="cooperative",
         consumers=consumers,
-        share=variable if consumers > 1 else given.share,
+        consumer_split=variable if consumers > 1 else given.consumer_split,
         cluster={variable: ctas} if ctas > 1 else given.cluster,
         tile={**(given.tile or {}), **tile},
     )
@@ -120,7 +120,7 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
     else:
         settled = given.cluster is not None or own
         teams = [(given.consumers or 1, c) for c in CTAS if c == ctas or not settled]
-    shares = given.share is None or any(is_shared(name, given) for name in held)
+    shares = given.consumer_split is None or any(is_shared(name, given) for name in held)
     most = held_rows.elements_held(kernel)
     alone = [team for team in teams if team[0] == 1]
     for room, tried in ((min(held_rows.USUAL_HELD, most), alone), (most, alone), (most, teams)):

@@ -1,5 +1,5 @@
 """Whether the hardware deals out tiles as SMs get free (`scheduler="grid"`, or "dynamic"), and
-whether the next kernel is let start before this one is over (`Schedule.overlap`).
+whether the next kernel is let start before this one is over (`Schedule.launch_pdl`).
 
 Where tiles take unlike times (causal attention, ranges that are read from memory) who is done with
 short ones does more, if the card lets CTAs claim tiles; as CTAs of their own, tiles would wait for
@@ -70,7 +70,7 @@ def _differ_by_data(kernel: Kernel) -> bool:
 
 def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:
     """Nothing is changed where the next kernel may load early (`constant`): that is worth more."""
-    if schedule.overlap is not None or schedule.constant:
+    if schedule.launch_pdl is not None or schedule.pdl_independent:
         return schedule
     size = cluster_size(schedule)
     crowded = 2 * own.work.workers > own.tile.target.cluster_room(size)
@@ -82,5 +82,5 @@ def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:
     # What L2 is asked for early is there when loads begin.
     hidden += rates.dram_loaded_ns if decodes else 0.0
     if one_wave and lost > hidden / 1000:
-        return changed(schedule, overlap=False)
+        return changed(schedule, launch_pdl=False)
     return schedule

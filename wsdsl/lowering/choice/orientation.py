@@ -1,4 +1,4 @@
-"""Which side of a product rides wgmma's M, where the schedule leaves it open (`Schedule.mma`).
+"""Which side of a product rides wgmma's M, where the schedule leaves it open (`Schedule.mma_m`).
 
 wgmma's M comes in steps of 64, N in steps of 8. So the columns may ride M where there are few rows,
 since M is 64 whatever is asked for, and elsewhere where tiles then come out evener, or other
@@ -31,7 +31,7 @@ def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, fl
     is known, nothing is chosen.
     """
     schedule = kernel.schedule or Schedule()
-    if schedule.mma is not None or schedule.is_whole or not sizes:
+    if schedule.mma_m is not None or schedule.is_whole or not sizes:
         return None
     known = dict(kernel.sizes) | dict(sizes)
     extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
@@ -55,7 +55,7 @@ def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
     quick in bursts, 1.041 sustained) and i8, and results of f32 (21 of bf16: 1.040 and 1.027).
     """
     schedule = kernel.schedule or Schedule()
-    if schedule.tile or schedule.share or kernel.unaligned or scales_products(kernel):
+    if schedule.tile or schedule.consumer_split or kernel.unaligned or scales_products(kernel):
         return False
     walked = (loop.index.type for loop in output_nest(kernel)[0])
     if {axis.name for axis in walked if isinstance(axis, Axis)} != {first, second}:

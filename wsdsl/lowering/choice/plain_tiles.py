@@ -167,14 +167,14 @@ def counted_options(
     """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
     none if there are to be no counters.
     """
-    if (given.counters is None and not work.sized) or given.counters == {}:
+    if (given.smem_privatize is None and not work.sized) or given.smem_privatize == {}:
         return
     if given.mode == "pingpong" or given.cuts_tiles or cluster_size(given) > 1:
         return
     dims = {name: op.tensor.as_tensor.dims for name, op in countable(kernel).items()}
     known = {name: tuple(map(work.size, own)) for name, own in dims.items()}
     smallest = min(known, key=lambda name: math.prod(known[name]), default="")
-    counters = given.counters or {name: known[name] for name in known if name == smallest}
+    counters = given.smem_privatize or {name: known[name] for name in known if name == smallest}
     scheduler = "persistent" if given.scheduler in (None, "auto") else given.scheduler
     # Tiles that are given may be too small for all.
     teams = [given.consumers] if given.consumers else CONSUMERS if given.tile else CONSUMERS[:1]
@@ -186,7 +186,7 @@ def counted_options(
             consumers=consumers,
             scheduler=scheduler,
             ctas_per_sm=ctas,
-            counters=dict(counters),
+            smem_privatize=dict(counters),
         )
         height, width = counted_tile(kernel, option, work)
         tile = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)

@@ -67,7 +67,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, 
     if waits and not _is_pingpong(kernel, chosen):
         # What is under way counts for more than a second buffer for results.
         enough = wanted
-    if (chosen.widths or 1) > 1:
+    if (chosen.tile_n_variants or 1) > 1:
         # So it does for narrow tiles, whose slots are over soon: with one slot less they take 5 to
         # 7 % longer (benchmarks/results/one_off_races.md).
         wanted = enough = MAX_STAGES_NARROW

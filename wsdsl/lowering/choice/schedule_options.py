@@ -123,7 +123,7 @@ def schedule_options(
         return
     counted = [*counted_options(kernel, asked, work, *sides)]
     yield from (Tried.of(kernel, option) for option in counted)
-    if counted and given.counters:
+    if counted and given.smem_privatize:
         return
     # Of one height there is no other to take instead; in tensor memory 64 rows take as long as 128.
     scaled = scales_products(kernel) or kernel.target.has_tensor_memory
@@ -145,7 +145,7 @@ def schedule_options(
             if width % step and not _comes_out(sizes, work, step // 2):
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
-            if alone and (given.widths or 1) > 1:
+            if alone and (given.tile_n_variants or 1) > 1:
                 # Other launches have several tiles a CTA, which take longer than the model knows
                 # (benchmarks/results/one_off_races.md).
                 continue
@@ -187,9 +187,9 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     step, sharing = _width_step(kernel, team), cluster_splits(kernel, given)
     each = slice_step(kernel, given) * sharing if sharing > 1 else 1
     widest = 256 // step * step
-    if (given.widths or 1) > 1:
+    if (variants := given.tile_n_variants or 1) > 1:
         narrow = any(has_narrow_chunks(kernel, axes_of(kernel)[name]) for name in work.columns)
-        return [w for w in range(widest, 0, -step) if most_widths(w, narrow) >= (given.widths or 1)]
+        return [w for w in range(widest, 0, -step) if most_widths(w, narrow) >= variants]
     widths = [w for w in range(widest, 0, -step) if w % each == 0] or [widest]
     if work.few_columns:
         is_open = given.cluster is None and given.scheduler in (None, "auto")
@@ -310,7 +310,7 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
         fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
-    undecided = given.mode is None and given.share is None and given.consumers != 1
+    undecided = given.mode is None and given.consumer_split is None and given.consumers != 1
     undecided = undecided and cluster_splits(kernel, given) == 1
     turns = in_place and not few and undecided
     if given.mode == "pingpong" or turns:

@@ -67,11 +67,11 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
             across, along = along, across
         if at_once and (is_narrow(asked) or schedule.cuts_tiles):
             swizzle = _in_one_wave(across, along)
-            if swizzle > 1 and (schedule.widths or 1) > 1:
+            if swizzle > 1 and (schedule.tile_n_variants or 1) > 1:
                 swizzle = SWIZZLES[-1]  # Other launches have more of them.
         else:
             swizzle = _least(work.target, across, along)
-            if (schedule.widths or 1) > 1 and swizzle >= across.num:
+            if (schedule.tile_n_variants or 1) > 1 and swizzle >= across.num:
                 # All lie abreast, and other launches have more: a wave of these is square with its
                 # root abreast, and reads the long side's operand once for as many.
                 root = math.isqrt(work.target.num_sms)

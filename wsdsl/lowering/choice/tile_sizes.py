@@ -66,7 +66,7 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
             long = work.size(axis.dim) >= FEWEST_TILES * lines * line
             size = line * lines if several and long and name in depths else line
             if name in fp8_axes(kernel):
-                size = max(size, min(MOST, given.precise_every or 0))
+                size = max(size, min(MOST, given.mma_promotion_interval or 0))
             tile[variable] = min(tile.get(variable, size), size)
     return tile
 
@@ -82,7 +82,7 @@ def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, 
     deep = changed(option, tile=tile)
     if decodes and not _holds_operands(kernel, work, deep):
         return option
-    every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
+    every = (option.mma_promotion_interval or PRECISE_EVERY) if promotes(option) else 0
     if every and why_not_in_parts(kernel, deep, every) is not None:
         return option
     steps = work.trips(work.cut, footprint.axis_sizes(kernel, deep)) if work.cut else 0

@@ -103,7 +103,7 @@ def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> flo
     splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
     pieces, target = asked.tiles * min(splits, max(1, asked.depth)), asked.target
     # Those of several widths gain all the same (benchmarks/results/one_off_races.md).
-    few = (schedule.widths or 1) == 1 and pieces <= target.num_sms
+    few = (schedule.tile_n_variants or 1) == 1 and pieces <= target.num_sms
     if few and are_scattered(asked.work, tile, asked.work.clustered(schedule)):
         return 1 / numbers.ASTRAY
     multicast = schedule.multicast is not False
@@ -128,15 +128,15 @@ def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int
 
 def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mapping[str, int]:
     """Elements of a tile as a launch of known sizes has them, which chooses its width."""
-    if (schedule.widths or 1) == 1 or schedule.cuts_tiles:
+    if (schedule.tile_n_variants or 1) == 1 or schedule.cuts_tiles:
         return tile
     axes = work.axes
     found = next((axis for axis in axes if work.roles[axis.name] == "columns"), None)
-    if found is None or tile[found.name] <= narrowings(schedule.widths or 1)[-1]:
+    if found is None or tile[found.name] <= narrowings(schedule.tile_n_variants or 1)[-1]:
         return tile  # It is refused.
     sides = tuple((a.dim, tile[a.name] * cluster_along(schedule, a.name)) for a in axes)
     room = work.target.cluster_room(cluster_size(schedule))
-    narrower = quickest(sides, axes.index(found), schedule.widths or 1, work.size, room)
+    narrower = quickest(sides, axes.index(found), schedule.tile_n_variants or 1, work.size, room)
     return {**tile, found.name: tile[found.name] - narrower}
 
 

@@ -161,7 +161,7 @@ class Work:
         """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all, 1 of all."""
         self.scaled, self.within = scales_products(kernel), units_within(kernel)
         self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
-        self.every = kernel.schedule.precise_every if kernel.schedule else None
+        self.every = kernel.schedule.mma_promotion_interval if kernel.schedule else None
         self.bodies = self._bodies()
         self.products = [term for body in self.bodies for term in body.products]
         self.load_terms = [term for body in self.bodies for term in body.loads]

@@ -5,7 +5,7 @@ Before:
 After:
     for_tiles(index=%m: axis<m of M by 128 rows>) {
 
-With several widths (`Schedule.widths`) the output's axis of columns says how many.
+With several widths (`Schedule.tile_n_variants`) the output's axis of columns says how many.
 
 Why here: from now on sizes are read off the axes alone.
 """
@@ -22,7 +22,7 @@ from wsdsl.lowering.footprint import axis_sizes
 
 def assign_tile_sizes(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
-    sizes, widths = axis_sizes(kernel, kernel.schedule), kernel.schedule.widths or 1
+    sizes, widths = axis_sizes(kernel, kernel.schedule), kernel.schedule.tile_n_variants or 1
     of_output = {loop.index.type for loop in output_nest(kernel)[0]}
 
     def change(axis: Axis) -> Axis:

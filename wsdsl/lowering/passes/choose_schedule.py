@@ -109,7 +109,8 @@ def _alone(kernel: Kernel, failed: WsdslError, choose: Callable[[Kernel], T]) ->
     where all else `failed`.
     """
     given = kernel.schedule or Schedule()
-    if given.consumers or given.share or given.mode == "pingpong" or not kernel.of(Contract):
+    split = given.consumers or given.consumer_split
+    if split or given.mode == "pingpong" or not kernel.of(Contract):
         raise failed
     try:
         return choose(dataclasses.replace(kernel, schedule=changed(given, consumers=1)))
@@ -127,7 +128,7 @@ def _ways(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[list[Kernel], float
     variable, factor = other
     kept: dict[str, Kernel] = kernel.__dict__.setdefault("_swapped", {})
     if variable not in kept:
-        asked = dataclasses.replace(kernel.schedule or Schedule(), mma=variable)
+        asked = dataclasses.replace(kernel.schedule or Schedule(), mma_m=variable)
         kept[variable] = dataclasses.replace(kernel, schedule=asked)
     swapped = kept[variable]
     return ([kernel, swapped] if factor else [swapped, kernel]), factor
@@ -193,7 +194,7 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
     if not (apart and wants_registers(kernel, option)):
         yield option
     if apart:
-        yield changed(option, constant=None)
+        yield changed(option, pdl_independent=None)
 
 
 def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
@@ -227,7 +228,7 @@ def completed(
             chosen = with_dealt_tiles(kernel, chosen, own)
         chosen = with_overlap(chosen, own)
     every, findings = choose_precision(kernel, chosen)
-    chosen = changed(chosen, precise_every=every)
+    chosen = changed(chosen, mma_promotion_interval=every)
     return chosen, [*findings, *faults(kernel, chosen)]
 
 

@@ -6,8 +6,8 @@ Before:
 After:
     %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
 
-Products of fp8 stay apart, unless the schedule says `precise_every=0`: the tensor cores sum them in
-fewer bits than f32 has, so their sums are added to the accumulator by ordinary instructions.
+MMAs of fp8 are not fused, unless the schedule has `mma_promotion_interval=0`: the tensor cores
+accumulate in fewer bits than f32 has, so their accumulators are promoted by FADD.
 
 An accumulator that a loop carries from anything but zeros is carried from zeros instead, and what
 it began with is added after the loop: registers that wgmma adds to must not be written by other

@@ -24,7 +24,7 @@ After:
     }
 
 All this may happen while the kernel in front on the stream still runs; what follows must not. But
-where a load partition only copies tensors of `Schedule.constant`, it goes on, and every other
+where a load partition only copies tensors of `Schedule.pdl_independent`, it goes on, and each other
 partition waits for itself:
 
     sync_cta()
@@ -57,7 +57,7 @@ waits for itself likewise, the load partition behind that:
 What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
 
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
-this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
+this one may still be writing. With `Schedule.launch_pdl=False` it starts when they have ended.
 
 Where CTAs of a cluster reach for each other's SMEM all of them meet instead, before the first does.
 That takes longer, so it is done while the kernel in front still runs; where they share rows of a
@@ -106,7 +106,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         and op.num_warpgroups
         and only_reads(op.body, maps_of, constant)
     ]
-    overlap = kernel.schedule is None or kernel.schedule.overlap is not False
+    overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [bar.LaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
     alone = sum(isinstance(op, Partition) for op in kernel.body) == 1

@@ -255,7 +255,7 @@ def asked_early(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...
     sizes = footprint.axis_sizes(kernel, schedule)
     held = (e for group in groups for e in group.edges if e.consumers[0] == "compute")
     each = sum(footprint.tile_bytes(e.layout, sizes) for e in held if e.producer == "load")
-    may = schedule.overlap is not False and not schedule.constant and not kernel.unaligned
+    may = schedule.launch_pdl is not False and not schedule.pdl_independent and not kernel.unaligned
     if not (each and may) or kernel.target.has_tensor_memory:
         return 0
     return max(1, EARLY_BYTES // each)

@@ -34,7 +34,7 @@ After:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 
-Where some of the tensors are in `Schedule.constant` and others are not, there are two load
+Where some of the tensors are in `Schedule.pdl_independent` and others are not, there are two load
 partitions with the same loops, one for these and one for those: the first need not wait for the
 kernel in front. Both take every slot of a ring that has fields of both, and fill their own. (What
 the epilogue reads has time: the thread that brings it in parts waits, whatever is constant.)

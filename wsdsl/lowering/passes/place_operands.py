@@ -1,11 +1,11 @@
 """Say where computed operands of products are made that can not be made in registers, where the
-schedule leaves that open (`Schedule.decode`).
+schedule leaves that open (`Schedule.operand_transform`).
 
 Before:
     %a: bf16[m, k] = cast(x=%a_loaded)    # from A, of f32
     %b: bf16[n, k] = cast(x=%b_loaded)    # from B, of i8
     %t: f32[m, n] = contract(a=%a, b=%b)
-After: the same, with `schedule=Schedule(decode=dict(A="shared"))`
+After: the same, with `schedule=Schedule(operand_transform=dict(A="smem"))`
 
 The tensor cores take one operand of a product from registers, of 16 bits, whose own axis is the
 rows of the fragments that a kernel holds. What does not fit that is made in SMEM, if it is made of
@@ -31,7 +31,7 @@ from wsdsl.schedule import FrozenDict, Place, Schedule
 
 
 def place_operands(kernel: Kernel) -> Kernel:
-    asked = kernel.schedule.decode if kernel.schedule else None
+    asked = kernel.schedule.operand_transform if kernel.schedule else None
     open_ones = [v for op in kernel.of(Contract) for v in computed_operands(kernel, op)]
     open_ones = [v for v in open_ones if not places_of(asked, tensors_of(kernel, v))]
     if isinstance(asked, str) or not open_ones:
@@ -71,11 +71,12 @@ def _has_roles(kernel: Kernel) -> bool:
 def _with(kernel: Kernel, shared: list[Value]) -> Kernel:
     """These in SMEM."""
     given = kernel.schedule or Schedule()
-    held: dict[str, Place] = dict(given.decode) if isinstance(given.decode, FrozenDict) else {}
+    places = given.operand_transform
+    held: dict[str, Place] = dict(places) if isinstance(places, FrozenDict) else {}
     for value in shared:
         whole = {op.tensor.name for op in _of_each_element(kernel, value)}
-        held |= dict.fromkeys(sorted(whole or tensors_of(kernel, value)), "shared")
-    return dataclasses.replace(kernel, schedule=dataclasses.replace(given, decode=held))
+        held |= dict.fromkeys(sorted(whole or tensors_of(kernel, value)), "smem")
+    return dataclasses.replace(kernel, schedule=dataclasses.replace(given, operand_transform=held))
 
 
 def _is_packed(kernel: Kernel, operand: Value) -> bool:

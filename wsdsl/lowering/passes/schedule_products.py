@@ -53,8 +53,8 @@ are written when what the last iteration has in flight no longer reads them. The
 A slot that threads read goes back under the first half's product: they wait at its fence for all
 that they read, and for what they load.
 
-**Products of fp8 that are deeper than their sums may be** (`Schedule.precise_every`) are started in
-pieces of what they sum over, each with accumulators of its own: the tensor cores have the next
+**MMAs of fp8 deeper than the promotion interval** (`Schedule.mma_promotion_interval`) are issued in
+parts of the contraction, each with accumulators of its own: the tensor cores have the next
 piece while one is added in f32, and a slot of several lines is waited for once.
 
 Before:
@@ -202,7 +202,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
     stored = {op.tensor for op in kernel.of(Store)}
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
     made = made_rings(kernel)
-    every = (kernel.schedule and kernel.schedule.precise_every) or 0
+    every = (kernel.schedule and kernel.schedule.mma_promotion_interval) or 0
 
     def partition(own: Partition) -> Partition:
         context = PartitionContext(kernel, own, builder, [])

@@ -55,7 +55,8 @@ def share_variables(kernel: Kernel) -> Kernel:
         for field, own in (("tile", given.tile), ("cluster", given.cluster))
         if own
     }
-    given = changed(given, **words, share=shared.get(given.share or "", given.share))
+    split = given.consumer_split
+    given = changed(given, **words, consumer_split=shared.get(split or "", split))
     return dataclasses.replace(kernel, body=body, schedule=kernel.schedule and given)
 
 

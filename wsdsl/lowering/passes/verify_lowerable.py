@@ -32,10 +32,10 @@ SCALAR_DTYPES = (
 )  # fmt: skip
 
 
-IN_SMEM = "leave Schedule.decode out, so that what is made of loads is made in SMEM; or "
+IN_SMEM = "leave Schedule.operand_transform out, so that what is made of loads is made in SMEM; or "
 BOTH = "store one of them in a kernel before this one, and load it"
 BESIDE = (
-    'Schedule(decode="shared") makes in SMEM what is made of loads, element by element, and sums '
+    'operand_transform="smem" makes in SMEM what is made of loads, element by element, and sums '
     "over no axis that lies across the lines of another operand there; store one of the two in a "
     "kernel before this one, and load it"
 )
@@ -232,7 +232,7 @@ def _computed(
     """Operands that come out of registers: one of a product, in the layout of its sums."""
     locs = [made[v].loc for v in computed if v in made]
     at = next((loc for loc in locs if loc), product.loc)
-    instead = IN_SMEM if kernel.schedule and kernel.schedule.decode else ""
+    instead = IN_SMEM if kernel.schedule and kernel.schedule.operand_transform else ""
     if len(computed) > 1:
         yield Finding(
             "both operands of this product are computed; the tensor cores take one of them from "

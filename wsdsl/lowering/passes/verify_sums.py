@@ -34,8 +34,8 @@ def unfit_products(kernel: Kernel) -> Iterator[Finding]:
             what = f"`@` of {op.dtype}: the tensor cores of {target} take no integers"
             yield Finding(what, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
         for value in computed_operands(kernel, op):
-            asked = kernel.schedule.decode if kernel.schedule else None
+            asked = kernel.schedule.operand_transform if kernel.schedule else None
             if "registers" in places_of(asked, tensors_of(kernel, value)):
                 what = f"a computed operand of `@` in registers {told}"
-                instead = 'in SMEM it is made if decode is left out, or decode="shared"'
+                instead = 'in SMEM it is made if operand_transform is left out, or "smem"'
                 yield Finding(what, op.loc, f"{instead}; {elsewhere}")
