@@ -2,10 +2,10 @@
 
 python -m benchmarks.weights                    # i8, fp8, i4, u4 with zero points, lossless
 python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
-python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
+python -m benchmarks.weights --schedule operand_transform=smem --schedule "tile.k=128 consumers=2"
 
 By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out, and
-"constant" is told, too, that the kernel in front does not write them (`Schedule.pdl_independent`); "wsdsl
+"constant" has them in `Schedule.pdl_independent`, since no kernel before it writes them; "wsdsl
 best" and "packed best" are the best of the default and the schedules given. "lossless" are weights
 of bf16 by `wsdsl.kernels.lossless`, always packed. Beside i4 runs humming, where it is installed.
 Few rows are limited by bytes of weights, of which cuBLAS reads more: a third more, or twice and

@@ -1,4 +1,4 @@
-"""Kernels with operands that `Schedule(operand_transform="smem")` makes in SMEM, and such schedules."""
+"""Kernels with operands that `operand_transform="smem"` makes in SMEM, and such schedules."""
 
 from functools import partial
 from typing import Any

@@ -82,7 +82,7 @@ def entries() -> Iterator[Entry]:
     for what, schedule in CHAINED.items():
         yield _entry(f"chained/{what}", "attention", schedule, M=4096, N=4096, D=64)
     for name, case in SCALED.items():
-        path = "copy" if "atoms" in name else "store"
+        path = "cp" if "atoms" in name else "st"
         asked = Schedule(arch="sm_100a", tile=dict(n=128), sf_load=path)
         yield Entry(f"scaled/{name}", case.text, case.sizes, words(asked))
     for bins in (1, 64, 1000):

@@ -26,9 +26,18 @@ def warm(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
         C[m, n] = acc
 """
 """Compiled first: what is imported meanwhile is no kernel's time."""
-OLD_FIELDS: dict[str, str] = {}
+OLD_FIELDS = {
+    "mma_m": "mma", "consumer_split": "share", "tile_n_variants": "widths",
+    "operand_transform": "decode", "mma_promotion_interval": "precise_every",
+    "pdl_independent": "constant", "launch_pdl": "overlap", "smem_privatize": "counters",
+    "sf_load": "scale_path",
+}  # fmt: skip
 """Fields of Schedule as older checkouts know them, by today's name."""
-OLD_VALUES: dict[str, dict[str, str]] = {"reduction": {"serial": "turns", "parallel": "slices"}}
+OLD_VALUES: dict[str, dict[str, str]] = {
+    "reduction": {"serial": "turns", "parallel": "slices"},
+    "operand_transform": {"smem": "shared", "tmem": "tensor"},
+    "sf_load": {"cp": "copy", "st": "store"},
+}
 """Values of a field, by today's."""
 
 
@@ -41,8 +50,10 @@ def schedule_of(words: Mapping[str, Any]) -> wsdsl.Schedule | None:
             continue  # Checkouts that know no such choice have none.
         field = name if name in known else OLD_FIELDS.get(name, name)
         given[field] = value
-        old = OLD_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
-        if old is not None and not _takes(field, value):
+        names = OLD_VALUES.get(name, {})
+        if names and not _takes(field, value):
+            by_tensor = isinstance(value, Mapping)
+            old = {k: names.get(v, v) for k, v in value.items()} if by_tensor else names[value]
             given[field] = old
     return wsdsl.Schedule(**given) if given else None
 

@@ -60,7 +60,8 @@ SCHEDULES = {
         tile=dict(m=64, n=64), cluster=dict(m=2), consumers=1, stages=3, pdl_independent=("B",)
     ),
     "clusters": Schedule(
-        tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, pdl_independent=("A",)
+        tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2,
+        pdl_independent=("A",),
     ),
     "pieces": dataclasses.replace(SMALL, scheduler="split_k", splits=3),
     "parallel": Schedule(
@@ -68,10 +69,12 @@ SCHEDULES = {
         reduction="parallel", pdl_independent=("B",),
     ),
     "stream": Schedule(
-        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", pdl_independent=("B",)
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k",
+        pdl_independent=("B",),
     ),
     "stream_turns": Schedule(
-        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k", pdl_independent=("A",)
+        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k",
+        pdl_independent=("A",),
     ),
     "stream_cluster": Schedule(
         tile=dict(m=64, n=64), stages=2, consumers=1, scheduler="stream_k", cluster=dict(m=2, n=2),
