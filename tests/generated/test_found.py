@@ -37,6 +37,13 @@ def made(X: f32[N], Y: bf16[M, N, L], Z: f32[M, N, L], C: f32[M, N]):
                 Y[m, n, (end(l) - 1) // 16] = X[n]
             C[m, n] = min(Z[m, n, :], over=L)
 """,
+    "transposed_bytes_by_tiles_of_192": """
+@kernel
+def made(X: i8[N, M], Y: i8[M, N]):
+    for m in tiles(M):
+        for n in tiles(N, by=192):
+            Y[m, n] = X[n, m]
+""",
     "rows_beside_an_axis_of_no_tile": """
 @kernel
 def made(X: f32[M, K], perm6: i32[M], Y: u16[N, T]):

@@ -145,8 +145,8 @@ def _differs(kernel: wsdsl.Kernel, got: dict[str, Any], samples: list[dict[str, 
 
 
 def _of_error(error: Exception, what: str) -> Outcome:
-    if type(error) in REFUSALS or (isinstance(error, CompileError) and error.findings):
-        assert isinstance(error, WsdslError)
+    known = isinstance(error, CompileError) or type(error) in REFUSALS
+    if known and isinstance(error, WsdslError) and error.findings:
         reason = grouped(error.findings[0].message)
         if isinstance(error, ScheduleError):
             return Outcome("schedule", reason, f"{error}\n{what}")

@@ -18,7 +18,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_size, num_shares
 from wsdsl.lowering.counters import countable, counter_faults
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import USUAL, USUAL_HELD
+from wsdsl.lowering.held_rows import MOST_HELD, USUAL, USUAL_HELD
 from wsdsl.lowering.lanes import (
     HELD_BYTES,
     MOST_COLUMNS,
@@ -54,7 +54,7 @@ def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
     if flat_axis(kernel) is not None:
         return ROWS * sharing * _flat_columns(kernel, work), 0
     if turned(kernel):
-        return turned_height(kernel) * sharing, _turned_width(kernel, work)
+        return _turned_height(kernel, team) * sharing, _turned_width(kernel, work)
     height, width = _vector_tile(kernel, work)
     if sharing > 1:
         return ROWS * sharing, min(width, MOST_COLUMNS)
@@ -127,6 +127,16 @@ def _line_width(kernel: Kernel, work: Work) -> int:
     while held > least and not _are_enough(work, dict.fromkeys(names, THREADS * held)):
         held //= 2
     return THREADS * held
+
+
+def _turned_height(kernel: Kernel, team: Schedule) -> int:
+    """Fewer rows where a given width leaves registers for no more."""
+    tile, axes = team.tile or {}, axes_of(kernel).items()
+    columns = [a.size or tile.get(loop_variable(n), 0) for n, a in axes if a.role == "columns"]
+    height = turned_height(kernel)
+    while height > ROWS and height * max(columns, default=0) > THREADS * MOST_HELD:
+        height //= 2
+    return height
 
 
 def _turned_width(kernel: Kernel, work: Work) -> int:

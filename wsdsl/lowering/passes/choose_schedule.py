@@ -181,7 +181,8 @@ def _choices(
                 # Whoever did not ask for pieces or clusters is not told what is wrong with them.
                 findings = faulty
     if not fitting:
-        raise ScheduleError(located(findings, kernel))
+        none = Finding(f"no tile fits {given!r}", hint="leave fields of the schedule out")
+        raise ScheduleError(located(findings or [none], kernel))
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
