@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from wsdsl import (
     CompileError,
     LaunchError,
@@ -22,15 +23,11 @@ from wsdsl import (
 )
 from wsdsl.ir.global_memory import MAX_SIZE
 
-SOURCE = """
-@kernel
-def scaled(A: bf16[M, K], B: bf16[N, K], s: f32, C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc * s
-"""
+SOURCE = matmul_text(
+    "scaled(A: bf16[M, K], B: bf16[N, K], s: f32, C: f32[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = acc * s",
+)
 SCALED = wsdsl.parse(SOURCE).scaled
 A = np.ones((8, 16), ml_dtypes.bfloat16)
 C = np.zeros((8, 8), np.float32)

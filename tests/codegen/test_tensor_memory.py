@@ -197,11 +197,7 @@ FORMS: dict[str, Callable[[], Kernel]] = {
     "stored scales": lambda: lowered(SCALED["mxf4"], tile=dict(n=64), stages=2),
     "copied scales": lambda: lowered(SCALED["mx_atoms"], tile=dict(n=256)),
     "operand": lambda: lowered(
-        CASES["attention"],
-        sizes=dict(D=64),
-        tile=dict(m=128, n=64),
-        stages=2,
-        decode="tensor",
+        CASES["attention"], sizes=dict(D=64), tile=dict(m=128, n=64), stages=2, decode="tensor"
     ),
 }
 

@@ -72,10 +72,7 @@ def test_what_was_measured_without_a_promise_serves_those_who_promise(kept: Data
     )
 
 
-@pytest.mark.parametrize(
-    "promise",
-    [Schedule(constant=("B",)), Schedule(precise_every=0)],
-)
+@pytest.mark.parametrize("promise", [Schedule(constant=("B",)), Schedule(precise_every=0)])
 def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Schedule) -> None:
     gemm = make_gemm()
     whole = dataclasses.replace(
