@@ -60,10 +60,10 @@ def test_numpy_has_sizes_too() -> None:
 @pytest.mark.parametrize("schedule", [64, "persistent", dict(stages=4)])
 def test_what_is_no_schedule(schedule) -> None:
     for way in (SCALED.compile, SCALED.schedule, SCALED.explain):
-        with pytest.raises(ScheduleError, match="is no schedule"):
+        with pytest.raises(ScheduleError, match="is not a schedule"):
             way(schedule)
     for way in (SCALED, SCALED.simulate):
-        with pytest.raises(ScheduleError, match="is no schedule"):
+        with pytest.raises(ScheduleError, match="is not a schedule"):
             way(A, A, 1.0, schedule=schedule)
 
 
@@ -147,7 +147,7 @@ def test_a_schedule_of_all_calls() -> None:
         assert made.schedule().tile == made.compile().schedule.tile == {"p": 64}
         assert made.schedule(other).tile == {"p": 128}
     assert (scheduled(np.ones(300, np.float32)) == 2).all()
-    with pytest.raises(ScheduleError, match="is no schedule"):
+    with pytest.raises(ScheduleError, match="is not a schedule"):
         kernel(schedule=4)(at_the_top_python)
     with pytest.raises(ParseError, match=r"(?s)Schedule is no function.*@kernel\(schedule="):
         kernel(own)

@@ -1,4 +1,4 @@
-"""Schedule: how a kernel is run. Every field may be left out; then the compiler chooses it."""
+"""Schedule: the mapping of a kernel to the GPU. The compiler chooses fields that are left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ScalePath = Literal["copy", "store"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 PRECISE_EVERY = 128
-"""Elements of fp8 that are summed before they are promoted, if `precise_every` is left out."""
+"""Elements of FP8 per accumulator promotion, if `precise_every` is left out."""
 
 
 class FrozenDict(dict[str, Any]):
@@ -32,59 +32,60 @@ class FrozenDict(dict[str, Any]):
 
 @dataclass(frozen=True, repr=False)
 class Schedule:
-    """How a kernel is mapped to the card. The repr can be pasted back.
+    """The mapping of a kernel to the GPU. The repr can be pasted back.
 
     tile: size of each loop's tile in elements, by loop variable, `dict(m=128, n=256, k=64)`
-    widths: of how many widths each launch chooses one for the tile along wgmma's N: that of `tile`,
-        and those that are 8, 16, ... narrower, as many as the tile's last 64 columns allow
-    stages: depth of the circular buffers, in slots
+    widths: number of tile widths along wgmma's N from which each launch chooses: the width of
+        `tile`, and those that are 8, 16, ... columns narrower, within the tile's last 64 columns
+    stages: number of pipeline stages
     consumers: number of compute warpgroups
-    mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
-    order_barriers: whether cooperating consumers of products of products (attention) follow one
-        another at the tensor cores in every iteration, as in FlashAttention-3: while one has them,
-        the others do what is between their products; else they come as they are ready. If left
-        out, as the rates of the card say: yes if what is between takes no longer
-    share: the loop variable whose tile cooperating consumers divide, each with the whole of the
-        others; if left out, that which rides wgmma's M
-    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one
-        that is summed over, `dict(k=2)`, they share the sum of each tile
-    multicast: whether the CTAs of a cluster load for each other what several of them want, as they
-        do if this is left out beside a given cluster; else all that a cluster does is to keep
-        neighbours in one GPC, whose SMs have in common what comes to it from L2
-    scheduler: "grid" (one tile per CTA), "persistent", "dynamic" (a CTA asks the card for its next
-        tile, on sm_100a and sm_103a), "split_k", "stream_k", "auto"
-    splits: how many pieces "split_k" cuts the contraction of each tile in
-    reduction: how the sums of a tile's pieces come together: "serial", each piece after the one in
-        front of it; or "parallel" ("split_k" alone), all at once, each piece a part of the tile.
-        Both give the same bits in every run
-    raster: "auto", or the loop variable along which neighbouring tiles run
-    swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
-    registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
-    ctas_per_sm: of a kernel without products, CTAs that run on an SM at the same time, so that they
-        hide each other's latency: ptxas gives a thread no more registers than these leave it
-    counters: of a kernel without products, the tensors to which it adds at computed places, by
-        name, of which a CTA has counters in shared memory: of so many elements along each
-        dimension, `dict(H=(64,))`. It adds them to memory at its end; what is added to elements
-        beyond goes there at once. `dict()` for none
-    mma: the axis that rides wgmma's M
-    cta_group: 2 has the CTAs of a cluster of two multiply together, as a pair, on cards that sum
-        products in tensor memory: each has a tile of its own, and half of the operand that both
-        have in common (tcgen05's cta_group::2; CUTLASS says 2SM)
-    decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
-        warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
-        operand is loaded from, `dict(W="registers", X="shared")`. On cards that sum products in
-        tensor memory also "tensor": it is written there. What is made of other products lies in
-        "shared" or "tensor" memory by whoever makes it
-    scale_path: how scales of blocks come to tensor memory: "copy", by the tensor cores, which take
-        them in atoms (`Kernel.packed`), or "store", by a partition of threads, which takes them a
-        row at a time. Scales lie as they are given; if this is said, they have to lie so
-    precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
-        promoted to f32; 0 for never, which is faster and less exact
-    constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
-        weights: their loads may begin before that kernel is over. This is a promise of the caller,
-        and nothing checks it: where it does not hold, what is read is old or half written
-    overlap: whether the next kernel on the stream may be started before this one is over, if it
-        waits by itself (programmatic dependent launch)
+    mode: "cooperative" (consumers split an output tile) or "pingpong" (one tile per consumer)
+    order_barriers: whether cooperative consumers of back-to-back MMAs (attention) alternate on the
+        tensor cores by an ordered-sequence barrier, as in FlashAttention-3: while one warpgroup
+        runs its MMAs, the others run the code between theirs. Default: whether that code takes no
+        longer than the MMAs, by the hardware parameters of the GPU
+    share: the loop variable along which cooperative consumers split the tile; along the others
+        each consumer has the full extent. Default: the variable on wgmma's M
+    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in total; along the
+        contraction axis, `dict(k=2)`, the CTAs split the accumulation of each tile
+    multicast: whether the CTAs of a cluster load common operand tiles for each other (default with
+        a given cluster); a cluster without multicast only keeps adjacent tiles in one GPC, whose
+        SMs have the responses of L2 in common
+    scheduler: "grid" (one tile per CTA), "persistent", "dynamic" (each CTA gets its next tile from
+        the hardware, on sm_100a and sm_103a), "split_k", "stream_k", "auto"
+    splits: number of splits of each tile's contraction axis ("split_k")
+    reduction: order in which the partial accumulators of a tile are added: "serial", each split
+        after the previous one; or "parallel" ("split_k" alone), all at once, each split adding a
+        part of the tile. Both give the same bits in every run
+    raster: "auto", or the loop variable along which consecutive tiles are adjacent
+    swizzle: tiles per raster swizzle group across the raster direction: 1, 2, 4, 8, 16 or 32
+    registers: registers per thread, by role, for setmaxnreg: `dict(load=40, compute=232)`
+    ctas_per_sm: resident CTAs per SM of a memory-bound kernel (without matmul), which hide each
+        other's latency: ptxas limits the registers per thread to fit them
+    counters: privatized SMEM bins of a memory-bound kernel: elements of the bins along each
+        dimension, by name of the tensor to which the kernel adds at computed indices,
+        `dict(H=(64,))`. Each CTA adds its bins to GMEM at its end; elements outside of the bins go
+        to GMEM directly. `dict()` for no bins
+    mma: the axis on wgmma's M
+    cta_group: 2 pairs the CTAs of a cluster of two for MMAs (tcgen05's cta_group::2, CUTLASS's
+        2SM), on GPUs with accumulators in tensor memory: each CTA has its own tile, and loads half
+        of the operand that both tiles use
+    decode: memory of a transformed operand: "registers", computed by each consumer, or "shared",
+        written to SMEM by a dedicated warpgroup; for all operands, or by a tensor that the operand
+        is loaded from, `dict(W="registers", X="shared")`. On GPUs with accumulators in tensor
+        memory also "tensor". The result of an MMA as an operand of the next MMA is in "shared" or
+        "tensor" memory, written by the warpgroup that computes it
+    scale_path: instruction for block scale factors to tensor memory: "copy", tcgen05.cp of
+        scale-factor atoms (`Kernel.packed`), or "store", tcgen05.st by a partition of threads, row
+        by row. Default: as the layout of the scale factors requires; a given value requires it
+    precise_every: for FP8, elements of the contraction axis that the tensor cores accumulate per
+        promotion to f32; 0 for no promotion, which is faster and less exact
+    constant: names of tensors that the previous kernel on the stream does not write, `("B",)` for
+        weights: their loads may be issued before that kernel is complete. The caller is
+        responsible: wsdsl cannot check it, and loads of a tensor that is written get stale or
+        partly written data
+    overlap: whether the next kernel on the stream may start before this kernel is complete, if the
+        next kernel waits by itself (programmatic dependent launch)
     arch: "sm_90a", "sm_100a" or "sm_103a"
     """
 
@@ -135,13 +136,13 @@ class Schedule:
 
     @property
     def cuts_tiles(self) -> bool:
-        """Whether it is split-K or stream-K."""
+        """Whether the scheduler is split-K or stream-K."""
         return self.scheduler in ("split_k", "stream_k")
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is one that the compiler has filled in: then what it has not (a cluster, an
-        axis on wgmma's M) is not to be chosen.
+        """Whether the compiler has completed the schedule: then fields without a value (cluster,
+        the axis on wgmma's M) are not chosen.
         """
         filled = self.tile, self.stages, self.consumers, self.mode, self.scheduler, self.swizzle
         return None not in filled
@@ -158,11 +159,11 @@ class Schedule:
         return faults
 
     def __hash__(self) -> int:
-        # Kept: every call of a kernel asks for it.
+        # Cached: every call of a kernel hashes its schedule.
         return self._hash
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without the hash, which is another one in another process.
+        # Without the hash, which differs between processes.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
@@ -198,7 +199,7 @@ _place = _words("registers", "shared", "tensor")
 
 
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    # What is a mapping is one of these by now.
+    # Mappings have been converted to FrozenDict.
     return lambda held: (
         isinstance(held, FrozenDict)
         and all(isinstance(name, str) for name in held)  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -213,7 +214,7 @@ def _names(held: Any) -> bool:
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("tile", _by_name(_positive), "positive sizes in elements, by loop variable"),
     ("widths", _numbers(*range(1, 9)), "1 to 8 widths"),
-    ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 slots"),
+    ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 stages"),
     ("consumers", _numbers(1, 2, 3, 4), "1 to 4 compute warpgroups"),
     ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),
     *((name, _is(str), "the name of a loop variable") for name in ("share", "raster", "mma")),
@@ -253,9 +254,9 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
     ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),
 )
-"""(field, whether it may hold this, what it may hold)."""
+"""(field, predicate of legal values, description of legal values)."""
 _RENAMED = {("reduction", "turns"): "serial", ("reduction", "slices"): "parallel"}
-"""Today's word for an earlier one."""
+"""Current value by (field, renamed value)."""
 
 
 def _shown(held: object) -> str:
@@ -266,28 +267,28 @@ def _shown(held: object) -> str:
 
 
 def changed(schedule: Schedule, **changes: Any) -> Schedule:
-    """With other values of some fields: `dataclasses.replace`, for a choice among hundreds, where
-    that takes a fifth of the time.
+    """Replace fields, as `dataclasses.replace` does, in a fifth of its time and without checks, for
+    heuristics that evaluate hundreds of schedules.
     """
     made = object.__new__(Schedule)
     made.__dict__.update(schedule.__dict__)
     made.__dict__.pop("_hash", None)
     for name, held in changes.items():
-        # A choice has no values that it may not have.
+        # Heuristics choose legal values only.
         made.__dict__[name] = FrozenDict(held) if isinstance(held, dict) else held
     return made
 
 
 def as_schedule(given: Any) -> Schedule | None:
-    """ScheduleError where something else is given for a schedule."""
+    """Return a given schedule or None; ScheduleError for other types."""
     if given is None or isinstance(given, Schedule):
         return given
-    message = f"{given!r} is no schedule"
+    message = f"{given!r} is not a schedule"
     raise ScheduleError(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")')
 
 
 def with_constants(schedule: Schedule | None, names: Collection[str]) -> Schedule | None:
-    """Tensors of these names are constant, too."""
+    """Add names of tensors to `Schedule.constant`."""
     if not names:
         return schedule
     given = schedule or Schedule()
