@@ -17,7 +17,7 @@ help:
 	@echo "make test-frameworks  the tests that use torch, JAX, matplotlib or zstandard, without a GPU"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus compare the PTX of 1,000 kernels with BASE=main (previous: the commit before); ARGS=--all, ARGS=\"--sample 100\""
-	@echo "make lint   size, ruff, pyright, import-linter"
+	@echo "make lint   size, prose, ruff, pyright, import-linter"
 	@echo "make size   lines by package and bytes of tests versus tools/budget.toml"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
@@ -50,7 +50,7 @@ corpus: $(VENV)/dev
 	$(BIN)/python -m tools.compare_ptx $(BASE) $(ARGS)
 
 lint: $(VENV)/dev
-	@status=0; for linter in "python tools/size.py" "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
+	@status=0; for linter in "python tools/size.py" "python -m tools.prose" "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
 		echo "$$linter"; $(BIN)/$$linter || status=1; done; exit $$status
 
 size:

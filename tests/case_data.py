@@ -1,14 +1,16 @@
 """Data for the kernels of the tests: random inputs, what is expected of them, and how close."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from tests.case_table import Case
 from wsdsl import Schedule
 from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
@@ -149,3 +151,9 @@ def right_and_proved(case: Case, schedule: Schedule, **whole: int) -> Compiled:
     check(case, arrays, wanted)
     assert compiled.certificate is not None
     return compiled
+
+
+def rejects(message: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Check that a call raises a LaunchError with a message that the pattern matches."""
+    with pytest.raises(LaunchError, match=message):
+        call(*arguments, **options)

@@ -49,6 +49,19 @@ def silu(x: Any) -> Any:
     return x / (1 + np.exp(-np.maximum(x, -700)))
 
 
+def matmul_text(signature: str, operands: str, *results: str) -> str:
+    """Return the text of a kernel: a GEMM main loop, and the lines of its epilogue."""
+    lines = "\n        ".join(results)
+    return f"""@kernel
+def {signature}:
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += {operands}
+        {lines}
+"""
+
+
 CASES: dict[str, Case] = {}
 Reference = Callable[..., dict[str, Any]]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from wsdsl import (
     CompileError,
     LaunchError,
@@ -22,15 +23,11 @@ from wsdsl import (
 )
 from wsdsl.ir.global_memory import MAX_SIZE
 
-SOURCE = """
-@kernel
-def scaled(A: bf16[M, K], B: bf16[N, K], s: f32, C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc * s
-"""
+SOURCE = matmul_text(
+    "scaled(A: bf16[M, K], B: bf16[N, K], s: f32, C: f32[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = acc * s",
+)
 SCALED = wsdsl.parse(SOURCE).scaled
 A = np.ones((8, 16), ml_dtypes.bfloat16)
 C = np.zeros((8, 8), np.float32)
@@ -63,10 +60,10 @@ def test_numpy_has_sizes_too() -> None:
 @pytest.mark.parametrize("schedule", [64, "persistent", dict(stages=4)])
 def test_what_is_no_schedule(schedule) -> None:
     for way in (SCALED.compile, SCALED.schedule, SCALED.explain):
-        with pytest.raises(ScheduleError, match="is no schedule"):
+        with pytest.raises(ScheduleError, match="is not a schedule"):
             way(schedule)
     for way in (SCALED, SCALED.simulate):
-        with pytest.raises(ScheduleError, match="is no schedule"):
+        with pytest.raises(ScheduleError, match="is not a schedule"):
             way(A, A, 1.0, schedule=schedule)
 
 
@@ -150,7 +147,7 @@ def test_a_schedule_of_all_calls() -> None:
         assert made.schedule().tile == made.compile().schedule.tile == {"p": 64}
         assert made.schedule(other).tile == {"p": 128}
     assert (scheduled(np.ones(300, np.float32)) == 2).all()
-    with pytest.raises(ScheduleError, match="is no schedule"):
+    with pytest.raises(ScheduleError, match="is not a schedule"):
         kernel(schedule=4)(at_the_top_python)
     with pytest.raises(ParseError, match=r"(?s)Schedule is no function.*@kernel\(schedule="):
         kernel(own)

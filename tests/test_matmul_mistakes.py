@@ -72,5 +72,5 @@ def test_mistakes(name: str) -> None:
 
 def test_what_is_no_schedule() -> None:
     given: Any = dict(stages=2)
-    with pytest.raises(ScheduleError, match="is no schedule"):
+    with pytest.raises(ScheduleError, match="is not a schedule"):
         matmul(*EIGHT, schedule=given)

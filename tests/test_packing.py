@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_data import rejects
 from tests.case_table import parsed
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
@@ -166,16 +167,11 @@ def test_it_stands_for_the_array_alone() -> None:
         own.packed("W").simulate(x, w, s, None)
     with pytest.raises(LaunchError, match="dtype is u8, expected i8"):
         own.simulate(x, Packed(pack(w.view(np.uint8), DTYPES["u8"]).data, (64, 64), "u8"), s, None)
-    with pytest.raises(LaunchError, match="Y: what a kernel writes is not packed"):
-        own.pack(Y=x)
-    with pytest.raises(LaunchError, match="elements of f32 are not packed"):
-        own.pack(s=s)
-    with pytest.raises(LaunchError, match=r"has no `w`\n  hint: did you mean `W`"):
-        own.pack(w=w)
-    with pytest.raises(LaunchError, match="computes operands from W; 2 arrays given"):
-        own.pack(w, w)
-    with pytest.raises(LaunchError, match="4095 bytes are no packed i8"):
-        Packed(np.zeros(4095, np.uint8), (64, 64), "i8")
+    rejects("Y: what a kernel writes is not packed", own.pack, Y=x)
+    rejects("elements of f32 are not packed", own.pack, s=s)
+    rejects(r"has no `w`\n  hint: did you mean `W`", own.pack, w=w)
+    rejects("computes operands from W; 2 arrays given", own.pack, w, w)
+    rejects("4095 bytes are no packed i8", Packed, np.zeros(4095, np.uint8), (64, 64), "i8")
 
 
 def test_refusals() -> None:

@@ -1,4 +1,4 @@
-"""A compiled kernel: every form that it takes on the way to the GPU, made when it is asked for."""
+"""A compiled kernel: its forms from IR to machine code, each computed on first use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class Compiled(Executable):
-    """A kernel with its schedule, for tensors that TMA can take or (`unaligned`) can not.
+    """A kernel with its schedule, for TMA-compatible or (`unaligned`) TMA-incompatible tensors.
 
-    `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; calling it runs it.
+    `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; a call launches it.
     """
 
     def __init__(
@@ -41,29 +41,29 @@ class Compiled(Executable):
         key: str | None = None,
         chosen: ir.Kernel | None = None,
     ) -> None:
-        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule; `chosen`
-        is what `scheduled_tile` made of the kernel. `key` says where its artifact is kept.
+        """Lower a kernel of any level. `sizes`, where known, guide the schedule heuristics;
+        `chosen` is the result of `scheduled_tile`; `key` is the cache key of the artifact.
 
-        Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
+        Raises CompileError, ScheduleError or VerifyError; ptxas runs later, on first use.
         """
         self.name, self._sizes, self._key = kernel.name, sizes, key
         self._make_source: Callable[[], ir.Kernel] = lambda: kernel
         self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
-        """What else `explain` tells of how the schedule was chosen."""
+        """Lines about the choice of the schedule that `explain` appends."""
         self._levels = self._lowered(chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        """With its source, in place of the way to it, which can not be pickled; no more can what is
-        loaded on a GPU.
+        """Return the state with the source in place of the function that makes it, and without the
+        launcher: pickle cannot serialize these two.
         """
         held = vars(self) | {"source": self.source}
         return {n: x for n, x in held.items() if n not in ("_make_source", "launcher")}
 
     @classmethod
     def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
-        """What an artifact was made of. What it does not hold is lowered again when it is asked
-        for, from the kernel that `make_source` gives.
+        """Return the compiled kernel of an artifact. Forms that the artifact lacks are computed on
+        first use, from the kernel that `make_source` returns.
         """
         made = object.__new__(cls)
         made.name, made._sizes, made._key = artifact.name, None, None
@@ -72,7 +72,7 @@ class Compiled(Executable):
         return made
 
     def _take(self, artifact: Artifact) -> None:
-        """What it holds is not made again."""
+        """Copy the fields of an artifact, which are not computed again."""
         for name in ("schedule", "params", "sizes", "signature", "access", "certificate"):
             self.__dict__[name] = getattr(artifact, name)
         self.__dict__["artifact"] = artifact
@@ -84,7 +84,7 @@ class Compiled(Executable):
 
     @cached_property
     def source(self) -> ir.Kernel:
-        """The kernel that was compiled, of any level."""
+        """The kernel that was given, of any level."""
         return self._make_source()
 
     @cached_property
@@ -112,12 +112,12 @@ class Compiled(Executable):
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The whole schedule, with what the compiler chose."""
+        """The complete schedule, with the fields that the compiler chose."""
         return self.scheduled.schedule or Schedule()
 
     @property
     def plan(self) -> Plan:
-        """What lowering goes by; its text is a page. CompileError for IR of a later level."""
+        """The decisions of lowering; their text is a page. CompileError for IR of a later level."""
         if (plan := self.partitioned.plan) is None:
             raise CompileError(f"{self.name} was not compiled from tile; it has no plan")
         return plan
@@ -129,7 +129,7 @@ class Compiled(Executable):
 
     @cached_property
     def sizes(self) -> tuple[tuple[str, int], ...]:
-        """Dimensions that are fixed."""
+        """The dimensions with fixed sizes."""
         return self.scheduled.sizes
 
     @property
@@ -138,11 +138,11 @@ class Compiled(Executable):
         return self._levels.get("partitioned", self.scheduled)
 
     def has(self, level: str) -> bool:
-        """Whether there is a text at that level: of a kernel in IR those from its own on."""
+        """Whether the kernel has a text at a level: the level of its source or a later one."""
         return level in self._levels or (level == "plan" and self.partitioned.plan is not None)
 
     def ir(self, level: ir.Level = "scheduled") -> str:
-        """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""
+        """Return the kernel's text at a level; `wsdsl.compile_ir` compiles it, edited or not."""
         if level not in self._levels:
             has = ", ".join(self._levels)
             raise CompileError(f"{self.name} was not compiled from {level}; it has {has}")
@@ -164,13 +164,13 @@ class Compiled(Executable):
 
     @property
     def is_made(self) -> bool:
-        """Whether its artifact is there."""
+        """Whether the artifact is built or loaded."""
         return "artifact" in vars(self)
 
     @cached_property
     def artifact(self) -> Artifact:
-        """What a launch needs, proved and, if there is a ptxas, assembled: found where such are
-        kept, or made. CompileError where what ptxas says is not good, ProofError.
+        """The artifact of a launch, proved and, where ptxas is available, assembled: loaded from
+        the cache or built. CompileError for diagnostics of ptxas, ProofError.
         """
         from wsdsl.artifact.artifact import Artifact
 
@@ -194,7 +194,7 @@ class Compiled(Executable):
         if path == "off":
             self.prove()
         else:
-            # ptxas is a process of its own: the proof is made meanwhile.
+            # ptxas is a separate process; the prover runs in parallel.
             assembling = in_background(
                 lambda: assemble_checked(
                     self.scheduled, ptx, path or None, allow_spills=allow_spills
@@ -226,27 +226,27 @@ class Compiled(Executable):
 
     @property
     def assembled(self) -> Assembled | None:
-        """What ptxas made and said; None without a ptxas. CompileError where that is not good.
+        """The output and diagnostics of ptxas; None without ptxas. CompileError for diagnostics.
 
-        Nothing that is not proved comes further than here: ProofError.
+        Only proved kernels are assembled: ProofError.
         """
         return self.artifact.assembled
 
     @property
     def cubin(self) -> bytes:
-        """The machine code. CompileError if there is no ptxas (the driver assembles then)."""
+        """The machine code. CompileError without ptxas (the driver assembles the PTX then)."""
         return self._need(self.artifact.cubin)
 
     @property
     def resources(self) -> Resources:
-        """Registers, all of a CTA's SMEM, spills and the version of ptxas."""
+        """Registers, spills, the total SMEM of a CTA, and the version of ptxas."""
         held = self._need(self.artifact.resources)
         return dataclasses.replace(held, smem_bytes=held.smem_bytes + self.signature.smem_bytes)
 
     def _need(self, made: T | None) -> T:
         if made is None:
-            hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` tells what is found"
-            raise CompileError("there is no ptxas here", hint=hint)
+            hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` lists the tools that it finds"
+            raise CompileError("ptxas is not installed", hint=hint)
         return made
 
     @cached_property
@@ -257,14 +257,14 @@ class Compiled(Executable):
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What was proved of the kernel, and how. ProofError, with the way to a failure, if not."""
+        """The proved properties, and how. ProofError, with the trace of a failure, otherwise."""
         from wsdsl.prover.prove import prove
 
         return prove(self.scheduled)
 
     def prove(self) -> Certificate:
-        """Prove that the kernel neither deadlocks nor races, and that its PTX synchronises as it
-        does. ProofError tells the shortest way to a failure.
+        """Prove that the kernel has neither deadlocks nor races, and that its PTX synchronizes as
+        its IR does. ProofError has the shortest trace of a failure.
         """
         if self.is_made:
             return self.certificate
@@ -286,7 +286,7 @@ class Compiled(Executable):
         return signature(self.scheduled)
 
     def explain(self) -> str:
-        """Why the kernel is cut, buffered and sized as it is."""
+        """Explain the tiles, buffers and sizes of the kernel."""
         from wsdsl.report.explain import explain
 
         return "\n".join((explain(self.scheduled, self.signature), *self.notes))

@@ -1,7 +1,6 @@
-"""A kernel: from its text to something that runs.
+"""A kernel: its compilation, simulation, tuning and calls.
 
-With the CLI the only place that sees every layer. Layers are imported when they are first needed,
-so that `import wsdsl` is quick.
+Only this module and the CLI import every layer, on first use, so that `import wsdsl` is fast.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Kernel(Serving):
-    """A kernel in the language, ready to be called, compiled, simulated or inspected."""
+    """A kernel in the language, to call, compile, simulate, tune or inspect."""
 
     source: str
 
@@ -45,8 +44,8 @@ class Kernel(Serving):
         doc: str | None = None,
         key: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`key`, asked for when it is first needed, is equal for kernels that `make` makes alike;
-        None if that can not be told.
+        """`key` returns equal keys for kernels whose `make` returns equal IR; None if equality
+        cannot be determined.
         """
         vars(self).update(name=name, source=source)
         self.__name__ = self.__qualname__ = name
@@ -65,7 +64,7 @@ class Kernel(Serving):
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """By its name where a module has it, as functions are; else by its text, level TILE."""
+        """Pickle by name a kernel that a module has, as functions are; others by their TILE IR."""
         if _importable(self):
             return self.__qualname__
         made = self.name, str(self.tile), self.source, self.__doc__
@@ -73,7 +72,7 @@ class Kernel(Serving):
 
     @cached_property
     def tile(self) -> ir.Kernel:
-        """The kernel at the level TILE. ParseError or TypeCheckError with all that is wrong."""
+        """The kernel at the level TILE. ParseError or TypeCheckError with all errors."""
         from wsdsl.artifact.artifact import Names
         from wsdsl.artifact.kept import kept
         from wsdsl.artifact.versions import digest
@@ -91,9 +90,9 @@ class Kernel(Serving):
     def _try_tile_sizes(
         self, made: ir.Kernel, arrays: Mapping[str, Any] | None = None
     ) -> tuple[str, ...]:
-        """TypeCheckError where the size of a tile shows in a result: on given arrays, or on some
-        that are made up. Most kernels are known not to show it without a try. Returns the scalars
-        that must be positive for it.
+        """Evaluate the kernel with several tile sizes, on given or generated arrays; TypeCheckError
+        if results depend on the tile size. Most kernels need no evaluation. Returns the scalars
+        that must be positive for independence.
         """
         from wsdsl.frontend.tile_sizes import doubts
         from wsdsl.ir.types import Tile
@@ -116,8 +115,8 @@ class Kernel(Serving):
         return tuple(names)
 
     def resolve(self, args: tuple[Any, ...]) -> Call:
-        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
-        Where a scalar is not as positive as trials had it, this one is tried.
+        """Check arguments and allocate missing outputs. LaunchError for illegal arguments. A scalar
+        that is not positive, as the evaluations assumed, is evaluated itself.
         """
         try:
             return super().resolve(args)
@@ -137,12 +136,12 @@ class Kernel(Serving):
     # Packing --------------------------------------------------------------------------------------
 
     def packed(self, *names: str) -> Kernel:
-        """The kernel that takes these tensors packed, in the order in which threads hold what they
-        compute an operand from. Calls find it by what they are given: `kernel(x, kernel.pack(w))`.
-        Scales of blocks it takes in atoms, as tensors [row atoms, block atoms, 2, 256].
+        """Return the kernel with packed layouts of these tensors: the register layout of the
+        threads that compute a transformed operand. Calls with packed arrays select it:
+        `kernel(x, kernel.pack(w))`. Block scale factors are [row atoms, block atoms, 2, 256].
 
-        LaunchError for a tensor that is written, of other than 8 or 16 bits, or of one dimension or
-        more than three.
+        LaunchError for an output, an element type of other than 8 or 16 bits, and tensors of one
+        dimension or more than three.
         """
         from wsdsl.packing import packed_kernel
 
@@ -150,18 +149,18 @@ class Kernel(Serving):
 
     @opaque
     def pack(self, /, *arrays: Any, **named: Any) -> Any:
-        """Arrays in the order that `packed` kernels want, by name, or, where a kernel computes one
-        operand, what that is loaded from: `w = kernel.pack(W=w)`. Of any framework and device; the
-        result has `unpack()`, and stands for the array in calls of any kernel that was packed so.
+        """Convert arrays to the layout of `packed` kernels: by name, `w = kernel.pack(W=w)`, or, in
+        order, the tensors of the only transformed operand. Arrays are of any framework and device;
+        the result has `unpack()`, and replaces the array in calls of kernels with that layout.
 
-        Returns a `Packed`, or a tuple of several, in order; of scales an array, for `packed(…)`.
+        Returns a `Packed`, or a tuple; for scale factors an array, for `packed(…)`.
         """
         from wsdsl.packing import pack_arrays
 
         return pack_arrays(self, arrays, named)
 
     def _taking(self, args: Sequence[Any]) -> Kernel:
-        """What takes these arguments: this kernel, or the one for those of them that are packed."""
+        """Return the kernel for these arguments: this kernel, or `packed` for packed arrays."""
         packed = (p.name for p, x in zip(self.params, args) if type(x).__name__ == "Packed")
         kinds = {p.name: p.type for p in self.params}
         return self.packed(*(n for n in packed if not getattr(kinds[n], "packed", True)))
@@ -171,11 +170,11 @@ class Kernel(Serving):
     def compile(
         self, /, schedule: Schedule | None = None, arch: str = "sm_90a", **sizes: int
     ) -> Compiled:
-        """Compile, assembling if there is a ptxas. `sizes` of dimensions guide what the schedule
-        leaves open; those taken whole (`:`) must be given. It takes contiguous arrays of these
-        sizes; what is not given is supposed to be one that TMA can take.
+        """Compile, and assemble if ptxas is available. `sizes` of dimensions guide the heuristics
+        for missing fields of the schedule; dimensions without tiles (`:`) must be given. The result
+        is for contiguous arrays of these sizes; other sizes are assumed to be TMA-compatible.
 
-        Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
+        Raises CompileError for unsupported code, spills and serialized MMAs; ScheduleError.
         """
         kernel, schedule, sizes = self._asked(schedule, sizes)
         if arch != "sm_90a":
@@ -184,28 +183,28 @@ class Kernel(Serving):
         return made if kernel is self else OfForm.of(made, self)
 
     def schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
-        """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
-        few registers for it, `compile` finds out and takes a narrower one, told from then on.
+        """Return the complete schedule for these sizes; its repr can be pasted back. If ptxas runs
+        out of registers, `compile` selects a narrower schedule, returned here from then on.
         """
         kernel, schedule, sizes = self._asked(schedule, sizes)
         return kernel._compiled_for(schedule, sizes).schedule
 
     def schedule_of_calls(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
-        """That which calls of these sizes run, likewise: of a kernel for their class."""
+        """Return the complete schedule for calls of these sizes: that of their shape bucket."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         asked = kernel._asked_for(schedule, sizes, exact=self.exact)
         return kernel._variants.lowered(asked).schedule
 
     def plan(self, /, schedule: Schedule | None = None, **sizes: int) -> Plan:
-        """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
+        """Return the decisions of lowering for the schedule of `schedule()`, as a page of text."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
     def explain(self, /, schedule: Schedule | None = None, **sizes: int) -> str:
-        """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,
-        registers, and what is next.
+        """Explain the choice of the schedule of `schedule()` for these sizes: waves, bytes,
+        registers, and the next candidates.
 
         Raises ScheduleError for a `schedule` that does not fit.
         """
@@ -220,9 +219,9 @@ class Kernel(Serving):
         return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
-        """What every SM does when, under the schedule that `schedule()` gives, as the model has it
-        (`wsdsl schedule` draws it); printed, or by `.worker`, what the partitions of one CTA do and
-        which edge they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
+        """Return the cost model's timeline of all SMs for the schedule of `schedule()` (`wsdsl
+        schedule` draws it). Printed, or as `.worker`: the work of the partitions of one CTA and the
+        edges they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """
@@ -243,7 +242,7 @@ class Kernel(Serving):
     def _asked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Kernel, Schedule | None, dict[str, int]]:
-        """Which kernel serves contiguous arrays of these sizes, and the sizes of its dimensions."""
+        """Return the kernel for contiguous arrays of these sizes, and the sizes of its dims."""
         from wsdsl.runtime.alignment import contiguous
 
         schedule, sizes = self._checked(schedule, sizes)
@@ -267,16 +266,16 @@ class Kernel(Serving):
         schedule: Schedule | None = None,
         **named: Any,
     ) -> Tuned:
-        """Measure the best schedules that the model knows of for calls like this one, in about so
-        many seconds, and keep the quickest as a record, by which calls of its class of sizes are
-        chosen from then on, if it is quicker than what they run today beyond the noise.
+        """Measure the best schedules of the cost model for this call, in about `seconds`. The
+        fastest becomes a tuning-cache entry, which calls of this shape bucket use from then on, if
+        it is faster than the current schedule by more than the noise.
 
-        `schedule` holds what shall not be changed; `candidates` are tried in place of the model's,
-        or say how many of these; `plot` names a picture of time over depth and tile width. Arrays
-        are left alone: other processes measure, on fresh ones of the same shapes. What was measured
-        by an earlier run that was broken off is not measured again.
+        `schedule` has the fixed fields; `candidates` replace the cost model's, or are the number
+        of these; `plot` is the path of a plot of time versus stages and tile width. Arrays are not
+        modified: other processes measure, on new arrays of the same shapes. Measurements of an
+        interrupted run are reused.
 
-        Returns what was measured, a table when printed. LaunchError where there is no GPU.
+        Returns the measurements, a table when printed. LaunchError without a GPU.
         """
         how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
         return self._tuned(self.resolve(args), schedule, **how)
@@ -289,7 +288,7 @@ class Kernel(Serving):
         schedule: Schedule | None = None,
         **how: Any,
     ) -> Tuned:
-        """`tune` for contiguous arrays of these sizes, which need not be there."""
+        """Run `tune` for contiguous arrays of these sizes, without arrays."""
         from wsdsl.ir.types import Tile
         from wsdsl.runtime.alignment import contiguous
 
@@ -336,14 +335,14 @@ class Kernel(Serving):
     ) -> Any:
         """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
 
-        On a GPU calls of one class of sizes share a kernel; with `exact` (default: the kernel's
-        attribute) it is chosen for these very sizes. With `on_miss="nearest"` (likewise) a call of
-        a class that nothing is compiled for is served at once by what is compiled for other sizes,
-        while another process compiles what is better; if nothing is, it waits.
+        On a GPU all calls of a shape bucket run one kernel; with `exact` the kernel is chosen for
+        these sizes alone. With `on_miss="nearest"` a call of a bucket without a compiled kernel
+        runs the kernel of another bucket, while another process compiles; without any compiled
+        kernel it waits. The defaults of `exact` and `on_miss` are attributes of the kernel.
 
         Arguments are given by position or by name. Outputs that are left out (or None) are
-        allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
-        arrays do not fit; nothing has been written then.
+        allocated like the first input. Returns the output, or a tuple of outputs. LaunchError for
+        illegal arrays, before anything is written.
         """
         recent = self._recent
         exact = self.exact if exact is None else exact
@@ -368,7 +367,7 @@ class Kernel(Serving):
         exact: bool | None = None,
         **named: Any,
     ) -> Prepared:
-        """Everything resolved once: calling the result is only the launch."""
+        """Check and compile once: a call of the result is only the launch."""
         schedule = self._given(schedule)
         if (kernel := self._taking(args)) is not self:
             return kernel.prepare(*args, schedule=schedule, stream=stream, exact=exact)
@@ -390,9 +389,9 @@ class Kernel(Serving):
 
     @called
     def reference(self, *args: Any, **named: Any) -> Any:
-        """What the kernel means: evaluated by NumPy, tile by tile, without a schedule.
+        """Evaluate the kernel by NumPy, tile by tile, without a schedule.
 
-        TypeCheckError where, on these arrays, other sizes of tiles would give another result.
+        TypeCheckError if, on these arrays, the result depends on the tile sizes.
         """
         from wsdsl.simulator.reference import evaluate
 
@@ -413,7 +412,7 @@ def _importable(kernel: Kernel) -> bool:
 
 
 def _from_tile(name: str, text: str, source: str, doc: str | None) -> Kernel:
-    """What `pickle` makes of a kernel that no module has."""
+    """Return the kernel of pickled TILE IR."""
     from wsdsl.ir.parser import parse_kernel
 
     return Kernel(name, lambda: parse_kernel(text), source, doc, lambda: text)

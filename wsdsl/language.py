@@ -1,12 +1,12 @@
-"""What a kernel's source may refer to: element types, dimensions and the functions on tiles.
+"""Names in the source of kernels: element types, dimensions and the functions on tiles.
 
-None of it runs: `frontend` reads a kernel's source, and these names only let the same text be a
-Python function that editors and type checkers understand. Hence every function raises when Python
-calls it. What annotations refer to stands in `annotations.py`.
+None of these functions runs: `frontend` parses the source of a kernel, and these names only make
+it a Python function for editors and type checkers. Every function raises when Python calls it. The
+names in annotations are defined in `annotations.py`.
 
-`sum`, `max`, `min`, `abs` and `round` are no part of `from wsdsl import *`, for inside a kernel the
-builtins of that name mean the same. Type checkers do not know that: for them one imports these,
-which outside of kernels are Python's. `bool` hides Python's too; `boolean` does not.
+`from wsdsl import *` does not import `sum`, `max`, `min`, `abs` and `round`: in a kernel the
+builtins of that name have the same meaning. Import them for type checkers; outside of kernels they
+call the builtins. `bool` shadows the builtin as well; `boolean` does not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from wsdsl.annotations import (
     u16,
     u32,
 )
-from wsdsl.annotations import bool as bool  # hides Python's, and so is no part of `*`
+from wsdsl.annotations import bool as bool  # shadows the builtin; not in `__all__`
 from wsdsl.diagnostics import WsdslError
 
 __all__ = [
@@ -110,7 +110,7 @@ T = TypeVar("T")
 
 
 def dims(names: str) -> Any:
-    """`M, N, K = dims("M N K")`: one `Dim` a name; a single name gives the `Dim` itself."""
+    """`M, N, K = dims("M N K")`: one `Dim` per name; a single name gives the `Dim` itself."""
     found = str(names).replace(",", " ").split()
     bad = [n for n in found if not (n.isidentifier() and n.isascii())]
     if bad or not found:
@@ -125,21 +125,21 @@ inf: Final = math.inf
 def _pythons(
     name: str, builtin: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """A file that imports one of these from here uses Python's of that name outside of kernels."""
+    """Call the builtin of a function that a file imports from here and calls outside of kernels."""
     if "over" in options:
         raise not_python(f"{name}(…, over=…)")
     return builtin(*args, **options)
 
 
 def tiles(*bounds: Any, of: Any = None, by: int = 0) -> Iterator[Any]:
-    """`for m, n in tiles(M, N):` walks dimensions in tiles whose size the schedule chooses; `m`
-    names an axis. `tiles(start, stop, of=M)` walks part of one dimension; `tiles(N, by=128)` walks
-    it in tiles of that size, whatever the schedule."""
+    """`for m, n in tiles(M, N):` traverses dimensions in tiles of the schedule's size; `m` is the
+    name of an axis. `tiles(start, stop, of=M)` traverses part of one dimension; `tiles(N, by=128)`
+    has tiles of that size under every schedule."""
     raise not_python("tiles")
 
 
 def each(*dimensions: Any) -> Iterator[Any]:
-    """`for b, h in each(B, H):` walks dimensions index by index; `b` is a scalar."""
+    """`for b, h in each(B, H):` traverses dimensions index by index; `b` is a scalar."""
     raise not_python("each")
 
 
@@ -188,8 +188,8 @@ def sum(x: Tile, /, *, over: Any, per: int = 0) -> Tile: ...
 @overload
 def sum(x: Iterable[Any], /, start: Any = 0) -> Any: ...
 def sum(*args: Any, **options: Any) -> Any:
-    """Sum over one axis; with `per=32`, over each block of 32 elements of it, for all of which it
-    stands then. Outside of kernels it is Python's.
+    """Sum over one axis; with `per=32`, over each block of 32 elements of it, broadcast to the
+    block. Outside of kernels it is the builtin.
     """
     return _pythons("sum", builtins.sum, args, options)
 
@@ -204,7 +204,7 @@ def max(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
 def max(*args: Any, key: Any = None, default: Any = None) -> Any: ...
 def max(*args: Any, **options: Any) -> Any:
     """`max(s, over=t)`: the largest along one axis; `max(s, over=t, per=32)`: of each block of 32;
-    `max(a, b)`: elementwise. Outside of kernels it is Python's.
+    `max(a, b)`: elementwise. Outside of kernels it is the builtin.
     """
     return _pythons("max", builtins.max, args, options)
 
@@ -219,7 +219,7 @@ def min(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
 def min(*args: Any, key: Any = None, default: Any = None) -> Any: ...
 def min(*args: Any, **options: Any) -> Any:
     """`min(s, over=t)`: the smallest along one axis; `min(s, over=t, per=32)`: of each block of 32;
-    `min(a, b)`: elementwise. Outside of kernels it is Python's.
+    `min(a, b)`: elementwise. Outside of kernels it is the builtin.
     """
     return _pythons("min", builtins.min, args, options)
 
@@ -235,7 +235,7 @@ def argmin(x: Tile, *, over: Any) -> Tile:
 
 
 def cumsum(x: Tile, *, over: Any) -> Tile:
-    """The sum of the elements up to each one along the axis, that one too."""
+    """Compute the inclusive prefix sum along the axis."""
     raise not_python("cumsum")
 
 
@@ -252,7 +252,7 @@ def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:
 
 
 def mulhi(a: Tile | Scalar, b: Tile | Scalar) -> Tile:
-    """The upper 32 bits of the 64 of the product of two u32, or of two i32."""
+    """Compute the upper 32 bits of the 64-bit product, of two u32 or two i32."""
     raise not_python("mulhi")
 
 
@@ -320,7 +320,7 @@ def abs(x: Tile, /) -> Tile: ...
 @overload
 def abs(x: SupportsAbs[T], /) -> T: ...
 def abs(x: Any, /) -> Any:
-    """Outside of kernels it is Python's."""
+    """Outside of kernels it is the builtin."""
     return builtins.abs(x)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from wsdsl import Schedule
 from wsdsl.artifact.artifact import Artifact, Choice, Names
 from wsdsl.artifact.plain import (
@@ -22,15 +23,11 @@ from wsdsl.artifact.plain import (
     to_bytes,
 )
 
-TEXT = """
-@kernel
-def sums(A: bf16[M, K], rows: i32[M], B: bf16[N, K], C: f32[M, N], scale: f32):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] += acc * scale + cast(rows[m], f32)
-"""
+TEXT = matmul_text(
+    "sums(A: bf16[M, K], rows: i32[M], B: bf16[N, K], C: f32[M, N], scale: f32)",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] += acc * scale + cast(rows[m], f32)",
+)
 CUT = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, scheduler="split_k", splits=2)
 KEY = "k" * 64
 

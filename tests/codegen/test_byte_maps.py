@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_table import matmul_text
 from tests.codegen.test_register_operands import HALVES, every_byte, operand_of
 from wsdsl import Schedule, parse
 from wsdsl.ir.types import DTYPES
@@ -82,15 +83,11 @@ def test_bytes_of_slots_and_of_rows(order: str) -> None:
     assert found.tobytes() == wanted.tobytes()
 
 
-TEXT = """
-@kernel
-def looked_up(X: bf16[M, K], W: u4[N, K], T: {dtype}[{size}], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ cast(lookup(T, W[n, k]), bf16)
-        Y[m, n] = acc
-"""
+TEXT = matmul_text(
+    "looked_up(X: bf16[M, K], W: u4[N, K], T: {dtype}[{size}], Y: f32[M, N])",
+    "X[m, k] @ cast(lookup(T, W[n, k]), bf16)",
+    "Y[m, n] = acc",
+)
 
 
 @pytest.mark.sampled(6)

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_table import matmul_text
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of
 from tests.codegen.test_register_operands import operand_of
@@ -41,15 +42,11 @@ def test_rows_from_elsewhere(kept: int, dtype: Any, only: str) -> None:
     assert found.tobytes() == wanted.tobytes()
 
 
-TEXT = """
-@kernel
-def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N], V: bf16[R, K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ where(at[n] >= 0, V[at[n], k], cast(W[n, k], bf16))
-        Y[m, n] = acc
-"""
+TEXT = matmul_text(
+    "chosen(X: bf16[M, K], W: i8[N, K], at: i32[N], V: bf16[R, K], Y: f32[M, N])",
+    "X[m, k] @ where(at[n] >= 0, V[at[n], k], cast(W[n, k], bf16))",
+    "Y[m, n] = acc",
+)
 
 
 OUTSIDE = """

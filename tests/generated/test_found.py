@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.case_table import matmul_text
 from tests.generated.trial import attempts
 from wsdsl import Schedule
 
@@ -266,15 +267,11 @@ def made(X: bool[D], Z: i32[M, D], Y: i32[M, D]):
     for m in tiles(M):
         Y[m, :] = where(X[:], index(m), 3) & sum(Z[m, :], over=D)
 """
-PIECES_ACROSS_PANELS = """
-@kernel
-def made(A: bf16[M, K], X: f32[N, K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ cast(X[n, k], bf16)
-        Y[m, n] = acc
-"""
+PIECES_ACROSS_PANELS = matmul_text(
+    "made(A: bf16[M, K], X: f32[N, K], Y: f32[M, N])",
+    "A[m, k] @ cast(X[n, k], bf16)",
+    "Y[m, n] = acc",
+)
 UNDER = {
     "pieces_across_panels": (PIECES_ACROSS_PANELS, Schedule(consumers=1, tile=dict(k=48))),
     "bools_kept_beside_shared_rows": (
@@ -345,16 +342,12 @@ def test_under_a_schedule(name: str) -> None:
 
 def test_nan_has_no_sign() -> None:
     """Elements that two tiles store alike, and bits that a kernel asks for."""
-    text = """
-@kernel
-def made(X: bf16[M, K], W: bf16[N, K], Y: bf16[M, N], Z: i32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ W[n, k]
-        Y[m, n] = acc
-        Z[m, n] = bitcast(log2(acc), i32)
-"""
+    text = matmul_text(
+        "made(X: bf16[M, K], W: bf16[N, K], Y: bf16[M, N], Z: i32[M, N])",
+        "X[m, k] @ W[n, k]",
+        "Y[m, n] = acc",
+        "Z[m, n] = bitcast(log2(acc), i32)",
+    )
     outcomes = [o for seed in (3, 11) for o in attempts(text, seed, schedules=1)]
     assert {o.kind for o in outcomes} == {"ok"}, outcomes
 

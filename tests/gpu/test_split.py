@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.gpu.arrays import usual_seconds
 from tests.kernels import CASES
 from wsdsl import Schedule
@@ -16,15 +17,11 @@ from wsdsl.diagnostics import LaunchError
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
-SOURCE = """
-@kernel
-def linear(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = max(acc + bias[n], 0.0)
-"""
+SOURCE = matmul_text(
+    "linear(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = max(acc + bias[n], 0.0)",
+)
 SPLITS = (2, 3, 7, 16)
 STREAM_SECONDS = float(os.environ.get("WSDSL_STREAM_SECONDS", "2"))
 """How long streams run beside each other; more finds more."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import wsdsl
-from tests.case_table import parsed
+from tests.case_table import matmul_text, parsed
 from tests.simulator.kernels import rejected
 from wsdsl.diagnostics import ParseError, WsdslError
 from wsdsl.ir.parser import parse_kernel
@@ -74,15 +74,11 @@ def test_comments_and_spacing_are_free():
 
 TOKEN = re.compile(r'%[\w.]+|"(?:[^"\\]|\\.)*"|-?[\d.]+|\w+|\s+|.', re.DOTALL)
 ODD = ("None", "-1", "0", "3", "9" * 25, "1.5", "True", '"x"', "()", "((1,),)", "i32", "state", "")
-TEXT = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], b: f32[N], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = where(acc > 0.0, acc, b[n])
-"""
+TEXT = matmul_text(
+    "gemm(A: bf16[M, K], B: bf16[N, K], b: f32[N], C: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = where(acc > 0.0, acc, b[n])",
+)
 CUT = dict(scheduler="split_k", splits=2, cluster=dict(n=2))
 
 

@@ -5,21 +5,18 @@ import dataclasses
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.simulator.kernels import rejected
 from wsdsl import Schedule
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.pipeline import lower
 
-SOURCE = """
-@kernel
-def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc + cast(D[m, n], f32)
-"""
+SOURCE = matmul_text(
+    "f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = acc + cast(D[m, n], f32)",
+)
 INSIDE = """
 @kernel
 def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: f32[M, N]):

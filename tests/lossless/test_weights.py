@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_data import rejects
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
 from wsdsl.kernels.lossless.palette import ROW, entries_of
@@ -103,12 +104,8 @@ def test_bits_and_jax_like_arrays_are_taken() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(LaunchError, match="weights are float32, expected bf16"):
-        lossless.pack(np.zeros((2, 2), np.float32))
-    with pytest.raises(LaunchError, match=r"weights of shape \(2,\), expected \[N, K\]"):
-        lossless.pack(np.zeros(2, BF16))
-    with pytest.raises(LaunchError, match=r"weights of shape \(0, 2\)"):
-        lossless.pack(np.zeros((0, 2), BF16))
+    rejects("weights are float32, expected bf16", lossless.pack, np.zeros((2, 2), np.float32))
+    rejects(r"weights of shape \(2,\), expected \[N, K\]", lossless.pack, np.zeros(2, BF16))
+    rejects(r"weights of shape \(0, 2\)", lossless.pack, np.zeros((0, 2), BF16))
     palette: Any = "best"
-    with pytest.raises(LaunchError, match=r'palette is .best., expected "auto"'):
-        lossless.pack(normal(2, 2), palette)
+    rejects(r'palette is .best., expected "auto"', lossless.pack, normal(2, 2), palette)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.case_data import right_and_proved
-from tests.case_table import Case
+from tests.case_table import Case, matmul_text
 from tests.decoded_kernels import DECODED
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
@@ -65,15 +65,11 @@ def spread(X: Any, s: Any) -> Any:
 
 def test_a_factor_of_rows_is_the_same_in_both_halves() -> None:
     """Its registers are, so nothing is left in flight, which ptxas would serialise."""
-    text = """
-@kernel
-def spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ cast(s[n, index(k) // 64] * 2.0, bf16)
-        Y[m, n] = acc
-"""
+    text = matmul_text(
+        "spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N])",
+        "X[m, k] @ cast(s[n, index(k) // 64] * 2.0, bf16)",
+        "Y[m, n] = acc",
+    )
     case = Case(text, spread, dict(M=72, N=136, K=112, B=2))
     schedule = Schedule(operand_transform="registers", tile=dict(k=64))
     assert right_and_proved(case, schedule, **case.sizes).cubin

@@ -62,11 +62,7 @@ def test_each_cta_asks_for_what_it_loads_first(
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [
-        ("gemm", {}),
-        ("widened", dict(launch_pdl=False)),
-        ("widened", dict(pdl_independent=("W",))),
-    ],
+    [("gemm", {}), ("widened", dict(launch_pdl=False)), ("widened", dict(pdl_independent=("W",)))],
     ids=str,
 )
 def test_nothing_is_asked_for(name: str, more: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.kernels import CASES, inputs, simulated
 from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
@@ -200,15 +201,11 @@ def test_of_two_sides_along_one_dimension_one_is_narrower() -> None:
     assert "ceil(M/8..64) x ceil(M/64)" in explain(made.scheduled, made.signature)
 
 
-READ_BESIDE = """
-@kernel
-def read_beside(A: bf16[M, K], B: bf16[N, K], E: bf16[N, M], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc + cast(E[n, m], f32)
-"""
+READ_BESIDE = matmul_text(
+    "read_beside(A: bf16[M, K], B: bf16[N, K], E: bf16[N, M], C: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = acc + cast(E[n, m], f32)",
+)
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
 
-OF_OUTPUTS = """
-@kernel
-def made(A: bf16[M, K], B: bf16[N, K], D: f32[{dims}]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        {body}
-"""
+OF_OUTPUTS = matmul_text(
+    "made(A: bf16[M, K], B: bf16[N, K], D: f32[{dims}])", "A[m, k] @ B[n, k]", "{body}"
+)
 BACK_TO_BACK = """
 @kernel
 def made(

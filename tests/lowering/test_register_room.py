@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from wsdsl import Schedule
@@ -13,15 +14,11 @@ from wsdsl.lowering.choice.register_room import rank_beside_sums
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.pipeline import scheduled_tile
 
-TEXT = """
-@kernel
-def f(A: bf16[M, K], B: bf16[N, K], u: f32[N], v: f32[N], w: f32[N], r: f32[M], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = WHAT
-"""
+TEXT = matmul_text(
+    "f(A: bf16[M, K], B: bf16[N, K], u: f32[N], v: f32[N], w: f32[N], r: f32[M], C: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = WHAT",
+)
 SHORT, SQUARE = dict(M=4096, N=7168, K=2048), dict(M=8192, N=8192, K=8192)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.simulator.arithmetic import NUMPY_DTYPES
@@ -58,11 +59,7 @@ def test_promotion_takes_registers_for_two_sums() -> None:
             "promoted to f32 after each of them, not",
         ),
         ("product_f8e4m3", Schedule(tile=dict(k=192, n=64)), "choose a tile of 128, or mma_promot"),
-        (
-            "product_f8e4m3",
-            Schedule(tile=dict(k=256, m=256, n=64)),
-            "blocks of 64 rows, and pro",
-        ),
+        ("product_f8e4m3", Schedule(tile=dict(k=256, m=256, n=64)), "blocks of 64 rows, and pro"),
         ("product_f8e4m3", Schedule(tile=dict(n=256)), "of 240 registers a thread (128 for"),
         (
             "block_scaled",
@@ -98,15 +95,11 @@ def test_registers_of_a_promoted_sum_are_those_of_a_row_block() -> None:
         kernel.schedule(Schedule(tile=dict(m=128, n=256), consumers=2))
 
 
-SCALED = """
-@kernel
-def scaled(A: {0}[M, K], B: {0}[N, K], s: {0}[M], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += (A[m, k] * s[m] * 2.0) @ B[n, k]
-        C[m, n] = acc
-"""
+SCALED = matmul_text(
+    "scaled(A: {0}[M, K], B: {0}[N, K], s: {0}[M], C: f32[M, N])",
+    "(A[m, k] * s[m] * 2.0) @ B[n, k]",
+    "C[m, n] = acc",
+)
 
 
 @pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2", "f16"])

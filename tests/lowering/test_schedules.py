@@ -6,6 +6,7 @@ import re
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
@@ -129,15 +130,11 @@ def test_who_lets_the_next_kernel_start(
     assert chosen("gemm", given, **dict(zip("MNK", sizes, strict=True))).overlap is overlap
 
 
-BIASED = """
-@kernel
-def biased(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = gelu(acc + bias[n])
-"""
+BIASED = matmul_text(
+    "biased(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = gelu(acc + bias[n])",
+)
 
 
 def test_an_epilogue_that_computes_leaves_registers() -> None:

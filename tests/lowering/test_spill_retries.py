@@ -6,6 +6,7 @@ import math
 import pytest
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from tests.lowering.row_kernels import KERNELS
@@ -22,16 +23,12 @@ from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 from wsdsl.variants import MOST_TRIES
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
-HEAVY = """
-@kernel
-def heavy(A: bf16[M, K], B: bf16[N, K], x: f32[N], y: f32[M], R: f32[N, M], C: f16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        c = cast(C[m, n], f32)
-        C[m, n] = acc * c + x[n] + R[n, m] * y[m] * c
-"""
+HEAVY = matmul_text(
+    "heavy(A: bf16[M, K], B: bf16[N, K], x: f32[N], y: f32[M], R: f32[N, M], C: f16[M, N])",
+    "A[m, k] @ B[n, k]",
+    "c = cast(C[m, n], f32)",
+    "C[m, n] = acc * c + x[n] + R[n, m] * y[m] * c",
+)
 NESTED = """
 @kernel
 def nested(

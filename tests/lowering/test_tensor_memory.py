@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs, right_and_proved, simulated
+from tests.case_table import matmul_text
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.generated.trial import attempts
@@ -174,15 +175,11 @@ def test_operands_that_no_thread_loads_into_slots(asked: dict) -> None:
     warp could multiply, or bring what an epilogue reads.
     """
     made = parse(
-        """
-@kernel
-def made(X: i8[M, K], W: i8[N, K], r: f32[M, N], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += cast(X[m, k], bf16) @ cast(W[n, k], bf16)
-        Y[m, n] = acc + r[m, n]
-"""
+        matmul_text(
+            "made(X: i8[M, K], W: i8[N, K], r: f32[M, N], Y: f32[M, N])",
+            "cast(X[m, k], bf16) @ cast(W[n, k], bf16)",
+            "Y[m, n] = acc + r[m, n]",
+        )
     ).made
     x, w = (np.arange(rows * 40, dtype=np.int32).reshape(rows, 40) % 7 - 3 for rows in (70, 72))
     r, y = np.ones((70, 72), np.float32), np.zeros((70, 72), np.float32)
@@ -272,15 +269,11 @@ def test_a_schedule_that_is_not_lowered_is_refused(schedule: dict, words: str) -
 def test_results_are_added_where_they_are_read() -> None:
     """Each warp reads the rows that it stores by TMA, in two halves of a tile's; rows of another
     warp it may not."""
-    text = """
-@kernel
-def added(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = C[m, n] + acc
-"""
+    text = matmul_text(
+        "added(A: bf16[M, K], B: bf16[N, K], C: f32[M, N])",
+        "A[m, k] @ B[n, k]",
+        "C[m, n] = C[m, n] + acc",
+    )
     asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64))
     kernel = lower(dataclasses.replace(parse(text).added.tile, schedule=asked))
     prove(kernel)

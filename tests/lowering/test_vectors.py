@@ -6,21 +6,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.walk import walk
 from wsdsl.prover import access, shared_loads
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-TEXT = """
-@kernel
-def scaled(A: f16[M, K], B: f16[N, K], rows: {vector}[M], columns: {vector}[N], C: {out}[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc * cast(rows[m], f32) + cast(columns[n], f32)
-"""
+TEXT = matmul_text(
+    "scaled(A: f16[M, K], B: f16[N, K], rows: {vector}[M], columns: {vector}[N], C: {out}[M, N])",
+    "A[m, k] @ B[n, k]",
+    "C[m, n] = acc * cast(rows[m], f32) + cast(columns[n], f32)",
+)
 
 
 def kernel(vector: str = "f32", out: str = "f16") -> Any:

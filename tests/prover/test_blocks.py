@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import wsdsl
+from tests.case_table import matmul_text
 from tests.prover.handshake import verdict
 from wsdsl.ir.parser import parse_kernel
 
-SCALES = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], S: f32[M, NB]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        S[m, index(n) // 128] = max(abs(acc), over=n, per=128)
-"""
+SCALES = matmul_text(
+    "gemm(A: bf16[M, K], B: bf16[N, K], S: f32[M, NB])",
+    "A[m, k] @ B[n, k]",
+    "S[m, index(n) // 128] = max(abs(acc), over=n, per=128)",
+)
 
 
 def test_pieces_store_to_blocks_of_their_own() -> None:

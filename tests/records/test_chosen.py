@@ -73,8 +73,7 @@ def test_what_was_measured_without_a_promise_serves_those_who_promise(kept: Data
 
 
 @pytest.mark.parametrize(
-    "promise",
-    [Schedule(pdl_independent=("B",)), Schedule(mma_promotion_interval=0)],
+    "promise", [Schedule(pdl_independent=("B",)), Schedule(mma_promotion_interval=0)]
 )
 def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Schedule) -> None:
     gemm = make_gemm()

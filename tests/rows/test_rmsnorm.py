@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.case_data import rejects
 from tests.rows.expected import CASES, at_limits, close, drawn, norm_gradient, normalised, wide
 from wsdsl import LaunchError
 from wsdsl.kernels import rmsnorm, rmsnorm_backward, rmsnorm_weight_backward, rmsnorm_with_rstd
@@ -74,19 +75,14 @@ def test_infinity_and_nan() -> None:
 
 def test_refusals() -> None:
     x: Any = drawn(4, 32)
-    with pytest.raises(LaunchError, match=r"x is i32, which is not taken\n.*f32, f16, bf16"):
-        rmsnorm(x.astype(np.int32))
-    with pytest.raises(LaunchError, match=r"weight has shape \(31,\), expected \(32,\)"):
-        rmsnorm(x, x[0, 1:])
-    with pytest.raises(LaunchError, match=r"x is a single number, expected shape \[..., N\]"):
-        rmsnorm(x[0, 0:1].reshape(()))
+    rejects(r"x is i32, which is not taken\n.*f32, f16, bf16", rmsnorm, x.astype(np.int32))
+    rejects(r"weight has shape \(31,\), expected \(32,\)", rmsnorm, x, x[0, 1:])
+    rejects(r"x is a single number, expected shape \[..., N\]", rmsnorm, x[0, 0:1].reshape(()))
     with pytest.raises(
         LaunchError, match=r"out has shape \(32, 4\).*\n.*\(4, 32\), and contiguous"
     ):
         rmsnorm(x, out=np.zeros((32, 4), np.float32))
-    with pytest.raises(LaunchError, match="the result is to be i8, expected f32, f16, bf16"):
-        rmsnorm(x, out_dtype="i8")
+    rejects("the result is to be i8, expected f32, f16, bf16", rmsnorm, x, out_dtype="i8")
     with pytest.raises(LaunchError, match=r"grad has shape \(3, 32\), expected \(4, 32\)"):
         rmsnorm_backward(x[:3], x, None, x[:, 0])
-    with pytest.raises(LaunchError, match=r"rstd has shape \(3,\), expected \(4,\)"):
-        rmsnorm_backward(x, x, None, x[:3, 0])
+    rejects(r"rstd has shape \(3,\), expected \(4,\)", rmsnorm_backward, x, x, None, x[:3, 0])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
+from tests.case_data import rejects
 from wsdsl import LaunchError, kernels, knobs
 from wsdsl.diagnostics import warn_once
 
@@ -54,8 +55,7 @@ def test_a_gradient_that_would_be_lost(torch: Any) -> None:
     leaf, forward = torch.ones(SHAPE, requires_grad=True), torch.autograd.forward_ad
     for i, run in enumerate(ways(torch).values()):
         for given in ((leaf, torch.empty(SHAPE)), (torch.ones(SHAPE), leaf))[: 2 if i < 7 else 1]:
-            with pytest.raises(LaunchError, match=r"(?s)records the gradient.*no_grad.*detach"):
-                run(*given)
+            rejects(r"(?s)records the gradient.*no_grad.*detach", run, *given)
         with torch.no_grad():
             run(leaf, torch.empty(SHAPE))
         with forward.dual_level(), pytest.raises(LaunchError, match="records the gradient"):
@@ -90,14 +90,11 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
         lambda: torch.jit.trace(kernels.softmax, (torch.ones(SHAPE),)),
         lambda: make_fx(DOUBLED)(torch.ones(SHAPE)),
     ):
-        with pytest.raises(LaunchError, match=r"without memory"):
-            run()
+        rejects(r"without memory", run)
     negated = torch._neg_view(torch.ones(SHAPE))
-    with pytest.raises(LaunchError, match="resolve_neg"):
-        DOUBLED(negated)
+    rejects("resolve_neg", DOUBLED, negated)
     assert (DOUBLED(negated.resolve_neg()) == -2).all()
-    with pytest.raises(LaunchError, match="a Proxy is no array"):
-        torch.fx.symbolic_trace(lambda x: kernels.softmax(x))
+    rejects("a Proxy is no array", torch.fx.symbolic_trace, lambda x: kernels.softmax(x))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +132,7 @@ def test_beside_a_gpu(import_optional: Any, monkeypatch: pytest.MonkeyPatch, nam
         warnings.simplefilter("ignore")
         product = kernels.matmul.plan(x, x, operand_dtype="tf32", transpose_b=True)
         for way in (DOUBLED, DOUBLED.compile(M=4, N=128), kernels.softmax, lambda _: product.run()):
-            with pytest.raises(LaunchError, match=r'to the GPU, or say.*backend="simulator"'):
-                way(x)
+            rejects(r'to the GPU, or say.*backend="simulator"', way, x)
         DOUBLED(host)
         with knobs.override(backend="simulator"):
             assert (np.asarray(DOUBLED(x)) == 2).all() and (

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.case_data import rejects
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from wsdsl.artifact.artifact import Access
@@ -182,8 +183,7 @@ def test_scalars_are_exchanged_everywhere(machine: Machine) -> None:
         machine.stream = stream
         prepared()
         assert machine.launched().alpha == 5.0
-    with pytest.raises(LaunchError, match="no scalar 'beta'"):
-        prepared.set_scalar("beta", 1.0)
+    rejects("no scalar 'beta'", prepared.set_scalar, "beta", 1.0)
 
 
 def test_it_grows_and_what_was_too_small_goes(machine: Machine) -> None:
@@ -293,8 +293,7 @@ def test_too_little_memory(machine: Machine, capturing: bool) -> None:
 def test_more_lines_than_i32(machine: Machine) -> None:
     signature = replace(GEMM, scheduler="split_k", splits=2)
     machine.launcher = Launcher(b"\x7fELF", signature, Access())
-    with pytest.raises(LaunchError, match="lines for partials, for 33552384 tiles"):
-        machine.prepare(m=2**31 - 2**17, n=512)
+    rejects("lines for partials, for 33552384 tiles", machine.prepare, m=2**31 - 2**17, n=512)
 
 
 def test_threads(machine: Machine) -> None:
@@ -335,8 +334,7 @@ def test_a_kernel_that_does_not_fit(machine: Machine, cluster: int) -> None:
     machine.fake.resident = machine.fake.clusters = 0
     machine.launcher = Launcher(b"\x7fELF", replace(GEMM, cluster=cluster), Access())
     what = "cluster" if cluster > 1 else "CTA"
-    with pytest.raises(LaunchError, match=f"no {what} of gemm .200000 bytes of SMEM"):
-        machine.prepare()
+    rejects(f"no {what} of gemm .200000 bytes of SMEM", machine.prepare)
 
 
 def test_room_is_asked_for_once(machine: Machine) -> None:

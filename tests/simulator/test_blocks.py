@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.case_table import matmul_text
 from tests.word_kernels import FP8, MXFP8
 from wsdsl import CompileError, Schedule, ScheduleError, TypeCheckError, parse
 from wsdsl.ir.types import DTYPES
@@ -82,17 +83,13 @@ def test_in_a_loop_that_walks_the_axis() -> None:
         kernel.compile(schedule=Schedule(tile=dict(m=64, n=24)))
 
 
-EPILOGUE = """
-@kernel
-def gemm(A: bf16[M, K], B: bf16[N, K], Y: f8e4m3[M, N], S: f32[M, NB]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        s = max(max(abs(acc), over=n, per=128) / 448.0, 1e-12)
-        Y[m, n] = acc / s
-        S[m, index(n) // 128] = s
-"""
+EPILOGUE = matmul_text(
+    "gemm(A: bf16[M, K], B: bf16[N, K], Y: f8e4m3[M, N], S: f32[M, NB])",
+    "A[m, k] @ B[n, k]",
+    "s = max(max(abs(acc), over=n, per=128) / 448.0, 1e-12)",
+    "Y[m, n] = acc / s",
+    "S[m, index(n) // 128] = s",
+)
 
 
 def test_behind_a_product() -> None:
