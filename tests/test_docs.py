@@ -8,33 +8,24 @@ from dataclasses import fields
 from html import unescape
 from pathlib import Path
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 import wsdsl
+from benchmarks import speed_chart
 from wsdsl.cli import main
-from wsdsl.knobs import KNOBS
+from wsdsl.knobs import KNOBS, override
+from wsdsl.runtime.device import gpu_available
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    p
-    for folder in (
-        ".",
-        "docs",
-        "examples",
-        "docs/design/experiments",
-        "benchmarks",
-        "benchmarks/results",
-    )
-    for p in ROOT.glob(f"{folder}/*.md")
-]
+DOCS = ROOT / "docs"
+FOLDERS = (".", "docs", "examples", "docs/design/experiments", "benchmarks", "benchmarks/results")
+PAGES = [page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md")]
 
 
 @pytest.mark.parametrize("name", ["ir", "rates"])
 def test_page_is_what_its_tool_writes(name):
     page = runpy.run_path(str(ROOT / "tools" / f"{name}_docs.py"))["page"]()
-    assert (ROOT / "docs" / f"{name}.md").read_text() == page, "run `make docs`"
+    assert (DOCS / f"{name}.md").read_text() == page, "run `make docs`"
 
 
 def anchors_of(path: Path) -> set[str]:
@@ -44,9 +35,7 @@ def anchors_of(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
-        if re.match(r"https?:", target):
-            continue
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text()):
         file, _, anchor = target.partition("#")
         there = path.parent / file if file else path
         assert there.exists(), target
@@ -60,51 +49,64 @@ def test_whole_kernels_of_the_pages_are_right(path):
             wsdsl.parse(text, path.name)
 
 
-def test_calls_that_the_readme_shows_run():
-    """Of arrays with sizes that all differ."""
-    bf16, f8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
-    x, w, scale = np.ones((4, 64), bf16), np.ones((24, 64), bf16), np.ones(1, np.float32)
-    given = {
-        "wsdsl": wsdsl, "x": x, "w": w, "bias": x[0, :24], "residual": x[:, :24], "weight": x[0],
-        "a_fp8": x.astype(f8), "b_fp8": w.astype(f8), "a_scale": scale, "b_scale": scale,
-        "w4": wsdsl.kernels.quantized.quantize(w, "i4", group=32),
-        "packed": wsdsl.kernels.lossless.pack(w),
-    }  # fmt: skip
-    shown = re.findall(r"^y = wsdsl\.kernels\..*$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(shown) == 5
-    for call in shown:
-        exec(call, given)
-        assert given["y"].shape == ((4, 64) if "rmsnorm" in call else (4, 24)), call
+def test_readme_blocks_print_the_output_shown(tmp_path, monkeypatch, capsys):
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", text)
+    wrong = next(block for language, block in blocks if language == "python")
+    for mistake, right in re.findall(r"`([^`]+)` in place of `([^`]+)`", text):
+        wrong = wrong.replace(right, mistake)
+    monkeypatch.chdir(tmp_path)
+    Path("linear.py").write_text(wrong)
+    Path("examples").symlink_to(ROOT / "examples")
+    output, names, gpu = "", {}, gpu_available()
+    for i, (language, block) in enumerate(blocks):
+        if language == "text":
+            assert block == output
+        elif language == "python":
+            Path(f"{i}.py").write_text(block)
+            with override(backend="simulator"):
+                exec(compile(block, f"{i}.py", "exec"), names)
+        else:
+            assert language == "sh"
+            for line in block.splitlines():
+                program, command, *options = shlex.split(line, comments=True)
+                if program == "make":
+                    assert f"\n{command}:" in (ROOT / "Makefile").read_text()
+                elif line != "pip install ." and not (gpu and command == "tune"):
+                    fails = options == ["linear.py"] or (command in ("doctor", "tune") and not gpu)
+                    assert program == "wsdsl" and bool(main([command, *options])) == fails, line
+        output = "".join(capsys.readouterr()).replace(f"{tmp_path}/", "")
+
+
+def test_readme_chart_shows_figures_of_results(tmp_path, import_optional):
+    import_optional("matplotlib")
+    ratios = speed_chart.families(speed_chart.FIGURES.read_text())
+    speed_chart.draw(ratios, tmp_path / "speed.svg")
+    drawn, shown = (re.findall(r">(.+)<", (p / "speed.svg").read_text()) for p in (tmp_path, DOCS))
+    assert drawn == shown and len(ratios) == len(speed_chart.NAMES)
 
 
 def test_schedules_page_has_every_field():
-    text = (ROOT / "docs" / "schedules.md").read_text()
+    text = (DOCS / "schedules.md").read_text()
     for field in fields(wsdsl.Schedule):
         assert f"`{field.name}`" in text, field.name
 
 
-def test_readme_shows_the_errors_that_there_are():
-    text = (ROOT / "tests" / "samples" / "wrong.ws").read_text()
-    with pytest.raises(wsdsl.TypeCheckError) as caught:
-        wsdsl.parse(text, "linear.ws")
-    assert f"TypeCheckError: {caught.value}\n" in (ROOT / "README.md").read_text()
-
-
-def test_readme_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys, import_optional):
+def test_schedules_page_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys, import_optional):
     """Compare schedules: times change with the cost model."""
     import_optional("matplotlib")
-    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    text = (DOCS / "schedules.md").read_text().replace("\\\n", " ")
     (command,) = re.findall(r"^wsdsl schedule .* -o t.svg$", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
     assert main([*shlex.split(command)[1:-1], str(tmp_path / "t.svg"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["tiles_cut"] > 0
-    shown = unescape((ROOT / "docs" / "timeline.svg").read_text())
+    shown = unescape((DOCS / "timeline.svg").read_text())
     assert told["schedule"] in shown, f"draw it: {command}"
 
 
-def test_readme_shows_the_timeline_that_there_is(tmp_path, monkeypatch, capsys):
-    text = (ROOT / "README.md").read_text()
+def test_performance_page_shows_predicted_timeline(tmp_path, monkeypatch, capsys):
+    text = (DOCS / "performance.md").read_text()
     (command,) = re.findall(r"^wsdsl timeline .* -o trace.json$", text, re.MULTILINE)
     (shown,) = re.findall(r"^  units busy: [^`]*", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
@@ -113,14 +115,12 @@ def test_readme_shows_the_timeline_that_there_is(tmp_path, monkeypatch, capsys):
 
 
 def test_language_page_lists_the_knobs():
-    text = (ROOT / "docs" / "language.md").read_text()
+    text = (DOCS / "language.md").read_text()
     rows = [f"| `{knob.variable}` | {knob.expected} | {knob.doc} |" for knob in KNOBS]
     assert re.findall(r"^\| `WSDSL_.*$", text, re.MULTILINE) == rows
 
 
 def test_contributing_names_the_make_targets():
-    makefile = (ROOT / "Makefile").read_text()
-    commands = re.findall(r"`make (\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
-    assert commands
-    for name in commands:
-        assert re.search(rf"^{name}:", makefile, re.MULTILINE), name
+    targets = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text())
+    commands = re.findall(r"`make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert commands and {*commands} <= {*targets}
