@@ -52,10 +52,7 @@ def swiglu_backward(D: bf16[M, N], G: bf16[M, N], U: bf16[M, N], DG: f32[M, N], 
         DG[m, n] = d * U[m, n] * s * (1.0 + g * (1.0 - s))
 """,
         lambda r: (bf16(r, 9, 136), bf16(r, 9, 136), bf16(r, 9, 136)),
-        lambda d, g, u: (
-            d * u * sigmoid(g) * (1 + g * (1 - sigmoid(g))),
-            d * g * sigmoid(g),
-        ),
+        lambda d, g, u: (d * u * sigmoid(g) * (1 + g * (1 - sigmoid(g))), d * g * sigmoid(g)),
         dict(M=8192, N=4096),
     ),
     "groupnorm": Pattern(

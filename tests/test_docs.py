@@ -14,7 +14,7 @@ import pytest
 
 import wsdsl
 from wsdsl.cli import main
-from wsdsl.knobs import KNOBS
+from wsdsl.config import KNOBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -94,7 +94,7 @@ def test_readme_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys, import
     """Compare schedules: times change with the cost model."""
     import_optional("matplotlib")
     text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-    (command,) = re.findall(r"^wsdsl schedule .* -o t.svg$", text, re.MULTILINE)
+    (command,) = re.findall(r"^wsdsl .* -o t.svg$", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
     assert main([*shlex.split(command)[1:-1], str(tmp_path / "t.svg"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -85,11 +85,7 @@ def arguments(dtype: str, operand: str, sizes: tuple[int, int, int]) -> list[Any
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize(("dtype", "operand", "schedule", "sizes"), POINTS, ids=repr)
 def test_right_and_proved(
-    dtype: str,
-    operand: str,
-    schedule: Schedule | None,
-    sizes: tuple[int, int, int],
-    packed: bool,
+    dtype: str, operand: str, schedule: Schedule | None, sizes: tuple[int, int, int], packed: bool
 ) -> None:
     own, given = kernel(dtype, operand), arguments(dtype, operand, sizes)
     wanted = own.reference(*given, None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
+from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
@@ -36,6 +37,8 @@ class Kernel(Serving):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
     source: str
+    schedule_of_calls = Renamed("dispatched_schedule")
+    tile = Renamed("tile_ir")
 
     def __init__(
         self,
@@ -68,11 +71,11 @@ class Kernel(Serving):
         """By its name where a module has it, as functions are; else by its text, level TILE."""
         if _importable(self):
             return self.__qualname__
-        made = self.name, str(self.tile), self.source, self.__doc__
+        made = self.name, str(self.tile_ir), self.source, self.__doc__
         return _from_tile, made, {"_schedule": self._schedule}
 
     @cached_property
-    def tile(self) -> ir.Kernel:
+    def tile_ir(self) -> ir.Kernel:
         """The kernel at the level TILE. ParseError or TypeCheckError with all that is wrong."""
         from wsdsl.artifact.artifact import Names
         from wsdsl.artifact.kept import kept
@@ -129,7 +132,7 @@ class Kernel(Serving):
             from wsdsl.runtime.arguments import resolve
             from wsdsl.simulator.tile_trials import find_shown
 
-            if find_shown(self.tile, [doubt.axis for doubt in doubts(self.tile)], given):
+            if find_shown(self.tile_ir, [doubt.axis for doubt in doubts(self.tile_ir)], given):
                 raise
             access = dataclasses.replace(self.access, positive=())
             return resolve(self.name, self.params, access, args)
@@ -190,8 +193,8 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         return kernel._compiled_for(schedule, sizes).schedule
 
-    def schedule_of_calls(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
-        """That which calls of these sizes run, likewise: of a kernel for their class."""
+    def dispatched_schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+        """Return the whole schedule that calls of these sizes run: of their shape bucket."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         asked = kernel._asked_for(schedule, sizes, exact=self.exact)
         return kernel._variants.lowered(asked).schedule
@@ -220,9 +223,9 @@ class Kernel(Serving):
         return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
-        """What every SM does when, under the schedule that `schedule()` gives, as the model has it
-        (`wsdsl schedule` draws it); printed, or by `.worker`, what the partitions of one CTA do and
-        which edge they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
+        """Predict the timeline of all SMs under the schedule that `schedule()` returns (`wsdsl
+        timeline --sms` draws it); printed, or by `.worker`, that of the partitions of one CTA and
+        the edges they wait for, in cycles. `.save("trace.json")` is for ui.perfetto.dev.
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """
@@ -233,7 +236,8 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         if missing := [name for name in kernel.dims if name not in sizes]:
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
-            raise CompileError(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(message, self.tile_ir.loc, hint)
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
         room = made.target.num_sms, made.target.cluster_room(compiled.signature.cluster)
@@ -268,8 +272,8 @@ class Kernel(Serving):
         **named: Any,
     ) -> Tuned:
         """Measure the best schedules that the model knows of for calls like this one, in about so
-        many seconds, and keep the quickest as a record, by which calls of its class of sizes are
-        chosen from then on, if it is quicker than what they run today beyond the noise.
+        many seconds, and store the fastest in the tuning cache, from which calls of its shape
+        bucket take their schedule, if it is faster than their schedule today beyond the noise.
 
         `schedule` holds what shall not be changed; `candidates` are tried in place of the model's,
         or say how many of these; `plot` names a picture of time over depth and tile width. Arrays
@@ -314,7 +318,7 @@ class Kernel(Serving):
         asked = self._variants.asked if self.exact else self._variants.serving
         today = self._variants.made(asked(schedule, call.dims, *alignment))
         question = Question(
-            self.name, self._variants, str(self.tile), call, schedule, *alignment, today
+            self.name, self._variants, str(self.tile_ir), call, schedule, *alignment, today
         )
         tuned = tune(question, **how)
         if tuned.winner is not None:
@@ -400,8 +404,8 @@ class Kernel(Serving):
             return kernel.reference(*args)
         call = self.resolve(args)
         arrays = {**call.on_host(), **call.scalars}
-        self._try_tile_sizes(self.tile, arrays)
-        evaluate(self.tile, arrays)
+        self._try_tile_sizes(self.tile_ir, arrays)
+        evaluate(self.tile_ir, arrays)
         return call.result()
 
 

@@ -212,12 +212,7 @@ class Products(Expressions):
         scope.locals.append(Local(acc, "f32", (rows, columns)))
 
     def operand(
-        self,
-        dtype: str,
-        axes: tuple[Axis, Axis],
-        scope: Scope,
-        computed: bool,
-        prefix: str = "X",
+        self, dtype: str, axes: tuple[Axis, Axis], scope: Scope, computed: bool, prefix: str = "X"
     ) -> str:
         order = list(axes)
         if self.chance(0.4):

@@ -14,8 +14,7 @@ def found(W: u4[N, K], T: u8[{size}], Y: u8[N, K]):
 
 
 @pytest.mark.parametrize(
-    ("size", "index"),
-    [(8, "W[n, k] & 7"), (5, "7 & W[n, k]"), (8, "W[n, k]"), (9, "W[n, k] & 7")],
+    ("size", "index"), [(8, "W[n, k] & 7"), (5, "7 & W[n, k]"), (8, "W[n, k]"), (9, "W[n, k] & 7")]
 )
 def test_lookup_reads_table_or_zero(size: int, index: str) -> None:
     (kernel,) = vars(parse(TEXT.format(size=size, index=index))).values()

@@ -61,9 +61,6 @@ def test_loops_of_rows_share_tiles_whatever_their_names(tile: dict[str, int]) ->
     given = {"n" if name == "c" else name: size for name, size in tile.items()}
     found, expected = (
         lowered(text, Schedule(tile=own or None), dict(M=64, N=8192), "none", ()).ptx
-        for text, own in (
-            (entry.text, tile),
-            (re.sub(r"\b[ic]\b", "n", entry.text), given),
-        )
+        for text, own in ((entry.text, tile), (re.sub(r"\b[ic]\b", "n", entry.text), given))
     )
     assert normalised(found) == normalised(expected)

@@ -84,10 +84,7 @@ def test_proved(body: str) -> None:
     assert kernel(BODIES[body]).compile(E=3).certificate.states < 300
 
 
-@pytest.mark.parametrize(
-    "test",
-    ["max(index(m), over=m) > 64", "sum(B[n, 0], over=n) > 0.0"],
-)
+@pytest.mark.parametrize("test", ["max(index(m), over=m) > 64", "sum(B[n, 0], over=n) > 0.0"])
 def test_that_thread_has_no_tiles(test: str) -> None:
     body = f"""
         if {test}:

@@ -215,10 +215,7 @@ def of_features() -> Iterator[tuple[str, str, Compiled]]:
 
 
 def attack(
-    count: int,
-    seed: int,
-    each: int = 4,
-    kernels: Iterable[tuple[str, str, Compiled]] | None = None,
+    count: int, seed: int, each: int = 4, kernels: Iterable[tuple[str, str, Compiled]] | None = None
 ) -> tuple[Counter[tuple[str, bool]], list[str]]:
     """Of `count` mutants, `each` of a kind and kernel, random ones behind `kernels`: (kind, whether
     it was caught), and what was missed of that which is compared."""

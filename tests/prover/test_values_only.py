@@ -101,8 +101,7 @@ def told(lines: list[str]) -> tuple[list[str], list[str]]:
 def test_a_shorter_product_is_proved_and_races_nowhere() -> None:
     victim = scheduled("gemm", SMALL, (), Random(1))
     body = rewrite(
-        victim.kernel.body,
-        lambda op: (replace(op, k=op.k // 2) if isinstance(op, Wgmma) else op,),
+        victim.kernel.body, lambda op: (replace(op, k=op.k // 2) if isinstance(op, Wgmma) else op,)
     )
     mutant = replace(victim.kernel, body=body)
     assert refusal(mutant) == "" and harm(victim, mutant) == (OTHER, "")

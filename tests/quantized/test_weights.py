@@ -162,10 +162,7 @@ MISTAKES: list[tuple[str, Any]] = [
         r"scales have shape \(8, 5\).*\n.*\[N, K / group\] and group=",
         lambda: quantized.weights(CODES, np.ones((8, 5), np.float32)),
     ),
-    (
-        r"scales are float64, expected f32, f16",
-        lambda: quantized.weights(CODES, np.ones(8)),
-    ),
+    (r"scales are float64, expected f32, f16", lambda: quantized.weights(CODES, np.ones(8))),
     (
         r"zeros have shape \(1,\), scales \(8,\)",
         lambda: quantized.weights(CODES, np.ones(8, np.float32), np.zeros(1, np.int8)),
@@ -185,18 +182,12 @@ MISTAKES: list[tuple[str, Any]] = [
         ),
     ),
     (r"weights of i3 are not taken\n.*these are: i4, u4", lambda: quantized.quantize(CODES, "i3")),
-    (
-        r"weights are int8, expected f32, f16, bf16 or f64",
-        lambda: quantized.quantize(CODES, "i4"),
-    ),
+    (r"weights are int8, expected f32, f16, bf16 or f64", lambda: quantized.quantize(CODES, "i4")),
     (
         r"i4 is quantised without zero points\n.*quantise to u4",
         lambda: quantized.quantize(normal(8, 64), "i4", zeros=True),
     ),
-    (
-        r"mxfp4 has groups of 32",
-        lambda: quantized.quantize(normal(8, 64), "mxfp4", 64),
-    ),
+    (r"mxfp4 has groups of 32", lambda: quantized.quantize(normal(8, 64), "mxfp4", 64)),
     (
         r"elements that are not finite",
         lambda: quantized.quantize(np.full((2, 2), np.inf, np.float32)),
