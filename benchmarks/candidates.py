@@ -113,7 +113,7 @@ def _by_model(problem: Problem) -> Iterator[str]:
     from wsdsl.lowering.pipeline import scheduled_tile
 
     sizes = sizes_of(problem)
-    chosen = scheduled_tile(kernel_of(problem.kind).tile, sizes)
+    chosen = scheduled_tile(kernel_of(problem.kind).tile_ir, sizes)
     assert chosen.schedule is not None
     open_ = Schedule(mma_m=chosen.schedule.mma_m)
     taken = Counter[str]()

@@ -90,7 +90,7 @@ def measure(size: int, *, whole: bool) -> dict[str, list[float]]:
             _ = asked._compile(None, sizes, ()).ptx
         return clock.told()
     with clock.of("try tile sizes"):
-        kernel = asked.tile
+        kernel = asked.tile_ir
     restore = _watch_the_model(clock)
     for step, _ in pipeline.PASSES:
         with clock.of(f"pass {step.__name__}"):

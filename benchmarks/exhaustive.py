@@ -33,7 +33,7 @@ from benchmarks import kernels
 from benchmarks.kept_trials import KeptTrials
 from benchmarks.schedule_space import Point, legal, neighbours, points
 from benchmarks.suites import shape_from
-from wsdsl import Kernel, Schedule, knobs
+from wsdsl import Kernel, Schedule, config
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
@@ -72,7 +72,7 @@ class Search:
     def __post_init__(self) -> None:
         call = contiguous(self.kernel.params, self.kernel.access, self.sizes)
         made = self.kernel.compile(**self.sizes)
-        self.text, held = str(self.kernel.tile), (Choice(made.schedule), made.artifact)
+        self.text, held = str(self.kernel.tile_ir), (Choice(made.schedule), made.artifact)
         self.today = Trial(made.schedule, is_incumbent=True)
         spec = spec_of(self.text, call, self.kernel.access)
         self.arena = Arena(spec, self.failed, self.means.card, self.means.limit)
@@ -186,7 +186,7 @@ def near(kernel: Kernel, best: Sequence[Trial], sizes: dict[str, int]) -> Iterat
     for trial in best:
         for schedule in neighbours(trial.schedule):
             with suppress(WsdslError):
-                made = scheduled_tile(dataclasses.replace(kernel.tile, schedule=schedule), sizes)
+                made = scheduled_tile(dataclasses.replace(kernel.tile_ir, schedule=schedule), sizes)
                 assert made.schedule is not None
                 yield made.schedule
 
@@ -242,14 +242,14 @@ def main() -> int:
         print(json.dumps({"schedule": repr(tuned.schedule), "seconds": seconds}))
         return 0
     path = options.keep or RESULTS / f"exhaustive_{name.replace(' ', '_')}.jsonl"
-    with knobs.override(records=False, cache_dir=None):
+    with config.override(tuning_cache=False, cache_dir=None):
         own = None if options.count else Search(kernel, sizes, path, Means(), options.processes)
         if own is not None and options.tune_seconds and not own.kept.tuned:
             shape, seconds = "x".join(map(str, options.shape)), str(options.tune_seconds)
             asked = [shape, "--kernel", options.kernel, "--tune-seconds", seconds]
             if tuned := tune_alone(asked, options.tune_seconds):
                 own.kept.add_tuned(tuned)
-        found = points(kernel.tile, sizes, options.within)
+        found = points(kernel.tile_ir, sizes, options.within)
         spent = time.monotonic() - options.begin
         print(f"{name}: {len(found)} schedules, found by {spent:.0f} s", flush=True)
         if own is not None:

@@ -42,10 +42,10 @@ def gpu() -> dict[str, str]:
 @cache
 def ptxas_version() -> str:
     """That of the ptxas which compiles our kernels here."""
-    from wsdsl import knobs
+    from wsdsl import config
     from wsdsl.codegen import ptxas
 
-    asked = knobs.PTXAS.get()
+    asked = config.PTXAS.get()
     path = None if asked == "off" else ptxas.find_ptxas(asked or None)
     return ptxas.ptxas_version(path) if path else "none: the driver assembles"
 

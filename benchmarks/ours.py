@@ -116,7 +116,7 @@ def whole_schedule(problem: Problem, text: str) -> Schedule | RefusedError:
 
     try:
         given = schedule_of(problem, text)
-        kernel = dataclasses.replace(kernel_of(problem.kind).tile, schedule=given)
+        kernel = dataclasses.replace(kernel_of(problem.kind).tile_ir, schedule=given)
         found = scheduled_tile(kernel, sizes_of(problem)).schedule
     except Exception as error:
         return RefusedError(reason(error))

@@ -62,11 +62,11 @@ def look(name: str, sizes: Mapping[str, int], rows: Sequence[int], *, measure: b
         asked = {"M": m, **sizes}
         own = kernel.schedule(**asked)
         begin = time.perf_counter()
-        taken = kernel.schedule_of_calls(**asked)
+        taken = kernel.dispatched_schedule(**asked)
         choosing += time.perf_counter() - begin
         alone.add(own)
         shared.add(taken)
-        cycles = (predicted_cycles(kernel.tile, schedule, asked) for schedule in (taken, own))
+        cycles = (predicted_cycles(kernel.tile_ir, schedule, asked) for schedule in (taken, own))
         ratios.append(next(cycles) / next(cycles))
     times = measured(kernel, sizes, rows) if measure else None
     return Found(

@@ -60,7 +60,7 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
         dims["NB"] = -(-dims["N"] // 64)
     only_written = kernel.access.only_written
     made: dict[str, Any] = {}
-    for p in kernel.tile.params:
+    for p in kernel.tile_ir.params:
         kind: Any = p.type
         if not hasattr(kind, "dims"):
             made[p.name] = 1.5
@@ -91,7 +91,7 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
 
 
 def expected(found: Case, arrays: Arrays) -> dict[str, Any]:
-    types: dict[str, Any] = {p.name: p.type for p in found.kernel.tile.params}
+    types: dict[str, Any] = {p.name: p.type for p in found.kernel.tile_ir.params}
 
     def wide(name: str, held: Any) -> Any:
         if types[name].dtype.bits == 4:
@@ -110,7 +110,7 @@ def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
     """Every output written, and close to what is meant."""
     for name, want in wanted.items():
         got = np.asarray(arrays[name])
-        kind: Any = next(p.type for p in found.kernel.tile.params if p.name == name)
+        kind: Any = next(p.type for p in found.kernel.tile_ir.params if p.name == name)
         wide = got.astype(np.float64)
         assert np.isfinite(wide).all() or not np.isfinite(want).all(), f"{name}: not all written"
         scale = max(float(np.linalg.norm(want)), 1e-30)
@@ -120,7 +120,7 @@ def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
 
 
 def _sums_fp8(found: Case) -> bool:
-    products = (op for op in walk(found.kernel.tile.body) if isinstance(op, Contract))
+    products = (op for op in walk(found.kernel.tile_ir.body) if isinstance(op, Contract))
     return any("f8" in str(op.a.type) for op in products)
 
 

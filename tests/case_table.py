@@ -1,13 +1,14 @@
 """What a kernel of the tests is, and the table that they are entered in."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 import wsdsl
+from wsdsl.ir.op import Kernel
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,14 @@ class Case:
         """Always the same: what one test has compiled, others need not."""
         return parsed(self.text)
 
+    def with_schedule(self, schedule: wsdsl.Schedule, **known: Any) -> Kernel:
+        """The TILE kernel with its schedule."""
+        return replace(self.kernel.tile_ir, schedule=schedule, **known)
+
     def fresh(self) -> wsdsl.Kernel:
         """One that has compiled nothing yet."""
         known = self.kernel
-        return wsdsl.Kernel(known.name, lambda: known.tile, self.text)
+        return wsdsl.Kernel(known.name, lambda: known.tile_ir, self.text)
 
 
 @cache

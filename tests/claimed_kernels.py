@@ -1,7 +1,7 @@
 """Kernels whose clusters claim their tiles, and every small way to break that."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -51,27 +51,27 @@ def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
         yield "twice", (op, op)
     match op:
         case b.ForRange():
-            yield "not claimed", (dataclasses.replace(op, claimed=False),)
+            yield "not claimed", (replace(op, claimed=False),)
             last = op.body[-1]
             assert isinstance(last, Yield)
             body = (*op.body[:-1], Yield(values=(*last.values[:-1], op.index)))
-            yield "same index", (dataclasses.replace(op, body=body),)
-            yield "ends early", (dataclasses.replace(op, stop=op.step),)
+            yield "same index", (replace(op, body=body),)
+            yield "ends early", (replace(op, stop=op.step),)
         case b.ClaimCluster() | b.ClaimedCluster():
-            yield "ctas", (dataclasses.replace(op, ctas=3 - op.ctas),)
+            yield "ctas", (replace(op, ctas=3 - op.ctas),)
         case b.ArriveExpectTx():
             for by in (-16, 16):
-                yield f"bytes {by:+}", (dataclasses.replace(op, tx_bytes=op.tx_bytes + by),)
+                yield f"bytes {by:+}", (replace(op, tx_bytes=op.tx_bytes + by),)
         case b.ArriveBarrier():
-            yield "one warp", (dataclasses.replace(op, each_warp=not op.each_warp),)
+            yield "one warp", (replace(op, each_warp=not op.each_warp),)
             if op.cta is not None:
-                yield "own barrier", (dataclasses.replace(op, cta=None),)
+                yield "own barrier", (replace(op, cta=None),)
         case b.AllocateBarriers() | b.InitialState() | b.Advance():
             yield from ((what, (made,)) for what, made in changes(op))
         case b.LaunchGrid():
-            yield "persistent", (dataclasses.replace(op, scheduler="persistent"),)
+            yield "persistent", (replace(op, scheduler="persistent"),)
         case If():
-            yield "other CTA", (dataclasses.replace(op, then=op.orelse, orelse=op.then),)
+            yield "other CTA", (replace(op, then=op.orelse, orelse=op.then),)
             yield "both CTAs", (*op.then[:-1],)
         case _:
             pass

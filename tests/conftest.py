@@ -1,20 +1,19 @@
-"""Golden files, lists of what is refused, and GPU tests that are skipped where there is no GPU.
+"""Golden files, rejection lists, sampled parameters, and skips of GPU tests.
 
 `golden(text)` compares with tests/golden/<test module>/<test name>.txt. A missing or different file
-fails; `pytest --update-golden` writes it, to be looked at and committed.
+fails; `pytest --update-golden` writes it for review.
 
-`with refusals():` skips a parametrised test whose schedule is refused, if the golden file <test
-name>.refused.txt lists it, and fails one that it lists wrongly or not. `--update-golden` sets the
-lines of the tests that run; to be rid of those of tests that are no more, delete the file first.
+`with refusals():` skips a parametrized test if its schedule is rejected and <test name>.refused.txt
+lists it, and fails if the file and the rejection disagree. `--update-golden` writes the lines of
+the tests that run; delete the file first to drop lines of removed tests.
 
-A test marked `sampled(n)` has many parameters that cost much: one in n of them is run, always the
-same ones (3 if it does not say). All are run by `pytest --all`, which `make soak` does, where -k or
-a test's own name asks for them, and with `--update-golden`. The fixture `each` does the same for
-a test that goes through many things itself.
+A test marked `sampled(n)` is expensive: a fixed one in n (default 3) of its parameters runs. All
+run with `pytest --all` (as in `make soak`), with `--update-golden`, or when selected by -k or by
+name. The fixture `each` samples a loop inside a test.
 
-A test imports torch, JAX, matplotlib or zstandard by the fixture `import_optional`, which skips the
-test where the package is not installed. `pytest --frameworks` (`make test-frameworks`) selects the
-tests that use the fixture, with all parameters, and reports each skipped one as failed.
+The fixture `import_optional` imports torch, JAX, matplotlib or zstandard, or skips the test.
+`pytest --frameworks` (`make test-frameworks`) selects the tests that use it, with all parameters,
+and reports a skipped one as failed.
 """
 
 import difflib
@@ -31,7 +30,7 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 os.environ["WSDSL_CACHE_DIR"] = "off"  # no test, and no process of one, touches the user's
-os.environ["WSDSL_RECORDS"] = "off"  # choices that tests are about are the model's
+os.environ["WSDSL_TUNING_CACHE"] = "off"  # choices that tests are about are the model's
 # BLAS' own threads wait by spinning, which takes the cores from the other processes of pytest: a
 # product of 72 x 272 x 88 took 50 ms instead of one half. Before NumPy is imported.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -121,7 +121,7 @@ def in_place(name: str, dtype: str) -> Kernel:
 def arrays(kernel: Kernel, sizes: dict[str, int], seed: int = 0) -> list[np.ndarray]:
     """Small multiples of a half: sums of a few are exact in f32."""
     rng, made = np.random.default_rng(seed), list[np.ndarray]()
-    for p in kernel.tile.params:
+    for p in kernel.tile_ir.params:
         assert isinstance(p.type, Tensor)
         shape = tuple(sizes[str(dim)] for dim in p.type.dims)
         values = (rng.integers(-2, 3, shape) * 0.5).astype(np.float32)

@@ -1,7 +1,7 @@
 """Kernels whose sums lie in tensor memory, and every small way to break them."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -44,7 +44,7 @@ def lowered(
     case: Case, arch: Arch = "sm_100a", sizes: Mapping[str, int] | None = None, **asked: Any
 ) -> Kernel:
     schedule, known = Schedule(arch=arch, **asked), tuple(sorted((sizes or {}).items()))
-    return lower(dataclasses.replace(case.kernel.tile, schedule=schedule, sizes=known))
+    return lower(case.with_schedule(schedule, sizes=known))
 
 
 @cache
@@ -58,7 +58,7 @@ def scheduled(
 def _each(op: Op, **fields: Any) -> Iterator[tuple[str, Op]]:
     """One field at a time has another value."""
     for name, value in fields.items():
-        yield name, dataclasses.replace(op, **{name: value})
+        yield name, replace(op, **{name: value})
 
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
@@ -66,8 +66,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case t.AllocateTensorMemory(result=result):
             assert isinstance(result.type, TensorMemory)
             for columns in (result.type.columns // 2, 48):
-                made = dataclasses.replace(result, type=TensorMemory(columns))
-                yield f"{columns} columns", dataclasses.replace(op, result=made)
+                made = replace(result, type=TensorMemory(columns))
+                yield f"{columns} columns", replace(op, result=made)
         case t.TensorColumns():
             yield from _each(op, first=op.first + 32)
         case t.TensorProduct():
@@ -78,44 +78,44 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             if op.scales is not None:
                 yield from _each(op, a_scale=op.a_scale + 4, scale_state=op.state)
                 yield from _each(op, block=16, scale_dtype="f8e4m3")
-                swapped = dataclasses.replace(op, a_scale=op.b_scale, b_scale=op.a_scale)
+                swapped = replace(op, a_scale=op.b_scale, b_scale=op.a_scale)
                 yield "scales swapped", swapped
                 none: dict[str, Any] = dict(scales=None, scale_state=None, scale_dtype="")
-                yield "unscaled", dataclasses.replace(op, b_scale=0, block=0, **none)
+                yield "unscaled", replace(op, b_scale=0, block=0, **none)
         case t.TensorCopy():
             yield from _each(op, column=op.column + 4, rows=384 - op.rows)
             yield from _each(op, words=op.words + 1, offset=op.offset + 128)
-            yield "state", dataclasses.replace(op, shared_state=op.state)
+            yield "state", replace(op, shared_state=op.state)
         case t.StoreScales():
             yield from _each(op, column=op.column + 1, rows=op.rows + 32, words=op.words + 1)
             yield from _each(op, line=2 * op.line, offset=op.offset + 16, atoms=not op.atoms)
-            yield "columns", dataclasses.replace(op, column=4 - op.column)
-            yield "state", dataclasses.replace(op, shared_state=op.state)
+            yield "columns", replace(op, column=4 - op.column)
+            yield "state", replace(op, shared_state=op.state)
         case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
-            yield "alone", dataclasses.replace(op, multicast=None)
+            yield "alone", replace(op, multicast=None)
         case m.TmaLoad() | b.ArriveExpectTx() if op.cta is not None:
-            yield "own barrier", dataclasses.replace(op, cta=None)
+            yield "own barrier", replace(op, cta=None)
         case b.SyncCluster():
-            yield "relaxed", dataclasses.replace(op, relaxed=not op.relaxed)
+            yield "relaxed", replace(op, relaxed=not op.relaxed)
         case t.TensorLoad() | t.TensorStore():
             yield from _each(op, column=op.column + 8, half=1 - op.half)
             if op.apart:
-                yield "apart", dataclasses.replace(op, apart=op.apart - 8)
-                yield "together", dataclasses.replace(op, apart=0)
+                yield "apart", replace(op, apart=op.apart - 8)
+                yield "together", replace(op, apart=0)
         case m.StoreShared(state=None):
-            yield "other half", dataclasses.replace(op, half=3 - op.half)
+            yield "other half", replace(op, half=3 - op.half)
         case m.StoreShared():
             yield from _each(op, apart=48 - op.apart, offset=op.offset + 1024)
         case t.TensorFence():
-            yield "other", dataclasses.replace(op, after=not op.after)
+            yield "other", replace(op, after=not op.after)
         case b.InitialState() | b.AllocateBarriers():
             yield from changes_of_barriers(op)
         case b.Advance():
-            yield "num", dataclasses.replace(op, num=op.num + 1)
+            yield "num", replace(op, num=op.num + 1)
         case b.ArriveBarrier():
-            yield "one warp", dataclasses.replace(op, each_warp=not op.each_warp)
+            yield "one warp", replace(op, each_warp=not op.each_warp)
             if op.cta is not None:
-                yield "own barrier", dataclasses.replace(op, cta=None)
+                yield "own barrier", replace(op, cta=None)
         case _:
             pass
 
@@ -123,14 +123,14 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
 def fewer(op: Op, masks: set[Value]) -> Iterator[tuple[str, Op]]:
     """A mask that has not all CTAs."""
     for mask in (1, 2) if isinstance(op, Constant) and op.result in masks else ():
-        yield f"mask {mask}", dataclasses.replace(op, value=mask)
+        yield f"mask {mask}", replace(op, value=mask)
 
 
 def _of_a_pair(op: Op) -> Iterator[tuple[str, Op]]:
     if (group := getattr(op, "cta_group", 0)) and isinstance(op, (*DELETED, t.TensorCommit)):
-        yield "cta_group", dataclasses.replace(op, cta_group=3 - group)
+        yield "cta_group", replace(op, cta_group=3 - group)
     if isinstance(op, If):
-        yield "other CTA", dataclasses.replace(op, then=op.orelse, orelse=op.then)
+        yield "other CTA", replace(op, then=op.orelse, orelse=op.then)
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:

@@ -18,7 +18,7 @@ import wsdsl
 from tests.kernels import CASES
 from tests.runtime import test_recent
 from tests.runtime.fake_torch import Tensor
-from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, knobs
+from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config
 from wsdsl.ahead import jobs, misses
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
@@ -173,7 +173,7 @@ def process() -> Iterator[Process]:
 def job(**changes: Any) -> Job:
     kernel = gemm()
     sizes = (("K", K), ("M", 33), ("N", N))
-    made = Job(str(kernel.tile), None, None, sizes, (), ())
+    made = Job(str(kernel.tile_ir), None, None, sizes, (), ())
     return replace(made, knobs=made.knobs | {"ptxas": "off"}, **changes)
 
 
@@ -181,13 +181,13 @@ def test_a_process_makes_what_this_one_would(process: Process) -> None:
     kernel, asked = gemm(), job()
     made = process.run(asked)
     assert not isinstance(made, Failed)
-    with knobs.override(ptxas="off"):
-        own = kernel.compile(kernel.schedule_of_calls(M=33, N=N, K=K), **dict(made.sizes))
+    with config.override(ptxas="off"):
+        own = kernel.compile(kernel.dispatched_schedule(M=33, N=N, K=K), **dict(made.sizes))
         other = gemm("acc")
         other.__dict__.pop("_variants", None)
         made.adopt(other._variants, asked)
         found = other._variants.found(None, dict(M=33, N=N, K=K), (), ())
-        assert found is not None and found.is_made and found.ptx == own.ptx
+        assert found is not None and found.is_built and found.ptx == own.ptx
 
 
 def test_what_a_process_refuses(process: Process) -> None:
@@ -237,18 +237,18 @@ print(process.process.pid)
 
 def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path))
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         kernel = gemm("warm")
-        made = kernel.warm(M=(5, 6, 64, 4096), N=N, K=[K], processes=1)
-        assert 1 < len(made) <= 3 and all(compiled.is_made for compiled in made)
-        assert f"warm gemm {'█' * 30} 3/3" in capsys.readouterr().err
-        assert kernel.warm(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
+        made = kernel.precompile(M=(5, 6, 64, 4096), N=N, K=[K], processes=1)
+        assert 1 < len(made) <= 3 and all(compiled.is_built for compiled in made)
+        assert f"precompile gemm {'█' * 30} 3/3" in capsys.readouterr().err
+        assert kernel.precompile(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
         kept.forget()
         again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
         assert again is not None and again.ptx == made[0].ptx
         with pytest.raises(
-            CompileError, match=r"needs sizes for N\n  hint: as in gemm.warm\(M=range"
+            CompileError, match=r"needs sizes for N\n  hint: as in gemm.precompile\(M=range"
         ):
-            kernel.warm(M=5, K=K)
+            kernel.precompile(M=5, K=K)
         with pytest.raises(CompileError, match="a size is a number"):
-            kernel.warm(M=[-1], N=N, K=K)
+            kernel.precompile(M=[-1], N=N, K=K)

@@ -89,7 +89,7 @@ def every_kernel() -> dict[str, tuple[Kernel, Sizes]]:
 def test_all_are_lowered(each: Callable[[int], int]) -> None:
     for kernel, sizes in list(every_kernel().values())[:: each(3)]:
         schedule, known = Schedule(arch="sm_100a"), tuple(sorted(sizes.items()))
-        lower(dataclasses.replace(kernel.tile, schedule=schedule, sizes=known), sizes=sizes)
+        lower(dataclasses.replace(kernel.tile_ir, schedule=schedule, sizes=known), sizes=sizes)
 
 
 @pytest.mark.sampled(6)

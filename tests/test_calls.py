@@ -15,10 +15,10 @@ from wsdsl import (
     Schedule,
     ScheduleError,
     WsdslError,
+    config,
     dims,
     f32,
     kernel,
-    knobs,
     tiles,
 )
 from wsdsl.ir.global_memory import MAX_SIZE
@@ -123,7 +123,7 @@ def test_parameters_that_are_named_as_options(names: str) -> None:
     text += f"    for m in tiles(M):\n        Z[m] = {x}[m] * {s} + {y}[m] * cast({t}, f32)"
     ones = np.ones(64, np.float32)
     renamed, given = wsdsl.parse(text).k, {x: ones, y: ones, s: 2.0, t: 3}
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         made = renamed.compile(M=64)
         for way in (renamed, renamed.simulate, renamed.reference, made, made.simulate):
             for num in range(5):
@@ -165,14 +165,14 @@ def test_a_schedule_has_no_such_field(field: str) -> None:
 
 def test_a_dimension_named_self() -> None:
     named = wsdsl.parse(SOURCE.replace("M", "self")).scaled
-    ways = named.compile, named.schedule, named.plan, named.explain, named.schedule_of_calls
-    assert all(way(self=64, N=64, K=64) for way in (*ways, named.size_class, named.timeline))
+    ways = named.compile, named.schedule, named.plan, named.explain, named.dispatched_schedule
+    assert all(way(self=64, N=64, K=64) for way in (*ways, named.shape_bucket, named.timeline))
 
 
 def test_a_home_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_CACHE_DIR", "~nobody-of-this-name/kept")
     with pytest.raises(WsdslError, match="WSDSL_CACHE_DIR is '~nobody"):
-        knobs.CACHE_DIR.get()
+        config.CACHE_DIR.get()
 
 
 def test_matmul_has_no_such_argument() -> None:
@@ -184,7 +184,7 @@ def test_matmul_has_no_such_argument() -> None:
 def test_what_is_compiled_for_sizes_takes_arrays_of_them(given: dict[str, int]) -> None:
     """Rows of 102 bytes are none that TMA takes."""
     a, b = (np.ones((n, 51), ml_dtypes.bfloat16) for n in (37, 29))
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         assert (SCALED.compile(**given)(a, b, 2.0) == 102).all()
         with pytest.raises(LaunchError, match="compile it for these sizes"):
             SCALED.compile()(a, b, 2.0)
@@ -212,7 +212,7 @@ def test_a_kernel_is_named_as_its_function_is() -> None:
 @pytest.mark.parametrize("made", [DOUBLED, SCALED])
 def test_kernels_are_pickled(made: wsdsl.Kernel) -> None:
     again = pickle.loads(pickle.dumps(made))
-    assert again.name == made.name and str(again.tile) == str(made.tile)
+    assert again.name == made.name and str(again.tile_ir) == str(made.tile_ir)
     assert again.source == made.source and again.__doc__ == made.__doc__
 
 

@@ -13,7 +13,7 @@ import pytest
 import wsdsl
 from benchmarks import speed_chart
 from wsdsl.cli import main
-from wsdsl.knobs import KNOBS, override
+from wsdsl.config import KNOBS, override
 from wsdsl.runtime.device import gpu_available
 
 ROOT = Path(__file__).parents[1]
@@ -96,7 +96,7 @@ def test_schedules_page_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys
     """Compare schedules: times change with the cost model."""
     import_optional("matplotlib")
     text = (DOCS / "schedules.md").read_text().replace("\\\n", " ")
-    (command,) = re.findall(r"^wsdsl schedule .* -o t.svg$", text, re.MULTILINE)
+    (command,) = re.findall(r"^wsdsl .* -o t.svg$", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
     assert main([*shlex.split(command)[1:-1], str(tmp_path / "t.svg"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

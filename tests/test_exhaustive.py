@@ -14,7 +14,7 @@ from benchmarks import exhaustive, kernels
 from benchmarks.exhaustive import Search, near, table, whole
 from benchmarks.schedule_space import legal, neighbours, orientations, points
 from tests.tune.fakes import InThisProcess
-from wsdsl import Schedule, knobs
+from wsdsl import Schedule, config
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.tune.candidates import candidates
@@ -22,7 +22,7 @@ from wsdsl.tune.tuning import Means
 
 SIZES = dict(M=512, N=768, K=512)
 GEMM = kernels.gemm
-FOUND = points(GEMM.tile, SIZES, within=1.1)
+FOUND = points(GEMM.tile_ir, SIZES, within=1.1)
 
 
 def main_choices(schedule: Schedule) -> tuple[Any, ...]:
@@ -36,7 +36,7 @@ def test_the_space_has_what_tuning_tries_and_more() -> None:
     assert len(space) == len({*space}) > 120
     assert {s.mma_m for s in space} == {None, "n"}
     slow = {main_choices(s) for s in space}
-    tried = candidates(GEMM.tile, None, SIZES, 48)
+    tried = candidates(GEMM.tile_ir, None, SIZES, 48)
     assert sum(main_choices(s) in slow for s in tried[:6]) >= 5
     assert FOUND[0].cycles == min(point.cycles for point in FOUND)
     assert FOUND[-1].cycles <= 1.1 * FOUND[0].cycles
@@ -54,7 +54,7 @@ def test_neighbours_differ_in_what_was_filled_in() -> None:
     assert len({*around, schedule}) == len(around) + 1 > 12
     assert {main_choices(s) for s in around} == {main_choices(schedule)}
     with pytest.raises(ValueError, match="has 2 products"):
-        orientations(dataclasses.replace(kernels.attention.tile, sizes=(("D", 128),)))
+        orientations(dataclasses.replace(kernels.attention.tile_ir, sizes=(("D", 128),)))
 
 
 @pytest.fixture(name="search")
@@ -62,10 +62,10 @@ def make_search(tmp_path: Path) -> Iterator[Any]:
     """Searches that go on with one file."""
     means = Means("tests.tune.fakes:FakeCard", 1.0, InThisProcess, 0.5)  # pyright: ignore[reportArgumentType]
     made: list[Search] = []
-    with knobs.override(cache_dir=None, records=False, ptxas="off"):
+    with config.override(cache_dir=None, tuning_cache=False, ptxas="off"):
         compiled = GEMM.compile(**SIZES)
         held = Choice(compiled.schedule), compiled.artifact
-        InThisProcess.today = to_bytes(Entry(str(GEMM.tile), "", held))
+        InThisProcess.today = to_bytes(Entry(str(GEMM.tile_ir), "", held))
 
         def make(**sizes: int) -> Search:
             made.append(Search(GEMM, SIZES | sizes, tmp_path / "kept.jsonl", means, 2))

@@ -17,7 +17,7 @@ def kernels(tmp_path, monkeypatch):
     given = [Schedule(tile=dict(m=m, n=n), consumers=1) for m in (64, 128) for n in (64, 128)]
     sizes = dict(M=512, N=512, K=128)
     rows = [dict(schedule=repr(s), us=1.0) for s in given]
-    found = [[Predicted(fit_model.gemm.tile, sizes, row, H200) for row in rows]]
+    found = [[Predicted(fit_model.gemm.tile_ir, sizes, row, H200) for row in rows]]
     for name in fit_model.NAMES:
         monkeypatch.setattr(numbers, name, getattr(numbers, name))
     kept = numbers.SHARPNESS

@@ -86,14 +86,14 @@ def test_no_one_axis(told: str) -> None:
     head = "X: f32[M, N], Z: f32[N, M], b: f32[N], Y: f32[M, N]"
     loops = "    for m in each(M):\n        for n in tiles(N):\n"
     text = f"@kernel\ndef k({head}):\n{loops}            {NO_AXIS[told]}\n"
-    assert with_one_axis(vars(parse(text))["k"].tile) is None
+    assert with_one_axis(vars(parse(text))["k"].tile_ir) is None
 
 
 @pytest.mark.parametrize("told", NO_WORDS)
 def test_no_words(told: str) -> None:
     head = "X: f32[M, N, 2], b: f32[N], Y: f16[M, N, 2]"
     text = f"@kernel\ndef k({head}):\n    for m, n in tiles(M, N):\n        {NO_WORDS[told]}\n"
-    assert with_words(vars(parse(text))["k"].tile) is None
+    assert with_words(vars(parse(text))["k"].tile_ir) is None
 
 
 def test_one_axis() -> None:
@@ -142,7 +142,7 @@ def test_tiles_that_a_schedule_names() -> None:
 )
 def test_words(name: str, shape: tuple[int, ...], dtype: Any) -> None:
     kernel = getattr(OWN, name)
-    assert with_words(kernel.tile) is not None
+    assert with_words(kernel.tile_ir) is not None
     x = drawn(*shape, dtype=dtype)
     wanted, given = (x.copy(), x.copy())
     want, got = kernel.reference(wanted), kernel.simulate(given)

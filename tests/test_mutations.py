@@ -56,7 +56,7 @@ HARMLESS = {
 
 
 def scheduled(case: Case, schedule: Schedule, sizes: dict[str, int], threads: bool) -> Kernel:
-    names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+    names = tuple(p.name for p in case.kernel.tile_ir.params) if threads else ()
     return case.kernel._compile(schedule, sizes, names).scheduled
 
 

@@ -26,7 +26,7 @@ def compare(pattern: Pattern, kernel: Kernel, run: Callable[..., Any], rng: Any)
     """What `run` stores beside what is wanted."""
     given = pattern.inputs(rng)
     wanted = pattern.wanted(*(wide(x) for x in given))
-    kinds = [numpy_dtype(p.type.dtype) for p in kernel.tile.params[len(given) :]]
+    kinds = [numpy_dtype(p.type.dtype) for p in kernel.tile_ir.params[len(given) :]]
     made = [np.zeros(w.shape, kind) for w, kind in zip(wanted, kinds, strict=True)]
     run(*given, *made)
     for got, exact, kind in zip(made, wanted, kinds, strict=True):

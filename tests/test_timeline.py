@@ -147,6 +147,6 @@ def test_what_can_not_be_shown() -> None:
 
 def test_the_cli_explains(capsys) -> None:
     sizes = ["M=1024", "N=1024", "K=4096"]
-    assert main(["schedule", "examples/02_gemm.py", "--size", *sizes, "--explain"]) == 0
+    assert main(["explain", "examples/02_gemm.py", "--size", *sizes]) == 0
     told = capsys.readouterr().out
     assert "limited by" in told and "the next best:" in told

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import wsdsl
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.cli.target import import_file
 from wsdsl.runtime.device import gpu_available
 
@@ -39,7 +39,7 @@ def main() -> None:
     print(gemm.source.rstrip())
 
     began = time.perf_counter()
-    with knobs.override(cache_dir=None):  # it shall be compiled each time
+    with config.override(cache_dir=None):  # it shall be compiled each time
         compiled = gemm.compile(M=size, N=size, K=size)
     seconds = time.perf_counter() - began
     if verbose:

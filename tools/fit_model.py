@@ -44,7 +44,7 @@ def read(path: Path) -> Iterator[list[Predicted]]:
     if "contests" in held:
         for contest in load(path)["contests"]:
             sizes = dict(zip("MNK", map(int, contest["shape"].split("x")), strict=True))
-            yield [Predicted(gemm.tile, sizes, row, H200) for row in variants(contest)]
+            yield [Predicted(gemm.tile_ir, sizes, row, H200) for row in variants(contest)]
         return
     rows: dict[str, list[Any]] = defaultdict(list)
     for row in held["rows"]:

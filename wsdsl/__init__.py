@@ -56,11 +56,11 @@ __all__ += language.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """`wsdsl.kernels` and `wsdsl.Packed` are imported when they are first asked for."""
+    """Import `kernels`, `Packed` and the deprecated `knobs` at first use."""
     import importlib
 
-    if name == "kernels":
-        return importlib.import_module("wsdsl.kernels")
+    if name in ("kernels", "knobs"):
+        return importlib.import_module(f"wsdsl.{name}")
     if name == "Packed":
         return importlib.import_module("wsdsl.runtime.packed").Packed
     raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")

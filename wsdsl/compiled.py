@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import in_background
+from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, warn
 from wsdsl.dumps import dumped, pass_dumps
 from wsdsl.execution import Executable
@@ -156,14 +157,16 @@ class Compiled(Executable):
 
     @cached_property
     def ptx(self) -> str:
-        if self.is_made:
+        if self.is_built:
             return self.artifact.ptx
         from wsdsl.codegen.emit import emit_ptx
 
         return dumped(self.name, "ptx", emit_ptx(self.llvm, self.scheduled.target))
 
+    is_made = Renamed("is_built")
+
     @property
-    def is_made(self) -> bool:
+    def is_built(self) -> bool:
         """Whether the artifact is built or loaded."""
         return "artifact" in vars(self)
 
@@ -174,7 +177,7 @@ class Compiled(Executable):
         """
         from wsdsl.artifact.artifact import Artifact
 
-        asked = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
+        asked = config.PTXAS.get(), config.ALLOW_SPILLS.get()
         if self._refused and self._refused[0] == asked:
             raise self._refused[1].with_traceback(None)
         make = partial(self._make_artifact, *asked)
@@ -266,7 +269,7 @@ class Compiled(Executable):
         """Prove that the kernel has neither deadlocks nor races, and that its PTX synchronizes as
         its IR does. ProofError has the shortest trace of a failure.
         """
-        if self.is_made:
+        if self.is_built:
             return self.certificate
         from wsdsl.prover.early_accesses import check_early_accesses
         from wsdsl.prover.skeleton import check_skeleton

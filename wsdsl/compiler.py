@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
+from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
@@ -35,6 +36,8 @@ class Kernel(Serving):
     """A kernel in the language, to call, compile, simulate, tune or inspect."""
 
     source: str
+    schedule_of_calls = Renamed("dispatched_schedule")
+    tile = Renamed("tile_ir")
 
     def __init__(
         self,
@@ -67,11 +70,11 @@ class Kernel(Serving):
         """Pickle by name a kernel that a module has, as functions are; others by their TILE IR."""
         if _importable(self):
             return self.__qualname__
-        made = self.name, str(self.tile), self.source, self.__doc__
+        made = self.name, str(self.tile_ir), self.source, self.__doc__
         return _from_tile, made, {"_schedule": self._schedule}
 
     @cached_property
-    def tile(self) -> ir.Kernel:
+    def tile_ir(self) -> ir.Kernel:
         """The kernel at the level TILE. ParseError or TypeCheckError with all errors."""
         from wsdsl.artifact.artifact import Names
         from wsdsl.artifact.kept import kept
@@ -128,7 +131,7 @@ class Kernel(Serving):
             from wsdsl.runtime.arguments import resolve
             from wsdsl.simulator.tile_trials import find_shown
 
-            if find_shown(self.tile, [doubt.axis for doubt in doubts(self.tile)], given):
+            if find_shown(self.tile_ir, [doubt.axis for doubt in doubts(self.tile_ir)], given):
                 raise
             access = dataclasses.replace(self.access, positive=())
             return resolve(self.name, self.params, access, args)
@@ -189,7 +192,7 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         return kernel._compiled_for(schedule, sizes).schedule
 
-    def schedule_of_calls(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+    def dispatched_schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """Return the complete schedule for calls of these sizes: that of their shape bucket."""
         kernel, schedule, sizes = self._asked(schedule, sizes)
         asked = kernel._asked_for(schedule, sizes, exact=self.exact)
@@ -220,8 +223,8 @@ class Kernel(Serving):
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """Return the cost model's timeline of all SMs for the schedule of `schedule()` (`wsdsl
-        schedule` draws it). Printed, or as `.worker`: the work of the partitions of one CTA and the
-        edges they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
+        timeline --sms` draws it). Printed, or as `.worker`: the work of the partitions of one CTA
+        and the edges they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """
@@ -232,7 +235,8 @@ class Kernel(Serving):
         kernel, schedule, sizes = self._asked(schedule, sizes)
         if missing := [name for name in kernel.dims if name not in sizes]:
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
-            raise CompileError(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(message, self.tile_ir.loc, hint)
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
         room = made.target.num_sms, made.target.cluster_room(compiled.signature.cluster)
@@ -313,7 +317,7 @@ class Kernel(Serving):
         asked = self._variants.asked if self.exact else self._variants.serving
         today = self._variants.made(asked(schedule, call.dims, *alignment))
         question = Question(
-            self.name, self._variants, str(self.tile), call, schedule, *alignment, today
+            self.name, self._variants, str(self.tile_ir), call, schedule, *alignment, today
         )
         tuned = tune(question, **how)
         if tuned.winner is not None:
@@ -399,8 +403,8 @@ class Kernel(Serving):
             return kernel.reference(*args)
         call = self.resolve(args)
         arrays = {**call.on_host(), **call.scalars}
-        self._try_tile_sizes(self.tile, arrays)
-        evaluate(self.tile, arrays)
+        self._try_tile_sizes(self.tile_ir, arrays)
+        evaluate(self.tile_ir, arrays)
         return call.result()
 
 

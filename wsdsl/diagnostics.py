@@ -13,10 +13,13 @@ from typing import Any
 
 def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
     """At the line of the user's code that runs wsdsl."""
-    frame, level = currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("wsdsl."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, kind, stacklevel=level + 1)
+    frame, passed = currentframe(), ("wsdsl", "contextlib", "importlib")
+    assert frame
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
+        frame = frame.f_back
+    module, line = frame.f_globals, (frame.f_code.co_filename, frame.f_lineno)
+    seen = module.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, kind, *line, module.get("__name__"), seen)
 
 
 warn_once = cache(warn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wsdsl import knobs
+from wsdsl import config
 
 if TYPE_CHECKING:
     from wsdsl.ir.op import Kernel
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def dumped(name: str, suffix: str, text: str) -> str:
     """The text, which is written to the folder, if there is one."""
-    folder = knobs.DUMP.get()
+    folder = config.DUMP.get()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.{suffix}").write_text(text)
@@ -22,7 +22,7 @@ def dumped(name: str, suffix: str, text: str) -> str:
 
 def pass_dumps() -> list[Listener]:
     """Writes the IR after each pass that changes it, by the pass' place in the list of all."""
-    if knobs.DUMP.get() is None:
+    if config.DUMP.get() is None:
         return []
     from wsdsl.lowering.pipeline import PASSES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.callee import Callee, called
 from wsdsl.diagnostics import LaunchError, warn_once
 
@@ -93,7 +93,7 @@ class Executable(Callee):
 
 def runs_simulated(movable: bool = False) -> bool:
     """Whether arrays of the CPU are simulated. `movable` ones belong on a GPU, if there is one."""
-    backend = knobs.BACKEND.get()
+    backend = config.BACKEND.get()
     if backend == "simulator":
         return True
     from wsdsl.runtime.device import gpu_available
@@ -101,7 +101,7 @@ def runs_simulated(movable: bool = False) -> bool:
     if backend == "gpu" and not gpu_available():
         raise LaunchError("there is no Hopper GPU here", hint="`wsdsl doctor` tells more")
     if movable and backend == "auto" and gpu_available():
-        hint = 'move them to the GPU, or say `with wsdsl.knobs.override(backend="simulator"):`'
+        hint = 'move them to the GPU, or say `with wsdsl.config.override(backend="simulator"):`'
         raise LaunchError("the arrays are on the CPU, and there is a GPU", hint=hint)
     if movable and not gpu_available():
         warn_once("there is no Hopper GPU here; the simulator, which is slow, runs")

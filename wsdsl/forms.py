@@ -49,7 +49,7 @@ def _form(kernel: Kernel, name: str) -> Kernel:
     def make() -> ir.Kernel:
         from wsdsl.lowering.words import FORMS
 
-        made = FORMS[name](kernel.tile)
+        made = FORMS[name](kernel.tile_ir)
         assert made is not None
         return made
 

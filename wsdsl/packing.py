@@ -36,7 +36,7 @@ def check(kernel: Kernel, names: Sequence[str]) -> None:
     """LaunchError for tensors that can not be packed."""
     params = {p.name: p.type for p in kernel.params}
     findings = unknown_names(names, params, f"{kernel.name}.packed()")
-    scales = scale_tensors(kernel.tile)
+    scales = scale_tensors(kernel.tile_ir)
     for name in names:
         kind = params.get(name)
         if name in scales:
@@ -64,7 +64,7 @@ def _made(kernel: Kernel, names: Sequence[str]) -> Kernel:
     from wsdsl.compiler import Kernel
 
     def make() -> Tile:
-        return _with_packed(kernel.tile, names)
+        return _with_packed(kernel.tile_ir, names)
 
     def key() -> str | None:
         own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
@@ -91,7 +91,7 @@ def packable(kernel: Kernel) -> list[str]:
     """Tensors that operands of products are computed from, where they lie as these do."""
     from wsdsl.lowering.packed_operands import packable_tensors
 
-    return [v.name for v in packable_tensors(kernel.tile)]
+    return [v.name for v in packable_tensors(kernel.tile_ir)]
 
 
 def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -108,7 +108,7 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
     kinds = {p.name: p.type for p in kernel.params}
-    made, scales = list[Any](), scale_tensors(kernel.tile)
+    made, scales = list[Any](), scale_tensors(kernel.tile_ir)
     for name, array in given.items():
         kind = kinds[name]
         assert isinstance(kind, Tensor)

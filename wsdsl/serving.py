@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled
+from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, LaunchError, counted
 from wsdsl.execution import runs_simulated
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
@@ -19,7 +20,7 @@ from wsdsl.schedule import Schedule, as_schedule
 if TYPE_CHECKING:
     from wsdsl.ahead.misses import Misses
     from wsdsl.artifact.artifact import Access, Declaration, StandIns
-    from wsdsl.artifact.size_class import SizeClass
+    from wsdsl.artifact.shape_bucket import ShapeBucket
     from wsdsl.ir import op as ir
     from wsdsl.records.row import Asked
     from wsdsl.runtime.alignment import Alignment, Alignments
@@ -34,7 +35,7 @@ MAX_CALLED = 1024
 class Serving(Callee):
     """What a kernel's calls run."""
 
-    tile: Any
+    tile_ir: Any
     """The kernel at the level TILE."""
     _find_key: Callable[[], str | None]
     _called: dict[tuple[Any, ...], Compiled]
@@ -44,11 +45,11 @@ class Serving(Callee):
     def _variants(self) -> Variants:
         from wsdsl.variants import Variants
 
-        return Variants(self._find_key(), lambda: self.tile)
+        return Variants(self._find_key(), lambda: self.tile_ir)
 
     @property
     def declaration(self) -> Declaration:
-        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile`."""
+        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile_ir`."""
         return self._variants.declaration
 
     @cached_property
@@ -78,12 +79,14 @@ class Serving(Callee):
     """Whether calls are served by kernels that are chosen for their very sizes."""
     on_miss: OnMiss = "wait"
     """What calls do for which nothing is compiled."""
+    size_class = Renamed("shape_bucket")
+    warm = Renamed("precompile")
 
-    def size_class(self, /, **sizes: int) -> SizeClass:
-        """The class of sizes that calls of these are of."""
-        from wsdsl.artifact.size_class import size_class
+    def shape_bucket(self, /, **sizes: int) -> ShapeBucket:
+        """Return the bucket of sizes whose calls share a compiled kernel with these sizes."""
+        from wsdsl.artifact.shape_bucket import shape_bucket
 
-        return size_class(self.declaration, self._checked(None, sizes)[1])
+        return shape_bucket(self.declaration, self._checked(None, sizes)[1])
 
     def _checked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
@@ -92,11 +95,12 @@ class Serving(Callee):
         unknown = [name for name in sizes if name not in self.dims]
         if unknown:
             message = f"{self.name} has no dimension {', '.join(unknown)}"
-            raise CompileError(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(message, self.tile_ir.loc, hint)
         wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
             message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
-            raise CompileError(message, self.tile.loc)
+            raise CompileError(message, self.tile_ir.loc)
         return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _told_of_record(
@@ -107,7 +111,7 @@ class Serving(Callee):
         alignment = self._alignment_of(schedule, sizes)
         if record := self._variants.asked(schedule, sizes, *alignment).record:
             taken = agrees(record.whole, compiled.schedule)
-            told = "chosen by a record" if taken else "a record's schedule is refused today"
+            told = f"{'chosen by' if taken else 'rejected schedule of'} a tuning-cache entry"
             yield f"{told}: {record}"
 
     def _told_of_calls(
@@ -123,7 +127,7 @@ class Serving(Callee):
             else None
         )
         own = self._variants.lowered(asked)
-        yield f"calls are of the class {self.size_class(**sizes)}"
+        yield f"calls are of the class {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
             yield f"  and run {own.schedule!r}"
         signature, card = own.signature, own.scheduled.target
@@ -157,7 +161,7 @@ class Serving(Callee):
     ) -> Compiled:
         return self._variants.lowered(self._variants.asked(schedule, sizes, unaligned, padded))
 
-    def warm(
+    def precompile(
         self,
         /,
         schedule: Schedule | None = None,
@@ -169,7 +173,7 @@ class Serving(Callee):
         many processes as there are CPUs, with a bar on stderr. For contiguous arrays; others that
         TMA can not take compile when they come. Returns what is compiled, each kernel once.
         """
-        from wsdsl.ahead.warm import combinations, compile_all
+        from wsdsl.ahead.precompile import combinations, compile_all
 
         asked = dict[Serving, dict["Asked", None]]()
         for given in combinations(self.name, self.dims, sizes):
@@ -178,7 +182,7 @@ class Serving(Callee):
             asked.setdefault(kernel, {})[each] = None
         found = dict[Compiled, None]()
         for kernel, some in asked.items():
-            compile_all(self.name, kernel._variants, str(kernel.tile), list(some), processes)
+            compile_all(self.name, kernel._variants, str(kernel.tile_ir), list(some), processes)
             made = (kernel._variants.at_hand(each) for each in some)
             found |= {compiled: None for compiled in made if compiled is not None}
         return tuple(found)
@@ -213,7 +217,7 @@ class Serving(Callee):
     def _misses(self) -> Misses:
         from wsdsl.ahead.misses import Misses
 
-        return Misses(self.name, self._variants, lambda: str(self.tile))
+        return Misses(self.name, self._variants, lambda: str(self.tile_ir))
 
     def compiled_for(
         self,
@@ -268,7 +272,7 @@ class Serving(Callee):
 
     def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
         def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
-            sizes = call.dims if exact else self.size_class(**call.dims).sizes
+            sizes = call.dims if exact else self.shape_bucket(**call.dims).sizes
             return self._variants.padded(schedule, sizes, *blocked)
 
         return self._alignments.of(call, schedule, decide, exact=exact)

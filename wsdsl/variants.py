@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from itertools import islice
 from weakref import WeakSet
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Refused, StandIns
 from wsdsl.artifact.kept import kept, look
-from wsdsl.artifact.size_class import beside_rows, is_round, row_range, size_class
+from wsdsl.artifact.shape_bucket import beside_rows, is_round, row_range, shape_bucket
 from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError, of_default
@@ -124,7 +124,7 @@ class Variants:
         anew: bool,
     ) -> Asked | None:
         """None where it was not found out yet, and shall not be `anew`."""
-        found = size_class(self.declaration, sizes)
+        found = shape_bucket(self.declaration, sizes)
         own = self.asked(schedule, found.sizes, unaligned, padded)
         if own.record or not self._is_shared(sizes):
             return own
@@ -150,7 +150,7 @@ class Variants:
         anew: bool = True,
     ) -> StandIns | None:
         """The kernels that serve the range of rows that these are of; None likewise."""
-        found = size_class(self.declaration, sizes)
+        found = shape_bucket(self.declaration, sizes)
         span, others = dict(found.spans)[found.rows], beside_rows(self.declaration, found)
 
         def make() -> StandIns:
@@ -221,7 +221,7 @@ class Variants:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
-        if (found := self.choices.get(asked)) is not None and found.is_made:
+        if (found := self.choices.get(asked)) is not None and found.is_built:
             return found
 
         def make() -> Choice:
@@ -231,7 +231,7 @@ class Variants:
 
         choice = kept(self._choice_key(asked), Choice, make)
         found = self.choices.get(asked)
-        return found if found is not None and found.is_made else self._chosen(asked, choice)
+        return found if found is not None and found.is_built else self._chosen(asked, choice)
 
     def _chosen(self, asked: Asked, choice: Choice) -> Compiled:
         """By a choice that another kernel of the same text, or another process, has made."""
@@ -239,7 +239,7 @@ class Variants:
         with self._lock:
             found = self._compiled.get(code)
         artifact = None
-        if found is None or not found.is_made:
+        if found is None or not found.is_built:
             artifact = look(artifact_key(self._code_key(*code)), Artifact)
         return self.adopt(asked, choice, artifact)
 
@@ -249,7 +249,7 @@ class Variants:
         code = self._code_of(asked, choice)
         with self._lock:
             found = self._compiled.get(code)
-            if artifact is not None and not (found and found.is_made):
+            if artifact is not None and not (found and found.is_built):
                 found = Compiled.found(artifact, lambda: self._posed(settled))
             elif found is None:
                 found = Compiled(self._posed(settled), key=self._code_key(*code))
@@ -275,7 +275,7 @@ class Variants:
     def at_hand(self, asked: Asked) -> Compiled | None:
         """What is made, here or on disk."""
         held = self.choices.get(asked)
-        if held is not None and held.is_made:
+        if held is not None and held.is_built:
             return held
         choice = look(self._choice_key(asked), Choice)
         if choice is None:
@@ -295,7 +295,7 @@ class Variants:
         return self._chosen_at("code", repr(schedule), *parts)
 
     def _choice_key(self, asked: Asked) -> str | None:
-        tools = assembler(), knobs.ALLOW_SPILLS.get()
+        tools = assembler(), config.ALLOW_SPILLS.get()
         return self._chosen_at("choice", repr(asked.schedule), *asked[1:], *tools)
 
     def static(self, sizes: Sizes) -> Sizes:
@@ -360,7 +360,7 @@ class Variants:
         like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, launch_pdl=None)
         code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
         key = code and digest("refused", code)
-        known = None if compiled.is_made else look(key, Refused)
+        known = None if compiled.is_built else look(key, Refused)
         if known is not None:
             return known
         try:

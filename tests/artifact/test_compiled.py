@@ -54,7 +54,7 @@ def test_all_forms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         refuse(patch)
         found = in_another_process().compile(SMALL, M=512, N=256, K=128)
-        assert found is not first and found.is_made
+        assert found is not first and found.is_built
         for name in FORMS:
             assert getattr(found, name) == getattr(first, name), name
         assert found.ptx == first.ptx and found.prove() == first.prove()
@@ -88,7 +88,7 @@ def test_other_sizes_have_the_same_code(folder: Path, monkeypatch: pytest.Monkey
     wsdsl.parse(TEXT).scaled.compile(SMALL, M=512, N=512, K=512)
     kernel = in_another_process()
     monkeypatch.setattr(Compiled, "_make_artifact", lambda *_: pytest.fail("compiled again"))
-    assert kernel.compile(SMALL, M=511, N=512, K=512).is_made
+    assert kernel.compile(SMALL, M=511, N=512, K=512).is_built
 
 
 def test_what_is_chosen_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_names_are_read_once(tmp_path: Path) -> None:
     module = loaded(tmp_path, FILE)
     key_of(module.f)
     module.SCALE = 3.0
-    assert "2.0" in str(module.f.tile) and "3.0" not in str(module.f.tile)
+    assert "2.0" in str(module.f.tile_ir) and "3.0" not in str(module.f.tile_ir)
     assert key_of(module.f) == key_of(loaded(tmp_path, FILE).f)
 
 

@@ -1,7 +1,5 @@
 """SCHEDULED kernels around a few lines, and what codegen and ptxas make of them."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.kernels import CASES
@@ -45,4 +43,4 @@ def gemm() -> str:
 def gemm_128x256() -> str:
     """Lower a GEMM with a tile twice as wide, the fastest schedule of large sizes."""
     schedule = Schedule(tile=dict(m=128, n=256), mode="cooperative", scheduler="persistent")
-    return str(lower(replace(CASES["gemm"].kernel.tile, schedule=schedule)))
+    return str(lower(CASES["gemm"].with_schedule(schedule)))

@@ -42,6 +42,6 @@ def lowered(
     """Lower the last kernel of a text, without the PTX."""
     kernel = _kernel(text).packed(*packed)
     if threads == "all":
-        threads = [p.name for p in kernel.tile.params if isinstance(p.type, Tensor)]
+        threads = [p.name for p in kernel.tile_ir.params if isinstance(p.type, Tensor)]
     held = () if threads == "none" else tuple(threads)
     return kernel._compile(schedule, sizes, held, tuple(padded))

@@ -20,7 +20,7 @@ def entries() -> Iterator[Entry]:
         text = program(seed)
         try:
             kernel = wsdsl.parse(text).made
-            _ = kernel.tile
+            _ = kernel.tile_ir
         except WsdslError:
             yield Entry(f"generated/{seed}", text)
             continue

@@ -60,7 +60,7 @@ def test_a_foreign_word_is_answered_wherever_it_comes_from() -> None:
             Y[n] = isnan(X[n]) + exp(X[n])
 
     with pytest.raises(wsdsl.TypeCheckError) as caught:
-        _ = k.tile
+        _ = k.tile_ir
     hints = [f.hint for f in caught.value.findings]
     assert hints == ["write `x != x`", "import it from wsdsl: from wsdsl import exp"]
 

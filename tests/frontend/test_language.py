@@ -87,11 +87,11 @@ def test_function_string_and_file_are_one_kernel(tmp_path: Path) -> None:
     text = source_of("gemm")
     path = tmp_path / "gemm.ws"
     path.write_text(text)
-    assert gemm.tile == wsdsl.parse(text).gemm.tile == wsdsl.load(path).gemm.tile
+    assert gemm.tile_ir == wsdsl.parse(text).gemm.tile_ir == wsdsl.load(path).gemm.tile_ir
 
 
 def test_locations_point_into_the_users_file() -> None:
-    product = next(op for op in walk(gemm.tile.body) if isinstance(op, Contract))
+    product = next(op for op in walk(gemm.tile_ir.body) if isinstance(op, Contract))
     assert product.loc is not None
     assert product.loc.file == __file__
     line = Path(__file__).read_text().splitlines()[product.loc.line - 1]
@@ -120,7 +120,7 @@ def test_a_temporary_of_two_loops_is_not_carried() -> None:
             x = B[n] * 3.0
             D[n] = x
     """
-    made = wsdsl.parse(text).f.tile
+    made = wsdsl.parse(text).f.tile_ir
     assert all(not op.init for op in walk(made.body) if isinstance(op, ForTiles))
 
 
@@ -131,7 +131,7 @@ def test_literals_take_the_other_operands_type() -> None:
         for m in tiles(M):
             C[m] = A[m] * 2 + 1e-3
     """
-    made = wsdsl.parse(text).f.tile
+    made = wsdsl.parse(text).f.tile_ir
     assert {str(op.result.type) for op in walk(made.body) if isinstance(op, Constant)} == {"f16"}
 
 
@@ -167,7 +167,7 @@ def test_the_order_of_axes_means_nothing(step: str) -> None:
             C[m, n] = acc
     """
     made = wsdsl.parse(text).f
-    verify(made.tile)
+    verify(made.tile_ir)
     rng = np.random.default_rng(4)
     a, b = (rng.standard_normal((n, 7)).astype(np.float32) for n in (5, 3))
     for flag in (0, 1):
@@ -237,7 +237,7 @@ def test_all_that_a_file_may_hold() -> None:
             ) + EPS) * \\
                 BIG
     '''
-    made = wsdsl.parse(textwrap.dedent(text)).f.tile
+    made = wsdsl.parse(textwrap.dedent(text)).f.tile_ir
     verify(made)
     assert str(made.params[0].type) == "tensor<f32[rows, columns]>"
     held = [op.value for op in walk(made.body) if isinstance(op, Constant) and op.value != 3]

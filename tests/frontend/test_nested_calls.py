@@ -26,7 +26,7 @@ def calling(depth: int, first: str, call: str) -> str:
 
 def test_the_same_call_is_shared() -> None:
     kernel = parse(calling(30, "x * 0.5", "{g}(x) + {g}(x)")).f
-    assert sum(1 for _ in walk(kernel.tile.body)) < 100
+    assert sum(1 for _ in walk(kernel.tile_ir.body)) < 100
     small = parse(calling(5, "x * 0.5", "{g}(x) + {g}(x)")).f
     x, y = np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)
     small.reference(x, y)

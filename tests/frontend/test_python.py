@@ -25,7 +25,7 @@ LINES = Path(__file__).read_text().splitlines()
 
 
 def first(made: wsdsl.Kernel, kind: type[Op]) -> Op:
-    return next(op for op in walk(made.tile.body) if isinstance(op, kind))
+    return next(op for op in walk(made.tile_ir.body) if isinstance(op, kind))
 
 
 def spelled(op: Op) -> str:
@@ -86,9 +86,9 @@ def test_names_from_around() -> None:
         for m in tiles(ROWS):
             C[m, 2] = zeros(f32[m]) + factor * HALF
 
-    types = [p.type for p in made.tile.params]
+    types = [p.type for p in made.tile_ir.params]
     assert [t.dims for t in types if isinstance(t, Tensor)] == [("rows", "columns"), ("M", 48)]
-    assert 1.5 in [op.value for op in walk(made.tile.body) if isinstance(op, Constant)]
+    assert 1.5 in [op.value for op in walk(made.tile_ir.body) if isinstance(op, Constant)]
 
 
 def test_local_sizes_in_annotations_that_python_evaluates() -> None:
@@ -100,7 +100,7 @@ def test_local_sizes_in_annotations_that_python_evaluates() -> None:
             C[r] = A[r, 3]
 
     made.__annotations__ = {"A": f32[rows, columns], "C": f32[rows]}
-    types = [p.type for p in kernel(made).tile.params]
+    types = [p.type for p in kernel(made).tile_ir.params]
     assert [t.dims for t in types if isinstance(t, Tensor)] == [("R", 24), ("R",)]
 
 
@@ -158,7 +158,7 @@ def test_functions_are_inlined() -> None:
 
 def messages(made: wsdsl.Kernel) -> list[str]:
     with pytest.raises(wsdsl.WsdslError) as caught:
-        _ = made.tile
+        _ = made.tile_ir
     return [f.message for f in caught.value.findings]
 
 
@@ -195,7 +195,7 @@ def test_python_values_that_mean_nothing() -> None:
             C[m] = make_nested
 
     with pytest.raises(wsdsl.ParseError):
-        _ = made.tile
+        _ = made.tile_ir
 
     @kernel
     def other(C: f32[M]):
@@ -248,4 +248,4 @@ def test_they_are_words_inside_of_kernels_whoever_they_are() -> None:
         for m in tiles(M):
             Y[m] = max(sum(X[m, :], over=N), min(X[m, :], over=N))
 
-    assert [op.fn for op in k.tile.ops if isinstance(op, Reduce)] == ["add", "min"]
+    assert [op.fn for op in k.tile_ir.ops if isinstance(op, Reduce)] == ["add", "min"]

@@ -55,7 +55,7 @@ READ = settings(
 def read(text: str) -> None:
     try:
         kernels = vars(wsdsl.parse(text))
-        tiles = [made.tile for made in kernels.values()]
+        tiles = [made.tile_ir for made in kernels.values()]
     except (wsdsl.ParseError, wsdsl.TypeCheckError) as error:
         assert all(f.hint for f in error.findings), error
         assert all(f.loc or "there is no kernel" in f.message for f in error.findings), error

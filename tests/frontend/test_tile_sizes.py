@@ -19,7 +19,7 @@ def f(A: bf16[M, K], B: bf16[N, K], R: f32[M, N], I: i8[M, N], Y: f32[M, N], S: 
 def made(text: str) -> Kernel:
     lines = text.strip("\n").split("\n")
     kernel: Kernel = wsdsl.parse(HEAD + "\n".join(f"    {line}" for line in lines) + "\n").f
-    _ = kernel.tile
+    _ = kernel.tile_ir
     return kernel
 
 
@@ -210,8 +210,8 @@ def window(X: f32[Q, T], Y: f32[Q]):
 def test_tiles_that_are_masked_whole() -> None:
     """Of a small tile the maximum may be -inf, of a large one a number."""
     with pytest.raises(TypeCheckError, match="some sizes give NaN"):
-        _ = wsdsl.parse(WINDOW.format(base="new")).window.tile
-    _ = wsdsl.parse(WINDOW.format(base="where(new == -inf, 0.0, new)")).window.tile
+        _ = wsdsl.parse(WINDOW.format(base="new")).window.tile_ir
+    _ = wsdsl.parse(WINDOW.format(base="where(new == -inf, 0.0, new)")).window.tile_ir
 
 
 ATTENTION = """
@@ -244,7 +244,7 @@ NEAR = {
 @pytest.mark.parametrize("name", NEAR)
 def test_almost_an_online_softmax_is_refused(name: str) -> None:
     with pytest.raises(TypeCheckError):
-        _ = wsdsl.parse(ATTENTION.replace(*NEAR[name])).attention.tile
+        _ = wsdsl.parse(ATTENTION.replace(*NEAR[name])).attention.tile_ir
 
 
 def test_scalar_must_be_positive_where_trials_need_it() -> None:
@@ -256,9 +256,9 @@ def test_scalar_must_be_positive_where_trials_need_it() -> None:
     for call in (kernel, kernel.reference, kernel.compile(S=48, T=48, D=16).simulate):
         with pytest.raises(LaunchError, match=r"scale.*-1.0 is not positive"):
             call(q, k, v, None, None, -1.0)
-    assert kernel.tile.positive == ("scale",)
+    assert kernel.tile_ir.positive == ("scale",)
     scaled = ATTENTION.replace("@ K[t, :]", "@ K[t, :] * scale").replace("=t) * scale", "=t)")
-    assert wsdsl.parse(scaled.replace("s * scale", "s")).attention.tile.positive == ()
+    assert wsdsl.parse(scaled.replace("s * scale", "s")).attention.tile_ir.positive == ()
 
 
 @pytest.mark.parametrize("bounds", ["from_, N", "0, from_"])
@@ -274,7 +274,7 @@ def f(from_: i32, rows: i32[B], X: f32[N], Y: f32[M, B]):
             Y[m, b] = last
 """).f
     with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
-        _ = kernel.tile
+        _ = kernel.tile_ir
 
 
 def test_scalar_that_is_not_positive_is_tried() -> None:

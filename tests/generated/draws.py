@@ -26,7 +26,7 @@ BLOCKS = (1, 2, 3)
 
 
 def sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
-    kinds = [p.type for p in kernel.tile.params if isinstance(p.type, Tensor)]
+    kinds = [p.type for p in kernel.tile_ir.params if isinstance(p.type, Tensor)]
     packed = {kind.dims[-1] for kind in kinds if kind.dtype.bits == 4}
     empty = {d: 0 for d in kernel.dims if rng.random() < 0.01}
     found = {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims} | empty
@@ -42,9 +42,9 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
     """
     rng = np.random.default_rng(seed)
     special, normal = rng.random() < 0.2, rng.random() < 0.3
-    special &= not doubts(kernel.tile)  # Whose tile sizes are tried on finite numbers alone.
+    special &= not doubts(kernel.tile_ir)  # Whose tile sizes are tried on finite numbers alone.
     made: dict[str, Any] = {}
-    for p in kernel.tile.params:
+    for p in kernel.tile_ir.params:
         assert isinstance(p.type, (Tensor, Tile))
         dtype = p.type.dtype
         held = numpy_dtype(dtype)
@@ -80,7 +80,7 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
 def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
     """Of `tiles` without `by` in which anything is done, with their dimensions."""
     tiles: dict[str, str] = {}
-    for op in walk(drop_unused(kernel.tile).body):
+    for op in walk(drop_unused(kernel.tile_ir).body):
         if isinstance(op, ForTiles):
             kind = op.index.type
             if isinstance(kind, Axis) and not kind.size:
@@ -89,7 +89,7 @@ def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
 
 
 def multiplies(kernel: wsdsl.Kernel) -> bool:
-    return any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile).body))
+    return any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile_ir).body))
 
 
 def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
@@ -116,7 +116,7 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
         cluster |= {rng.choice(tiles): 2}
     scheduler = maybe(0.4, "grid", "persistent", "persistent", "stream_k", "split_k")
     split = scheduler == "split_k"
-    tensors = [p.name for p in kernel.tile.params if isinstance(p.type, Tensor)]
+    tensors = [p.name for p in kernel.tile_ir.params if isinstance(p.type, Tensor)]
     return Schedule(
         tile=tile,
         stages=maybe(0.4, 1, 2, 3, 4),

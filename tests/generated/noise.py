@@ -1,16 +1,16 @@
-"""How far a result may be from what the reference computes: as far as rounding moves it.
+"""Bound the difference between a result and the reference by the effect of rounding.
 
 The reference sums in float64 and rounds each operation once. A scheduled kernel adds in another
-order, and a factor of an operand is applied behind the product. So the reference is evaluated again
-with every sum that is not exact moved by as much as another order could move it (some ulps of the
-sum of the terms' sizes): up and down at random, and the other way round. An operand that is made of
-such a sum, or of a function, may be rounded to the other side: its product is moved by some ulps of
-its largest term. What is moved nowhere has to come out exactly. Elsewhere a float may be off by
-`SLACK` times the spread of these evaluations (of the tensor's mean spread, if that is more) and two
-of its own ulps; so may integers, rounded up; of `bool` so many times as many may differ. Where all
-agree that there is NaN or infinity, there has to be.
+order, and applies a factor of an operand after the matmul. So the reference is evaluated again with
+every inexact sum perturbed by as much as another order could (some ulps of the sum of the terms'
+sizes): up and down at random, and the reverse. An operand computed from such a sum, or from a
+function, may round the other way: its matmul is perturbed by some ulps of its largest term. Where
+no evaluation differs, the result must be exact. Elsewhere a float may be off by `SLACK` times the
+spread of these evaluations (or the tensor's mean spread, if larger) and two of its ulps; integers
+by that, rounded up; of `bool` as many elements as differ among them. NaN or infinity in all
+evaluations must be in the result.
 
-The reference under other tile sizes is held to the same bound.
+The reference under other tile sizes has the same bound.
 """
 
 from __future__ import annotations

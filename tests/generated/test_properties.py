@@ -92,7 +92,7 @@ def test_simulator_gives_the_result_of_the_reference(form: Form, seed: int) -> N
     text, sizes, schedule = form(Random(seed))
     made, draw = parse(text).made, np.random.default_rng(seed)
     arrays: dict[str, Any] = {}
-    for param in made.tile.params:
+    for param in made.tile_ir.params:
         kind = param.as_tensor
         shape = [sizes.get(str(dim), 1) for dim in kind.dims]
         if kind.dtype.bits < 8:

@@ -1,9 +1,8 @@
-"""What is asked of a program, whatever it is.
+"""Requirements on every generated program.
 
-It is refused by an error of an allowed class that shows a place in the text (a schedule that does
-not fit shows none), or: the reference agrees with itself under any tile sizes, the scheduled kernel
-is proved, and the simulator's result agrees with the reference within the bound of noise.py.
-Nothing else is an answer.
+It is rejected by an allowed error with a location in the text (none for a schedule that does not
+fit), or: the reference is consistent under any tile sizes, the scheduled kernel is proved, and
+the simulator agrees with the reference within the bound of noise.py.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _attempts(
     rng = Random(seed)
     try:
         kernel = vars(wsdsl.parse(text))["made"]
-        _ = kernel.tile
+        _ = kernel.tile_ir
     except Exception as error:
         return [_of_error(error, "parsing")]
     found: list[Outcome] = []
@@ -108,9 +107,9 @@ def _attempts(
         try:
             if samples is None:
                 # Of what is refused, too: the language has more than is lowered.
-                samples = noise.moved(kernel.tile, given, seed)
+                samples = noise.moved(kernel.tile_ir, given, seed)
                 for tile in tiles:
-                    told = _differs(kernel, noise.evaluated(kernel.tile, given, tile), samples)
+                    told = _differs(kernel, noise.evaluated(kernel.tile_ir, given, tile), samples)
                     if told:
                         return [Outcome("wrong", "tiles", f"under tiles {tile}: {told}; {what}")]
             if compiled is None:
@@ -132,7 +131,7 @@ def _attempts(
 def _tensors(kernel: wsdsl.Kernel) -> list[tuple[str, str]]:
     return [
         (p.name, p.type.dtype.name)
-        for p in kernel.tile.params
+        for p in kernel.tile_ir.params
         if isinstance(p.type, Tensor) and p.name in kernel.access.writes
     ]
 

@@ -1,8 +1,8 @@
-"""Random products on the GPU beside float64: python -m tests.gpu.random_products [SECONDS] [SEED].
+"""Random matmuls on the GPU versus float64: python -m tests.gpu.random_products [SECONDS] [SEED].
 
-Types, layouts, epilogues, decoded weights and sizes are drawn, sizes that TMA takes or not and
-that fill no tile among them. Most have their default schedule, some three consumers. Each child
-has a watchdog; a kernel that hangs is told with its sizes and schedule.
+Types, layouts, epilogues, dequantized weights and sizes are random, including TMA-incompatible and
+ragged ones. Most use the default schedule, some three consumers. Each child has a watchdog, which
+reports the sizes and schedule of a kernel that hangs.
 """
 
 import os
@@ -113,7 +113,7 @@ def error(one: Drawn, args: list[Any]) -> float:
 def share(report: Report, seed: int, until: float) -> None:
     import torch  # pyright: ignore[reportMissingImports]
 
-    os.environ["WSDSL_RECORDS"] = "off"
+    os.environ["WSDSL_TUNING_CACHE"] = "off"
     rng = random.Random(seed)
     while time.time() < until:
         one = drawn(rng)

@@ -22,7 +22,7 @@ def run(
     wanted = expected(case, arrays)
     given: list[Any] = []
     buffers: dict[str, tuple[Any, Any]] = {}
-    for p in case.kernel.tile.params:
+    for p in case.kernel.tile_ir.params:
         held = arrays[p.name]
         if isinstance(held, np.ndarray):
             only_written = p.name in case.kernel.access.only_written and held.ndim > 1

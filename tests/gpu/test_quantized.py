@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.quantized.test_product import FORMATS
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.kernels import quantized
 
 torch: Any = pytest.importorskip("torch")
@@ -59,5 +59,5 @@ def test_what_the_driver_assembles() -> None:
         normal(16, 512, seed=5, dtype="bfloat16"),
     )
     wanted = quantized.matmul(x, weights, out_dtype="f32")
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         assert torch.equal(quantized.matmul(x, weights, out_dtype="f32"), wanted)

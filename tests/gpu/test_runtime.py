@@ -9,7 +9,7 @@ import pytest
 
 from tests.gpu.arrays import usual_seconds
 from tests.kernels import CASES
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.diagnostics import LaunchError
 
 torch: Any = pytest.importorskip("torch")
@@ -135,7 +135,7 @@ def test_threads() -> None:
 
 def test_without_ptxas_the_driver_assembles() -> None:
     a, b, want = operands()
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         prepared_kernel = CASES["gemm"].fresh()
         out = torch.zeros(200, 136, device="cuda").bfloat16()
         prepared = prepared_kernel.prepare(a, b, out)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.records.recorded import make_gemm
-from wsdsl import knobs
+from wsdsl import config
 
 pytestmark = pytest.mark.gpu
 
@@ -16,7 +16,7 @@ def test_a_product_is_tuned(tmp_path: Path) -> None:
     gemm = make_gemm()
     a, b = (np.ones((1024, 1000), ml_dtypes.bfloat16) for _ in range(2))
     c = np.zeros((1024, 1024), ml_dtypes.bfloat16)
-    with knobs.override(cache_dir=tmp_path, records=True):
+    with config.override(cache_dir=tmp_path, tuning_cache=True):
         tuned = gemm.tune(a, b, c, seconds=12, candidates=8, progress=False)
         assert not tuned.failed, str(tuned)
         assert len(tuned.measured) >= 4

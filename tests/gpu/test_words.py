@@ -36,15 +36,15 @@ def _is_quotient(name: str, arrays: Any, found: Any, scales: Any) -> Any:
 def test_as_the_reference_has_it(name: str, tile: Any) -> None:
     made = WORD_KERNELS[name]
     kernel, arrays = getattr(parse(made.text), name), made.inputs(made.sizes)
-    for p in kernel.tile.params:
+    for p in kernel.tile_ir.params:
         if p.name not in arrays:
             shape = [d if isinstance(d, int) else made.sizes[d] for d in p.type.dims]
             arrays[p.name] = np.zeros(shape, numpy_dtype(p.type.dtype))
-    given = [to_device(arrays[p.name], p.type.dtype.name)[0] for p in kernel.tile.params]
+    given = [to_device(arrays[p.name], p.type.dtype.name)[0] for p in kernel.tile_ir.params]
     kernel(*given, schedule=tile and Schedule(tile=dict(tile)))
     torch.cuda.synchronize()
-    kernel.reference(*(arrays[p.name] for p in kernel.tile.params))
-    for p, held in zip(kernel.tile.params, given, strict=True):
+    kernel.reference(*(arrays[p.name] for p in kernel.tile_ir.params))
+    for p, held in zip(kernel.tile_ir.params, given, strict=True):
         wanted = arrays[p.name]
         found = to_host(held, wanted)
         bits = f"u{wanted.dtype.itemsize}"

@@ -36,7 +36,7 @@ SCHEDULE = Schedule(tile=dict(m=64, n=32), consumers=1, scheduler="persistent")
 def texts() -> dict[str, str]:
     """What becomes of the kernel: its text after each pass that the rules below are about."""
     made: dict[str, str] = {}
-    kernel = dataclasses.replace(wsdsl.parse(SOURCE).f.tile, schedule=SCHEDULE)
+    kernel = dataclasses.replace(wsdsl.parse(SOURCE).f.tile_ir, schedule=SCHEDULE)
     lower(kernel, listeners=[lambda name, before, after: made.update({name: str(after)})])
     return {
         "tile": made["fit_last_tiles"],
@@ -77,7 +77,7 @@ def test_broken(name: str) -> None:
 
 
 def test_partitions_walk_the_tiles_of_loops_inside_alike() -> None:
-    kernel = dataclasses.replace(wsdsl.parse(INSIDE).f.tile, schedule=SCHEDULE)
+    kernel = dataclasses.replace(wsdsl.parse(INSIDE).f.tile_ir, schedule=SCHEDULE)
     text = str(lower(kernel, "partitioned"))
     loading = "axis<n__1 of N by 32 columns>, within=8) {"
     assert text.count(loading) == 2

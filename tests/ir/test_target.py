@@ -16,7 +16,7 @@ from wsdsl.lowering.pipeline import lower, scheduled_tile
 
 
 def chosen(card: Target, m: int = 1024, n: int = 3840, k: int = 4096) -> Kernel:
-    posed = dataclasses.replace(CASES["gemm"].kernel.tile, card=card)
+    posed = dataclasses.replace(CASES["gemm"].kernel.tile_ir, card=card)
     return scheduled_tile(posed, dict(M=m, N=n, K=k))
 
 

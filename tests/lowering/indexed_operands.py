@@ -1,7 +1,7 @@
-"""Products whose operands are indexed by all that may be an index, wherever it is computed.
+"""Matmuls whose operands are indexed by all kinds of index expressions.
 
-`python -m tests.lowering.indexed_operands 2000 SEED` draws so many kernels and lowers each by three
-schedules. Every one must agree with `reference`, or be refused at its line with a hint.
+`python -m tests.lowering.indexed_operands 2000 SEED` draws 2000 kernels and lowers each by three
+schedules. Each must agree with `reference`, or be rejected at its line with a hint.
 """
 
 import itertools
@@ -323,7 +323,7 @@ def arrays(made: Program, rng: Random) -> dict[str, Any]:
     source = np.random.default_rng(rng.randrange(1 << 30))
     sizes = SIZES | dict(K=made.depth)
     found: dict[str, Any] = {}
-    for p in made.kernel.tile.params:
+    for p in made.kernel.tile_ir.params:
         kind: Any = p.type
         if p.name in ("s", "f"):
             found[p.name] = rng.randrange(2) if p.name == "s" else 1.75

@@ -1,7 +1,5 @@
 """The default schedule of some hundred rows of big weights, most of which come from memory."""
 
-import dataclasses
-
 import pytest
 
 from tests.kernels import CASES
@@ -44,7 +42,7 @@ def test_one_consumer_has_192_rows(
 )
 def test_where_192_rows_are_offered(name: str, sizes: tuple[int, int, int], offered: bool) -> None:
     known, given = dict(zip("MNK", sizes, strict=True)), Schedule(mma_m="m")
-    kernel = scheduled_tile(dataclasses.replace(CASES[name].kernel.tile, schedule=given), known)
+    kernel = scheduled_tile(CASES[name].with_schedule(given), known)
     options = schedule_options(kernel, given, Work(kernel, known))
     alone = [
         o
@@ -64,7 +62,7 @@ def test_rows_beyond_the_tensor_take_time_to_load() -> None:
     loaded = {}
     for rows in (160, 192, 352):
         sizes = dict(M=rows, N=10240, K=8192)
-        work = Work(scheduled_tile(CASES["gemm"].kernel.tile, sizes), sizes)
+        work = Work(scheduled_tile(CASES["gemm"].kernel.tile_ir, sizes), sizes)
         loaded[rows] = work.under(dict(m=192, n=80, k=64)).operand_bytes
     whole = (192 + 80) * 8192 * 2
     assert loaded == {160: whole + 32 * 8192, 192: whole, 352: whole}

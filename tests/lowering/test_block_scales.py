@@ -54,7 +54,7 @@ def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int])
 
 @pytest.mark.parametrize(("rows", "path"), [(8, "st"), (64, "st"), (65, "cp"), (192, "cp")])
 def test_atoms_are_copied_if_most_of_their_rows_are_of_use(rows: int, path: str) -> None:
-    asked = dataclasses.replace(SCALED["mx_atoms"].kernel.tile, schedule=BLACKWELL)
+    asked = SCALED["mx_atoms"].with_schedule(BLACKWELL)
     chosen = scheduled_tile(asked, dict(M=rows, N=4096, K=4096)).schedule
     assert chosen is not None and chosen.sf_load == path
     assert rows > 8 or (chosen.mma_m == "n" and chosen.tile is not None and chosen.tile["m"] <= 16)

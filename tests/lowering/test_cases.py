@@ -26,7 +26,7 @@ def lowered(name: str, schedule: wsdsl.Schedule | None = None) -> Compiled:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_lowers(name: str, schedule: wsdsl.Schedule | None) -> None:
-    axes = axes_of(CASES[name].kernel.tile)
+    axes = axes_of(CASES[name].kernel.tile_ir)
     variables = {name.split("_")[0] for name, axis in axes.items() if not axis.size}
     if schedule and not set(schedule.tile or ()) <= variables:
         pytest.skip(f"{name} has no loop over each of {schedule.tile}")
@@ -53,5 +53,5 @@ def test_goes_on_from_the_level_partitioned(name: str) -> None:
 
 def test_listeners_hear_of_every_pass() -> None:
     heard: list[str] = []
-    lower(CASES["gemm"].kernel.tile, listeners=[lambda name, before, after: heard.append(name)])
+    lower(CASES["gemm"].kernel.tile_ir, listeners=[lambda name, before, after: heard.append(name)])
     assert heard == [step.__name__ for step, _ in PASSES]

@@ -53,7 +53,7 @@ def test_who_asks_for_something_gets_it() -> None:
 def test_tiles_of_a_given_cluster_may_be_cut() -> None:
     given = Schedule(tile=dict(m=64, n=96), consumers=1, cluster=dict(n=2))
     sizes = dict(M=1024, N=768, K=16384)
-    kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile_ir, sizes)
     assert any(p.work.cut for _, p in ranked(kernel, given, sizes))
 
 
@@ -76,7 +76,7 @@ def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[d
 
 
 def test_options() -> None:
-    kernel = scheduled_tile(CASES["gemm"].kernel.tile)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile_ir)
     few = options(kernel, M=1024, N=576, K=4096)
     # All of them divide the 16 x 6 tiles evenly, and run at the same time; fours load for each
     # other where what they have in common is cut into groups of 8 lines.
@@ -97,7 +97,7 @@ def test_options() -> None:
 def gain(schedule: Schedule, m: int, n: int, k: int) -> float:
     """By how much quicker operands come than to CTAs of their own."""
     sizes = dict(M=m, N=n, K=k)
-    kernel = scheduled_tile(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=schedule))
+    kernel = scheduled_tile(CASES["gemm"].with_schedule(schedule))
     assert kernel.schedule is not None
     return predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, kernel.schedule)).gain
 

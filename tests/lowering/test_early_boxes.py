@@ -28,7 +28,7 @@ EARLY = [
 
 def scheduled(name: str = "widened", **more: Any) -> Kernel:
     schedule = dataclasses.replace(SMALL, **more)
-    return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=schedule))
+    return lower(CASES[name].with_schedule(schedule))
 
 
 def asked(kernel: Kernel) -> list[PrefetchBox]:

@@ -134,7 +134,7 @@ OTHERS = [
 @pytest.mark.parametrize(("name", "schedule"), OTHERS, ids=str)
 def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) -> None:
     case = CASES[name]
-    names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+    names = tuple(p.name for p in case.kernel.tile_ir.params) if threads else ()
     kernel = scheduled(name, Schedule(**schedule), names)  # type: ignore[arg-type]
     loads = [p for p in partitions(kernel) if p.role == "load"]
     first, second = (p.num_warps for p in loads[:2])

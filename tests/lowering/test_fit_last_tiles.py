@@ -62,7 +62,7 @@ def test_the_same_bits(name: str) -> None:
     case = CASES[case_name]
     arrays = inputs(case, 3, **sizes)
     wanted = expected(case, arrays)
-    threads = () if name != "odd sizes" else tuple(p.name for p in case.kernel.tile.params)
+    threads = () if name != "odd sizes" else tuple(p.name for p in case.kernel.tile_ir.params)
     compiled = case.kernel._compile(schedule, case.sizes | sizes, threads)
     apart = wsdsl.compile_ir(without_overlap(compiled.ir("partitioned")))
     assert "overlapping=True" in compiled.ir() and "overlapping" not in apart.ir()
@@ -117,7 +117,7 @@ def loops_of(kernel: Kernel) -> list[ForTiles]:
 @pytest.mark.parametrize("name", APART)
 def test_tiles_that_may_not_overlap(name: str) -> None:
     params, body, reason = APART[name]
-    kernel = wsdsl.parse(HEAD.format(params) + body + "\n").f.tile
+    kernel = wsdsl.parse(HEAD.format(params) + body + "\n").f.tile_ir
     told = {op.index.name: why_apart(kernel, op) for op in loops_of(kernel)}
     assert reason in told["n"]
     within = {op.index.name: op.within for op in loops_of(fit_last_tiles(kernel))}
@@ -127,7 +127,7 @@ def test_tiles_that_may_not_overlap(name: str) -> None:
 
 def test_a_tile_whose_end_is_stored_does_not_overlap() -> None:
     text = "for m in tiles(M):\n        for n in tiles(N, by=64):\n            C[m, n] = end(n)"
-    kernel = wsdsl.parse(f"@kernel\ndef f(C: i32[M, N]):\n    {text}\n").f.tile
+    kernel = wsdsl.parse(f"@kernel\ndef f(C: i32[M, N]):\n    {text}\n").f.tile_ir
     m, n = (why_apart(kernel, op) for op in loops_of(kernel))
     assert not m and "end depends on where" in n
 

@@ -23,7 +23,7 @@ def run(name: str, dtype: str, schedule: Schedule | None, unaligned: tuple[str, 
     kernel.reference(*wanted)
     for seed, agents in enumerate(("lazy", "random")):
         found = arrays(kernel, SIZES)
-        names = [p.name for p in kernel.tile.params]
+        names = [p.name for p in kernel.tile_ir.params]
         simulate(scheduled, dict(zip(names, found, strict=True)), seed=seed, agents=agents)
         agree(found, wanted)
 

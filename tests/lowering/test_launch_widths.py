@@ -55,7 +55,7 @@ OTHERS = (
 
 
 def lowered(name: str, schedule: Schedule) -> Compiled:
-    return Compiled(dataclasses.replace(CASES[name].kernel.tile, schedule=schedule))
+    return Compiled(CASES[name].with_schedule(schedule))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_a_launch_takes_the_width_by_which_sms_are_done_first(
 
 def test_of_two_sides_along_one_dimension_one_is_narrower() -> None:
     (gram,) = vars(wsdsl.parse(GRAM)).values()
-    made = Compiled(dataclasses.replace(gram.tile, schedule=ONE))
+    made = Compiled(dataclasses.replace(gram.tile_ir, schedule=ONE))
     assert made.signature.at(24).tiles == signature(narrowed(made.scheduled, 24)).tiles
     assert made.signature.tiles == (("M", 64), ("M", 64))
     assert made.signature.at(24).tiles == (("M", 40), ("M", 64))
@@ -239,7 +239,7 @@ def test_the_model_goes_by_the_width_of_the_launch() -> None:
     for rows in (100, 700, 1000, 3333):
         sizes = dict(M=rows, N=1024, K=4096)
         alone = dataclasses.replace(schedule, tile_n_variants=None)
-        cycles = [predicted_cycles(GEMM.tile, s, sizes) for s in (schedule, alone)]
+        cycles = [predicted_cycles(GEMM.tile_ir, s, sizes) for s in (schedule, alone)]
         assert cycles[0] <= cycles[1]
 
 

@@ -37,7 +37,7 @@ def test_the_tile_that_takes_longest_counts() -> None:
 
 
 def loaded(schedule: Schedule, **sizes: int) -> float:
-    kernel = scheduled_tile(GEMM.tile, sizes)
+    kernel = scheduled_tile(GEMM.tile_ir, sizes)
     tile = {str(name): size for name, size in (schedule.tile or {}).items()}
     asked = predict(Work(kernel, sizes), schedule, tile).tile
     return asked.operand_bytes / asked.depth

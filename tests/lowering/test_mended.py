@@ -118,7 +118,7 @@ for a, size in BLOCKS:
 
 def lowered(parameters: str, body: str) -> None:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
-    lower(wsdsl.parse(f"@kernel\ndef k({parameters}):\n{lines}").k.tile)
+    lower(wsdsl.parse(f"@kernel\ndef k({parameters}):\n{lines}").k.tile_ir)
 
 
 @pytest.mark.parametrize("name", PAIRS)

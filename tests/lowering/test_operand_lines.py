@@ -47,7 +47,7 @@ def test_shares_begin_with_a_panel(size: int, expected: tuple[str, int]) -> None
 
 def test_slots_hold_whole_panels() -> None:
     schedule = Schedule(tile=dict(m=64, n=72, k=64), consumers=1)
-    kernel = scheduled_tile(MN_MAJOR.tile)
+    kernel = scheduled_tile(MN_MAJOR.tile_ir)
     slot = smem_bytes(kernel, schedule, 3) - smem_bytes(kernel, schedule, 2)
     assert slot == 64 * (64 + 128) * 2 + 16
     ir = MN_MAJOR._compile(schedule, {}, ()).ir()
@@ -56,7 +56,7 @@ def test_slots_hold_whole_panels() -> None:
 
 def loaded(m: int, n: int) -> float:
     """Bytes a step of a slot, as the model counts them."""
-    kernel = scheduled_tile(MN_MAJOR.tile, sizes := dict(M=1024, N=1024, K=1024))
+    kernel = scheduled_tile(MN_MAJOR.tile_ir, sizes := dict(M=1024, N=1024, K=1024))
     asked = Work(kernel, sizes).under(dict(m=m, n=n, k=64))
     return asked.operand_bytes / asked.depth
 

@@ -1,11 +1,9 @@
 """The pipeline of passes: verification, and the Plan's page."""
 
-import dataclasses
-
 import pytest
 
 from tests.kernels import CASES
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.lowering import pipeline
@@ -17,7 +15,7 @@ SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 
 def stages() -> dict[str, Kernel]:
     made: dict[str, Kernel] = {}
-    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=SMALL)
+    kernel = CASES["gemm"].with_schedule(SMALL)
     lower(kernel, listeners=[lambda name, before, after: made.update({name: after})])
     return made
 
@@ -37,7 +35,7 @@ def test_plan_has_all_pipelines_and_smem(name: str) -> None:
 def test_lower_verifies_each_pass_when_asked(every: bool, monkeypatch) -> None:
     verified: list[Kernel] = []
     monkeypatch.setattr(pipeline, "verify", verified.append)
-    with knobs.override(verify=every):
+    with config.override(verify=every):
         made = stages()
     assert verified[0].level == "tile" and verified[-1] is made["simplify"]
     if every:

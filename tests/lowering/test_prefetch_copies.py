@@ -20,7 +20,7 @@ SIZES = {"M": 130, "N": 33, "K": 203}
 
 
 def scheduled(schedule: Schedule, unaligned: tuple[str, ...]) -> Kernel:
-    kernel = CASES["gemm"].kernel.tile
+    kernel = CASES["gemm"].kernel.tile_ir
     return lower(dataclasses.replace(kernel, schedule=schedule, unaligned=unaligned))
 
 

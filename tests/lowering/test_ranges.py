@@ -44,7 +44,7 @@ def arrays_for(kernel: wsdsl.Kernel, seed: int) -> dict[str, Any]:
     within = np.zeros(SIZES["T"], bool)
     for lo, hi in bounds[:, 3:].T:
         within[lo:hi] = True
-    for p in kernel.tile.params:
+    for p in kernel.tile_ir.params:
         kind: Any = p.type
         if not hasattr(kind, "dims"):
             made[p.name] = np.float32(0.125)

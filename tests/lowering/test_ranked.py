@@ -31,7 +31,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 def test_as_if_everything_were_predicted(
     name: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = scheduled_tile(CASES[name].kernel.tile, sizes)
+    kernel = scheduled_tile(CASES[name].kernel.tile_ir, sizes)
 
     def found(limit: float = math.inf) -> list[tuple[Schedule, float]]:
         options = ranked.ranked(kernel, Schedule(), sizes, limit)
@@ -51,7 +51,7 @@ def test_no_schedule_that_cuts_tiles_is_below_its_floor() -> None:
         for _ in range(4):
             m, n, k = (draw.randint(1, most) for most in (700, 700, 60000))
             sizes = dict(M=m, N=16 * n, K=64 + k // 64 * 64)
-            kernel = scheduled_tile(CASES[name].kernel.tile, sizes)
+            kernel = scheduled_tile(CASES[name].kernel.tile_ir, sizes)
             assert kernel.schedule is not None
             given, work = Schedule(mma_m=kernel.schedule.mma_m), Work.of(kernel, sizes)
             tried = (t.fitted(kernel, work) for t in schedule_options(kernel, given, work))
@@ -70,7 +70,7 @@ def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large product."""
     asked, predict = list[Schedule](), ranked.predict
     monkeypatch.setattr(ranked, "predict", lambda *a: asked.append(a[1]) or predict(*a))
-    tile, sizes = CASES["gemm"].kernel.tile, dict(M=8192, N=8192, K=8192)
+    tile, sizes = CASES["gemm"].kernel.tile_ir, dict(M=8192, N=8192, K=8192)
     chosen, few = scheduled_tile(tile, sizes), len(asked)
     monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
     assert scheduled_tile(tile, sizes).schedule == chosen.schedule

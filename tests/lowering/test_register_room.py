@@ -81,19 +81,19 @@ def f(A: f8e4m3[M, K], B: f8e4m3[N, K], s: f32[{scales}], bias: bf16[N], C: bf16
 def test_values_that_are_used_twice_are_looked_at_once() -> None:
     lines = "\n        ".join(["y = acc + u[n]", *["y = y * y + y"] * 40, "C[m, n] = y"])
     kernel = wsdsl.parse(TEXT.replace("C[m, n] = WHAT", lines)).f
-    assert rank_beside_sums(kernel.tile) == 1
+    assert rank_beside_sums(kernel.tile_ir) == 1
 
 
 def test_scalars_are_nothing_beside_sums() -> None:
     text = TEXT.replace("C: bf16", "a: f32, C: bf16").replace("WHAT", "acc * a")
-    assert rank_beside_sums(wsdsl.parse(text).f.tile) == 0
+    assert rank_beside_sums(wsdsl.parse(text).f.tile_ir) == 0
 
 
 @pytest.mark.parametrize("dim", [64, 256])
 def test_rescaled_accumulators_count_once(dim: int) -> None:
     """`acc * shrink + p @ V` is updated in place: beside it there are the scores."""
     sizes = dict(H=32, M=4096, N=4096, D=dim)
-    tile = dataclasses.replace(CASES["attention"].kernel.tile, sizes=(("D", dim),))
+    tile = dataclasses.replace(CASES["attention"].kernel.tile_ir, sizes=(("D", dim),))
     made = scheduled_tile(tile, sizes)
     assert made.schedule and made.schedule.tile
     scores = made.schedule.tile["n"] // 2

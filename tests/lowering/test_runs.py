@@ -25,7 +25,7 @@ SIZES = dict(M=16, N=128, K=256, G=4, R=8)
 def runs_of(text: str = TEXT) -> tuple[Runs, dict[str, Load]]:
     own: Any
     (own,) = vars(parse(text)).values()
-    kernel: Kernel = scheduled_tile(own.tile, SIZES)
+    kernel: Kernel = scheduled_tile(own.tile_ir, SIZES)
     return Runs(kernel), {op.tensor.name: op for op in kernel.of(Load)}
 
 

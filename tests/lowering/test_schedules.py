@@ -192,7 +192,7 @@ def test_a_cluster_stores_nothing_for_tiles_beyond_the_tensor() -> None:
         chosen("quantised", pairs)
     assert "S[m, (end(n) - 1) // 64] = s" in str(caught.value)
     assert chosen("quantised", dataclasses.replace(pairs, cluster=dict(m=2))).cluster
-    even = dataclasses.replace(CASES["quantised"].kernel.tile, sizes=(("N", 256),))
+    even = dataclasses.replace(CASES["quantised"].kernel.tile_ir, sizes=(("N", 256),))
     assert not faults(even, dataclasses.replace(chosen("quantised"), cluster=dict(n=2)))
 
 
@@ -322,7 +322,7 @@ def test_order_of_tiles(sizes, raster: str | None, order: tuple[str | None, int]
 def of_sums(what: str) -> Kernel:
     return parse(
         BIASED.replace("gelu(acc + bias[n])", what).replace("bias: f32[N], ", "")
-    ).biased.tile
+    ).biased.tile_ir
 
 
 def test_vectors_leave_room_for_some_wide_tiles() -> None:

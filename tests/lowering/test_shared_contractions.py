@@ -40,7 +40,7 @@ def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
     made = CASES["epilogue"].kernel._compile(given, {}, ())
     shared = [op for op in made.scheduled.body if isinstance(op, AllocateShared)]
     taken = sum(op.result.type.bytes * op.result.type.num for op in shared)
-    reckoned = smem_bytes(scheduled_tile(CASES["epilogue"].kernel.tile), made.schedule, 2)
+    reckoned = smem_bytes(scheduled_tile(CASES["epilogue"].kernel.tile_ir), made.schedule, 2)
     assert taken <= reckoned <= taken + 4096
 
 

@@ -25,7 +25,7 @@ GEMM = CASES["gemm"].kernel
     ids=str,
 )
 def test_who_is_in_several_clusters(rows: int, cluster: dict[str, int], scattered: bool) -> None:
-    work = Work.of(GEMM.tile, dict(M=rows, N=2048, K=4096))
+    work = Work.of(GEMM.tile_ir, dict(M=rows, N=2048, K=4096))
     assert are_scattered(work, dict(m=40, n=64, k=128), cluster) is scattered
 
 
@@ -35,7 +35,7 @@ def cycles(rows: int, cluster: dict[str, int]) -> float:
         tile=dict(m=40, n=64, k=128), stages=8, consumers=1, scheduler="persistent", mma_m="n",
         cluster=cluster,
     )  # fmt: skip
-    return predicted_cycles(GEMM.tile, GEMM.schedule(given, **sizes), sizes)
+    return predicted_cycles(GEMM.tile_ir, GEMM.schedule(given, **sizes), sizes)
 
 
 def test_a_cluster_along_weights_takes_longer_then() -> None:
@@ -48,7 +48,7 @@ def test_halves_that_are_not_whole_groups_of_lines_are_not_loaded_for_each_other
     columns: int, less: bool
 ) -> None:
     """Rows of 1528 elements begin amid lines, where bytes that another CTA brings save time."""
-    kernel = scheduled_tile(GEMM.tile, sizes := dict(M=4096, N=1064, K=1528))
+    kernel = scheduled_tile(GEMM.tile_ir, sizes := dict(M=4096, N=1064, K=1528))
     work, tile = Work.of(kernel, sizes), dict(m=128, n=columns, k=64)
     alone, both = work.under(tile), work.under(tile, Schedule(cluster={"m": 2}))
     assert (both.operand_bytes < alone.operand_bytes) is less

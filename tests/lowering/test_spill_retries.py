@@ -139,7 +139,7 @@ def test_each_is_narrower_than_the_one_before() -> None:
 def test_the_more_spills_the_fewer_sums_are_tried(spilled: int, share: float) -> None:
     kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(tile=dict(n=128))
     source, chosen = (
-        dataclasses.replace(kernel.tile, schedule=given),
+        dataclasses.replace(kernel.tile_ir, schedule=given),
         kernel.schedule(given, **SIZES),
     )
     other = schedule_with_fewer_sums(source, chosen, spilled, SIZES)
@@ -157,7 +157,7 @@ def squares(A: f32[M, N], B: f32[M, N]):
 """
     kernel = wsdsl.parse(text).squares
     chosen = kernel.schedule(M=4096, N=4096)
-    assert schedule_with_fewer_sums(kernel.tile, chosen, 8, dict(M=4096, N=4096)) is None
+    assert schedule_with_fewer_sums(kernel.tile_ir, chosen, 8, dict(M=4096, N=4096)) is None
 
 
 def test_rows_of_a_given_tile_get_fewer_ctas() -> None:

@@ -116,7 +116,7 @@ def test_pieces_have_more_slots_than_whole_tiles() -> None:
 
 
 def test_loads_that_reach_over_the_end_are_slower() -> None:
-    kernel, sizes = CASES["gemm"].kernel.tile, dict(M=1024, N=576, K=4096)
+    kernel, sizes = CASES["gemm"].kernel.tile_ir, dict(M=1024, N=576, K=4096)
     tile = dict(m=64, n=96, k=64)
     exact = Work(kernel, sizes).under(tile)
     # 6 columns beyond 570, that TMA can not start at; 24 rows beyond 40.

@@ -118,7 +118,7 @@ def test_proved(mode: Any) -> None:
 def test_fewer_columns_where_registers_would_spill() -> None:
     """More CTAs have fewer; of the most of them two consumers share what each has."""
     assert KERNELS.probabilities.compile(M=4096, N=256, K=512).schedule.cluster == {"n": 2}
-    tile = replace(KERNELS.probabilities.tile, sizes=(("N", 2048),))
+    tile = replace(KERNELS.probabilities.tile_ir, sizes=(("N", 2048),))
     (last,) = with_more_ctas(tile, Schedule(cluster=dict(n=8)), Schedule())
     assert (last.cluster, last.share, last.consumers) == ({"n": 8}, "n", 2)
 

@@ -12,7 +12,7 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-from wsdsl.artifact.size_class import is_round, row_range
+from wsdsl.artifact.shape_bucket import is_round, row_range
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.records.row import Asked
 
@@ -40,11 +40,11 @@ def test_few_kernels_at_little_cost() -> None:
     taken: set[Schedule] = set()
     longer: list[float] = []
     for m in rows:
-        schedule = GEMM.schedule_of_calls(M=m, **others)
+        schedule = GEMM.dispatched_schedule(M=m, **others)
         if m > 64 and not is_round(m):
             taken.add(schedule)
         own = GEMM.schedule(M=m, **others)
-        cycles = (predicted_cycles(GEMM.tile, s, dict(M=m, **others)) for s in (schedule, own))
+        cycles = (predicted_cycles(GEMM.tile_ir, s, dict(M=m, **others)) for s in (schedule, own))
         longer.append(next(cycles) / next(cycles))
     assert len(taken) <= 7 and all(schedule.tile_n_variants for schedule in taken)
     assert statistics.mean(longer) <= 1.01
@@ -53,9 +53,9 @@ def test_few_kernels_at_little_cost() -> None:
 def test_widths_are_left_to_whoever_says_them() -> None:
     sizes = dict(M=1001, N=4096, K=4096)
     given = Schedule(tile=dict(m=128, n=128), mode="cooperative")
-    alone = GEMM.schedule_of_calls(dataclasses.replace(given, tile_n_variants=1), **sizes)
-    assert alone.widths == 1
-    assert GEMM.schedule(**sizes).widths is None
+    alone = GEMM.dispatched_schedule(dataclasses.replace(given, tile_n_variants=1), **sizes)
+    assert alone.tile_n_variants == 1
+    assert GEMM.schedule(**sizes).tile_n_variants is None
     told = GEMM.explain(**sizes)
     assert re.search(r"with tiles of \d+ along M: of 8 widths", told)
 
@@ -76,7 +76,7 @@ def test_members_of_a_class_have_one_stand_in() -> None:
     draw = random.Random(1)
     for _ in range(20):
         m = draw.randint(1, 4096)
-        span = dict(GEMM.size_class(M=m, **WIDE).spans)["M"]
+        span = dict(GEMM.shape_bucket(M=m, **WIDE).spans)["M"]
         stand_ins = {serving(GEMM, M=x, **WIDE) for x in (span.low, m, span.high)}
         assert len(stand_ins) == 1
         low, high = row_range(m)
@@ -108,10 +108,10 @@ def test_what_fits_no_more_is_chosen_anew() -> None:
 
 def test_explain_tells_which_classes_share_a_kernel() -> None:
     told = GEMM.explain(M=77, **WIDE)
-    assert f"calls are of the class {GEMM.size_class(M=77, **WIDE)}" in told
+    assert f"calls are of the class {GEMM.shape_bucket(M=77, **WIDE)}" in told
     assert "kernels for M 65 to 4096, predicted to take" in told
     rows = [m for a, b in SPAN.findall(told.split("which serves M ")[1]) for m in (int(a), int(b))]
-    schedules = {GEMM.schedule_of_calls(M=m, **WIDE) for m in rows if not is_round(m)}
+    schedules = {GEMM.dispatched_schedule(M=m, **WIDE) for m in rows if not is_round(m)}
     assert rows and len(schedules) == 1
 
 
@@ -123,7 +123,7 @@ def test_a_stand_in_is_right(name: str) -> None:
     for m in (41, 150):
         sizes = {"M": m, **{dim: 64 for dim in kernel.dims if dim != "M"}}
         compiled = kernel._variants.lowered(kernel._variants.serving(None, sizes))
-        span = dict(kernel.size_class(**sizes).spans)["M"]
+        span = dict(kernel.shape_bucket(**sizes).spans)["M"]
         for rows in (span.low, span.high):
             made = [
                 rng.integers(-2, 3, [{**sizes, "M": rows}[d] for d in p.type.dims])

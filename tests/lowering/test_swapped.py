@@ -101,7 +101,7 @@ def two_sides(A: bf16[M, K], B: bf16[N, K], D: bf16[L, K], C: bf16[M, N], E: bf1
 
 
 def tile(name: str) -> Kernel:
-    return CASES[name].kernel.tile
+    return CASES[name].kernel.tile_ir
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,19 @@ def tile(name: str) -> Kernel:
         (tile("batched"), True),
         (tile("two_products"), True),
         (tile("mn_major"), True),
-        (wsdsl.parse(CASES["two_loops"].text.replace("C: f32", "C: bf16")).two_loops.tile, True),
+        (wsdsl.parse(CASES["two_loops"].text.replace("C: f32", "C: bf16")).two_loops.tile_ir, True),
         # Results of other axes; columns that a loop inside walks are no tiles.
-        (TWO_SIDES.tile, False),
+        (TWO_SIDES.tile_ir, False),
         (tile("nested"), False),
         # Threads copy A; the schedule says who shares what.
         (dataclasses.replace(tile("gemm"), unaligned=("A",)), False),
         (dataclasses.replace(tile("gemm"), schedule=Schedule(consumer_split="n")), False),
         # Products that are scaled one by one; results of one axis.
-        (SCALED.tile, False),
+        (SCALED.tile_ir, False),
         (
             product(
                 "acc\n        R[n] = cast(bias[n], bf16)", more=", bias: f32[N], R: bf16[N]"
-            ).tile,
+            ).tile_ir,
             False,
         ),
     ],

@@ -2,7 +2,6 @@
 and what comes back to be multiplied.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -188,7 +187,7 @@ def test_slots_of_sums_share_what_columns_there_are() -> None:
     sizes = (("D", 128), ("H", 2), ("M", 4096), ("N", 4096))
     for n, depths in ((64, (2, 2, 1)), (128, (2, 2, 1)), (256, (1, 1, 1))):
         asked = Schedule(arch="sm_100a", tile=dict(m=64, n=n), stages=1)
-        kernel = lower(dataclasses.replace(case.kernel.tile, schedule=asked, sizes=sizes))
+        kernel = lower(case.with_schedule(asked, sizes=sizes))
         found = columns_of(kernel)
         widths = dict(sums=n, operands=n // 2, sums_1=128)
         rings = zip(widths.items(), depths, strict=True)

@@ -1,6 +1,6 @@
 """Products whose sums lie in tensor memory: the same text for sm_100a and sm_103a."""
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def test_pairs_are_left_to_kernels_that_they_suit() -> None:
         (CASES["gemm"].kernel, dict(cta_group=1)),
         (own, dict(mma_m="m")),
     ):
-        tile = dataclasses.replace(kernel.tile, schedule=Schedule(arch="sm_100a", **asked))
+        tile = replace(kernel.tile_ir, schedule=Schedule(arch="sm_100a", **asked))
         chosen = scheduled_tile(tile, sizes).schedule
         assert chosen is not None and chosen.cluster is None and chosen.cta_group != 2
 
@@ -153,7 +153,7 @@ def test_what_can_not_lie_there_is_refused(name: str, asked: dict[str, Any]) -> 
     """Beside the rows of products, of fewer bits, and of a pair."""
     schedule = Schedule(arch="sm_100a", **asked)
     with pytest.raises(ScheduleError, match="this operand cannot be in TMEM") as caught:
-        lower(dataclasses.replace(DECODED[name].kernel.tile, schedule=schedule))
+        lower(DECODED[name].with_schedule(schedule))
     assert "Schedule.mma_m" in str(caught.value)
 
 
@@ -263,7 +263,7 @@ def made(X: f8e4m3[D, M], W: i8[D, N], Y: f32[M, N]):
 def test_a_schedule_that_is_not_lowered_is_refused(schedule: dict, words: str) -> None:
     asked = Schedule(**dict(arch="sm_100a") | schedule)
     with pytest.raises(ScheduleError, match=words):
-        lower(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=asked))
+        lower(CASES["gemm"].with_schedule(asked))
 
 
 def test_results_are_added_where_they_are_read() -> None:
@@ -275,14 +275,14 @@ def test_results_are_added_where_they_are_read() -> None:
         "C[m, n] = C[m, n] + acc",
     )
     asked = Schedule(arch="sm_100a", tile=dict(m=128, n=64))
-    kernel = lower(dataclasses.replace(parse(text).added.tile, schedule=asked))
+    kernel = lower(replace(parse(text).added.tile_ir, schedule=asked))
     prove(kernel)
 
     def packed(op: Op) -> tuple[Op]:
-        return (dataclasses.replace(op, apart=16) if isinstance(op, Iota) else op,)
+        return (replace(op, apart=16) if isinstance(op, Iota) else op,)
 
     with pytest.raises(ProofError, match="before it is read there"):
-        prove(dataclasses.replace(kernel, body=rewrite(kernel.body, packed)))
+        prove(replace(kernel, body=rewrite(kernel.body, packed)))
 
 
 def test_products_need_no_registers_at_launch() -> None:
@@ -300,7 +300,7 @@ def parts(A: bf16[R, M], B: i8[R, N], start: i32[G1], C: f32[G, M, N]):
 """
     ).parts
     asked = Schedule(arch="sm_100a", tile=dict(m=128, n=256))
-    kernel = lower(dataclasses.replace(parts.tile, schedule=asked))
+    kernel = lower(replace(parts.tile_ir, schedule=asked))
     assert sum(p.num_warps for p in kernel.of(Partition)) == 16
 
 

@@ -60,7 +60,7 @@ def test_slices_of_those_in_turns_are_of_one_consumer() -> None:
     """To the model as in the kernel."""
     cut = Schedule(scheduler="split_k", splits=3, reduction="parallel", mode="pingpong")
     cut = replace(cut, tile=dict(m=128, n=128), consumers=2)
-    kernel = scheduled_tile(replace(CASES["gemm"].kernel.tile, schedule=cut))
+    kernel = scheduled_tile(CASES["gemm"].with_schedule(cut))
     assert kernel.schedule is not None
     asked = Work(kernel, {}).under(dict(m=128, n=128, k=64))
     width = slices(asked, kernel.schedule).width

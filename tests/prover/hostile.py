@@ -1,11 +1,11 @@
 """Hostile mutants of kernels under five schedules each: `python -m tests.prover.hostile N SEED`.
 
-The simulator says which of N mutants do harm: in some order, on some sizes, one hangs, races,
-misuses the hardware, or leaves results that depend on the order. Of these the spec or the prover
-must refuse each one. Those that leave the same wrong results in every order compute something else:
-no proof speaks of that, and they are counted apart.
+The simulator finds the mutants that do harm: in some order, for some sizes, they hang, race, misuse
+the hardware or give results that depend on the order. The verifier or the prover must reject each
+of these. Mutants with one wrong result in every order compute something else, and are counted
+apart.
 
-`--part 3/16` takes every sixteenth kernel, from the third on: all parts together are the whole.
+`--part 3/16` takes every sixteenth kernel from the third on.
 """
 
 from __future__ import annotations

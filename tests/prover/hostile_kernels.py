@@ -136,7 +136,7 @@ class Victim:
 
 def victim(name: str, number: int, seed: int) -> Victim:
     """The kernel under one of its schedules, which depends on nothing but these three."""
-    rng, params = Random(f"{name} {number} {seed}"), KERNELS[name].kernel.tile.params
+    rng, params = Random(f"{name} {number} {seed}"), KERNELS[name].kernel.tile_ir.params
     names = tuple(p.name for p in params if isinstance(p.type, Tensor))
     while True:
         threads = names if rng.random() < 0.3 else ()

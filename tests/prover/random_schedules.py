@@ -70,7 +70,7 @@ def random_compiled(
     while True:
         name = rng.choice(list(CASES))
         case, schedule, threads = CASES[name], drawn(rng), rng.random() < 0.4
-        unaligned = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+        unaligned = tuple(p.name for p in case.kernel.tile_ir.params) if threads else ()
         sizes = {d: rng.choice((64, 512, 4096)) for d in case.kernel.dims} | dict(case.sizes)
         try:
             compiled = case.kernel._compile(schedule, sizes, unaligned)

@@ -33,7 +33,7 @@ SCHEDULES = {
 @cache
 def compiled(name: str, schedule: str = "default", threads: bool = False) -> Compiled:
     case = CASES[name]
-    names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+    names = tuple(p.name for p in case.kernel.tile_ir.params) if threads else ()
     return case.kernel._compile(SCHEDULES[schedule], dict(case.sizes), names)
 
 

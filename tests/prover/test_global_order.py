@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache, partial
 
 import pytest
@@ -46,10 +46,10 @@ def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
         if isinstance(op, ORDERS):
             yield op, exchange(kernel, op)
         if isinstance(op, m.TmaStoreWait) and not op.read:
-            yield op, exchange(kernel, op, dataclasses.replace(op, read=True))
-            yield op, exchange(kernel, op, dataclasses.replace(op, pending=1))
+            yield op, exchange(kernel, op, replace(op, read=True))
+            yield op, exchange(kernel, op, replace(op, pending=1))
         if isinstance(op, b.FenceAsyncProxy) and op.everywhere:
-            yield op, exchange(kernel, op, dataclasses.replace(op, everywhere=False))
+            yield op, exchange(kernel, op, replace(op, everywhere=False))
 
 
 CAUGHT = {
@@ -84,7 +84,7 @@ def test_loops_in_front_are_waited_for() -> None:
 @pytest.mark.parametrize(("name", "dtype"), [("transposed", "bf16"), ("scalar", "f32")])
 def test_what_the_simulator_finds_is_found(name: str, dtype: str) -> None:
     kernel, made = scheduled(name, dtype), in_place(name, dtype)
-    names, caught = [p.name for p in made.tile.params], 0
+    names, caught = [p.name for p in made.tile_ir.params], 0
     for op, mutant in mutants(kernel):
         given = dict(zip(names, arrays(made, SIZES), strict=True))
         try:
@@ -297,7 +297,7 @@ def rows(X: f32[L, D], at: i32[L], Y: f32[T, B, D], Z: f32[B]):
             Y[{index}, b, :] = X[l, :]
         Z[b] = 1.0
 """
-    kernel = lower(dataclasses.replace(wsdsl.parse(text).rows.tile, sizes=(("D", 128),)))
+    kernel = lower(replace(wsdsl.parse(text).rows.tile_ir, sizes=(("D", 128),)))
     assert not objection(kernel)
     nearer = str(kernel).replace("i32 = constant(value=16)", "i32 = constant(value=8)")
     assert "overwrite" in objection(parse_kernel(nearer))
@@ -328,7 +328,7 @@ def test_parts_of_one_scattered_store_are_apart() -> None:
     start = next(op.start for op in walk(kernel.body) if isinstance(op, f.Iota))
     for op in walk(kernel.body):
         if isinstance(op, f.Iota) and op.start != start:
-            kernel = exchange(kernel, op, dataclasses.replace(op, start=start))
+            kernel = exchange(kernel, op, replace(op, start=start))
     assert objection(kernel)
 
 

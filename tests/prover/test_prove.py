@@ -15,7 +15,7 @@ from tests.kernels import CASES
 from tests.lowering.test_spread_rows import KERNELS
 from tests.simulator.kernels import SAMPLES, sample, sample_text
 from tests.simulator.test_samples import NAMES
-from wsdsl import Schedule, knobs
+from wsdsl import Schedule, config
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.memory_ops import StorePartials
@@ -142,7 +142,7 @@ def test_a_fragment_that_may_be_overwritten() -> None:
 
 def test_compiling_proves_and_keeps_the_certificate() -> None:
     case = CASES["gemm"]
-    with knobs.override(ptxas="off"):
+    with config.override(ptxas="off"):
         compiled = case.kernel.compile(**case.sizes)
     assert compiled.prove() is compiled.certificate
     assert compiled.certificate.digest == digest(compiled.scheduled)

@@ -1,7 +1,7 @@
 """A kernel's scalars are its tile scheduler's at all sizes: what differs at some is refused."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -56,7 +56,7 @@ def others(op: t.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
     """Ops that give what `op` does, but where that, or a size, is large."""
     name = op.result.name
     own = Value(f"{name}_own", op.result.type)
-    first = dataclasses.replace(op, result=own)
+    first = replace(op, result=own)
 
     def number(suffix: str, n: int) -> t.Constant:
         return t.Constant(result=Value(f"{name}_{suffix}", INT), value=n)
@@ -79,10 +79,10 @@ def others(op: t.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
     )  # fmt: skip
     if op.fn in ("floordiv", "mod"):
         other = "shr" if op.fn == "floordiv" else "and"
-        yield other, (dataclasses.replace(op, fn=other),)
-        yield "the other way round", (dataclasses.replace(op, args=op.args[::-1]),)
+        yield other, (replace(op, fn=other),)
+        yield "the other way round", (replace(op, args=op.args[::-1]),)
     elif op.fn == "where":
-        yield "never", (dataclasses.replace(op, args=(op.args[0], op.args[1], op.args[1])),)
+        yield "never", (replace(op, args=(op.args[0], op.args[1], op.args[1])),)
 
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -122,7 +122,7 @@ def test_no_further_than_some_size() -> None:
             if not (isinstance(op, t.Map) and id(op) in inside and op.fn == "mul"):
                 continue
             if op.result.name.startswith("begin"):
-                low = dataclasses.replace(op, result=Value("begin_own", INT))
+                low = replace(op, result=Value("begin_own", INT))
                 most = t.Constant(result=Value("most", INT), value=4096)
                 cut = t.Map(result=op.result, fn="min", args=(low.result, most.result))
                 with pytest.raises(ProofError, match=told):
@@ -142,7 +142,6 @@ def test_whose_turn_it_is(name: str) -> None:
 def test_pieces_that_go_through_a_tile_together_have_no_turns() -> None:
     kernel = scheduled("split_k")
     body = tuple(
-        dataclasses.replace(op, together=True) if isinstance(op, b.LaunchGrid) else op
-        for op in kernel.body
+        replace(op, together=True) if isinstance(op, b.LaunchGrid) else op for op in kernel.body
     )
-    assert objection(dataclasses.replace(kernel, body=body))
+    assert objection(replace(kernel, body=body))

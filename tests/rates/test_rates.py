@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.ir.target import B200, GH200, H100_PCIE, H100_SXM, H200, target_of, target_of_device
 from wsdsl.rates import files, of_target
 from wsdsl.rates.rates import DESCRIBED, NAMES, with_values
@@ -125,7 +125,7 @@ def test_a_file_comes_back_as_it_was_written(tmp_path: Path):
 
 
 def test_nothing_is_looked_for_where_nothing_is_kept():
-    with knobs.override(cache_dir=None):
+    with config.override(cache_dir=None):
         assert files.folder() is None and rates_of(H200).origin.startswith("shipped")
         assert of_target.calibrated_digest() == of_target._digest_of(None)
 

@@ -1,4 +1,4 @@
-"""What has a record is chosen by it, where that leaves what is given as it is."""
+"""A tuning-cache entry fills in the fields that a given schedule leaves open."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.records.recorded import SIZES, USUAL, make_gemm, make_other, row
-from wsdsl import Schedule, knobs
+from wsdsl import Schedule, config
 from wsdsl.cli import main
 from wsdsl.records import card, find, text
 from wsdsl.records.database import Database
@@ -21,7 +21,7 @@ MODEL = make_gemm().schedule(**SIZES)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     monkeypatch.setattr(card, "_installed", lambda folder: ())
     monkeypatch.setattr(card, "_asked", list)
-    with knobs.override(cache_dir=tmp_path, records=True, ptxas="off"):
+    with config.override(cache_dir=tmp_path, tuning_cache=True, ptxas="off"):
         yield Database(tmp_path / "records.db")
 
 
@@ -30,19 +30,20 @@ def test_a_kernel_is_its_text_and_no_name(kept: Database) -> None:
     assert USUAL != MODEL
     for made in (make_gemm(), make_other()):
         assert made.schedule(**SIZES) == USUAL
-        told = "chosen by a record: 31.2 µs (33.0 sustained), measured 2026-11-25 on a card (tune)"
+        told = "chosen by a tuning-cache entry: 31.2 µs (33.0 sustained), measured 2026-11-25 on "
+        told += "a card (tune)"
         assert told in made.explain(**SIZES).splitlines()
         assert told in str(made.plan(**SIZES)).splitlines()
-    assert "record" not in make_gemm().explain(**(SIZES | {"N": 2048}))
-    with knobs.override(records=False):
+    assert "entry" not in make_gemm().explain(**(SIZES | {"N": 2048}))
+    with config.override(tuning_cache=False):
         assert make_gemm().schedule(**SIZES) == MODEL
 
 
 def test_calls_of_its_class_run_it(kept: Database) -> None:
     kept.add([row(make_gemm())])
     gemm = make_gemm()
-    assert gemm.schedule_of_calls(**(SIZES | {"M": 997})) == USUAL
-    assert gemm.schedule_of_calls(**(SIZES | {"M": 977})) != USUAL
+    assert gemm.dispatched_schedule(**(SIZES | {"M": 997})) == USUAL
+    assert gemm.dispatched_schedule(**(SIZES | {"M": 977})) != USUAL
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_what_its_key_does_not_have_is_not_taken(
     """Of each field that is part of the key, in a database and in a file."""
     forged = row(make_gemm(), schedule=repr(dataclasses.replace(USUAL, **unasked)))
     (tmp_path / "forged.csv").write_text(text.to_text([forged]))
-    assert main(["records", "merge", str(tmp_path / "forged.csv")]) == 2
+    assert main(["tuning-cache", "merge", str(tmp_path / "forged.csv")]) == 2
     assert f"has {next(iter(unasked))}=" in capsys.readouterr().err and not kept.rows()
     kept.add([forged])
     with pytest.warns(RuntimeWarning, match=next(iter(unasked))):
@@ -162,19 +163,18 @@ def test_shipped_records_stand_behind_the_users(
 def test_the_command(kept: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slower = row(make_gemm(), schedule="Schedule(stages=2)", bursts=50.0, chosen=False)
     kept.add([row(make_gemm()), slower])
-    assert main(["records"]) == 0
-    listed = capsys.readouterr().out
+
+    def run(*words: object, status: int = 0) -> str:
+        assert main(["tuning-cache", *map(str, words)]) == status
+        return "".join(capsys.readouterr())
+
+    listed, shown, file = run(), run("show", "gemm"), tmp_path / "all.csv"
     assert "gemm  M 993 to 1008" in listed and "31.2 µs" in listed and "50.0" not in listed
-    assert main(["records", "show", "gemm"]) == 0
-    shown = capsys.readouterr().out
     assert shown.index("* 31.2 µs") < shown.index("50.0 µs")
-    assert main(["records", "export", "-o", str(tmp_path / "all.csv")]) == 0
-    assert main(["records", "clear"]) == 0
-    assert main(["records", "merge", str(tmp_path / "all.csv")]) == 0
-    assert "2 measurements removed" in (out := capsys.readouterr().out)
-    assert "2 measurements merged" in out
+    run("export", "-o", file)
+    assert "2 measurements removed" in run("clear")
+    assert "2 measurements merged" in run("merge", file)
     assert {r.source for r in kept.rows()} == {"imported"}
     assert make_gemm().schedule(**SIZES) == USUAL
-    assert main(["records", "show", "gem"]) == 2
-    assert "there are some of: gemm" in capsys.readouterr().err
-    assert main(["records", "merge", str(tmp_path / "none.csv")]) == 2
+    assert "there are some of: gemm" in run("show", "gem", status=2)
+    run("merge", tmp_path / "none.csv", status=2)

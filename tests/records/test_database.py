@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.records.recorded import SIZES, make_gemm, row
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.cli import main
 from wsdsl.records import database, text
 from wsdsl.records.database import Database, RecordsError
@@ -130,17 +130,17 @@ def test_no_compile_fails_by_it(tmp_path: Path, how: str, monkeypatch: pytest.Mo
     lock = sqlite3.connect(path) if how == "locked" else None
     if lock is not None:
         lock.execute("BEGIN EXCLUSIVE")
-    with knobs.override(cache_dir=tmp_path, records=True):
-        with pytest.warns(RuntimeWarning, match="records are not used"):
+    with config.override(cache_dir=tmp_path, tuning_cache=True):
+        with pytest.warns(RuntimeWarning, match="tuning cache is not used"):
             assert make_gemm().schedule(**SIZES) == by_model
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert make_gemm().schedule(**SIZES) == by_model
         with pytest.raises(RecordsError, match="records"):
             Database(path).add([ROW])
-        assert main(["records", "list"]) == 2
+        assert main(["tuning-cache", "list"]) == 2
         if how in ("corrupt", "truncated", "another version"):
-            assert main(["records", "clear"]) == 0
+            assert main(["tuning-cache", "clear"]) == 0
             Database(path).add([ROW])
     if lock is not None:
         lock.close()

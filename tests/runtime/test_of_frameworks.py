@@ -11,7 +11,7 @@ import pytest
 
 import wsdsl
 from tests.case_data import rejects
-from wsdsl import LaunchError, kernels, knobs
+from wsdsl import LaunchError, config, kernels
 from wsdsl.diagnostics import warn_once
 
 DOUBLED = wsdsl.parse("""
@@ -128,13 +128,13 @@ def test_beside_a_gpu(import_optional: Any, monkeypatch: pytest.MonkeyPatch, nam
     monkeypatch.setattr("wsdsl.runtime.device.gpu_available", lambda: True)
     monkeypatch.setattr("wsdsl.runtime.staging.run_staged", lambda *_: None)
     x, host = import_optional(name).ones(SHAPE), np.ones(SHAPE, np.float32)
-    with knobs.override(ptxas="off"), warnings.catch_warnings():
+    with config.override(ptxas="off"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         product = kernels.matmul.plan(x, x, operand_dtype="tf32", transpose_b=True)
         for way in (DOUBLED, DOUBLED.compile(M=4, N=128), kernels.softmax, lambda _: product.run()):
             rejects(r'to the GPU, or say.*backend="simulator"', way, x)
         DOUBLED(host)
-        with knobs.override(backend="simulator"):
+        with config.override(backend="simulator"):
             assert (np.asarray(DOUBLED(x)) == 2).all() and (
                 np.asarray(DOUBLED.simulate(x)) == 2
             ).all()

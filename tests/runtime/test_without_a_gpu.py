@@ -2,7 +2,7 @@
 
 import pytest
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.diagnostics import LaunchError, WsdslError
 from wsdsl.runtime.device import Device
 from wsdsl.runtime.doctor import doctor
@@ -18,7 +18,7 @@ def test_the_doctor_tells_of_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_BACKEND", "cpu")
     monkeypatch.setenv("WSDSL_DUMP", "here")
     rows = {row.name: row for row in doctor()}
-    assert all(knob.doc in rows[knob.variable].found for knob in knobs.KNOBS)
+    assert all(knob.doc in rows[knob.variable].found for knob in config.KNOBS)
     assert rows["WSDSL_DUMP"].ok and "'here'" in rows["WSDSL_DUMP"].found
     assert not rows["WSDSL_BACKEND"].ok and "expected" in rows["WSDSL_BACKEND"].hint
 
@@ -28,20 +28,20 @@ def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) 
     from wsdsl.runtime import device
 
     monkeypatch.setattr(device, "gpu_available", lambda: False)
-    with knobs.override(backend="gpu"), pytest.raises(LaunchError, match="no Hopper GPU"):
+    with config.override(backend="gpu"), pytest.raises(LaunchError, match="no Hopper GPU"):
         execution.runs_simulated()
-    with knobs.override(backend="auto"):
+    with config.override(backend="auto"):
         assert execution.runs_simulated()
 
 
 def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_BACKEND", "cpu")
     with pytest.raises(WsdslError, match=r"WSDSL_BACKEND is 'cpu'; expected"):
-        knobs.BACKEND.get()
+        config.BACKEND.get()
 
 
 def test_unknown_knobs_are_named() -> None:
-    with pytest.raises(WsdslError, match="there is no knob"), knobs.override(backened="gpu"):
+    with pytest.raises(WsdslError, match="there is no knob"), config.override(backened="gpu"):
         pass
 
 

@@ -1,9 +1,9 @@
 """Mutants beside those of `mutants.py`, which break one op in small ways: of the order of ops, of
 who is meant, of places, of the depth of rings, and of how often loops run."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
 from tests.simulator.mutants import DELETED, exchange
 from wsdsl.ir import barrier_ops as b
@@ -41,7 +41,7 @@ def swaps(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
         body = later(kernel.body)
         if in_order(body) != in_order(kernel.body):
-            yield f"swap op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+            yield f"swap op {at}: {print_head(op)}", replace(kernel, body=body)
 
 
 def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
@@ -54,25 +54,25 @@ def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
             if not isinstance(held, Value) or not isinstance(other, Value) or other == held:
                 continue
             if isinstance(other.type, kind):
-                yield f"{field} %{other.name}", dataclasses.replace(op, **{field: other})
+                yield f"{field} %{other.name}", replace(op, **{field: other})
     if isinstance(op, m.TmaLoad | m.ThreadLoad | m.LoadShared | m.LoadPanels | f.MatrixOperand):
         for by in PLACES:
-            yield f"offset {by:+d}", dataclasses.replace(op, offset=op.offset + by)
+            yield f"offset {by:+d}", replace(op, offset=op.offset + by)
     if isinstance(op, m.TmaStore | m.ThreadStore):
         for by in PLACES[:3]:
-            yield f"apart {by}", dataclasses.replace(op, apart=by)
+            yield f"apart {by}", replace(op, apart=by)
     if isinstance(op, b.ArriveBarrier):
         for flag in ("each_warp", "each_thread"):
             held = not getattr(op, flag)
-            yield f"{flag} {held}", dataclasses.replace(op, **{flag: held})
+            yield f"{flag} {held}", replace(op, **{flag: held})
     if isinstance(op, f.WgmmaWait):
-        yield "pending +2", dataclasses.replace(op, pending=op.pending + 2)
+        yield "pending +2", replace(op, pending=op.pending + 2)
     if isinstance(op, m.StoreGlobal) and op.pred is not None:
-        yield "no pred", dataclasses.replace(op, pred=None)
+        yield "no pred", replace(op, pred=None)
     if isinstance(op, b.WarpgroupIndex):
         yield "the first", t.Constant(result=op.result, value=0)
     if isinstance(op, t.If):
-        yield "the other way if", dataclasses.replace(op, then=op.orelse, orelse=op.then)
+        yield "the other way if", replace(op, then=op.orelse, orelse=op.then)
 
 
 def in_scope(
@@ -88,14 +88,12 @@ def in_scope(
 
 def replace_operand(op: Op, held: Value, other: Value) -> Op:
     """The op with one operand exchanged, wherever it is named."""
-    fields = {field.name: getattr(op, field.name) for field in dataclasses.fields(op)}
-    for name, value in fields.items():
+    values = {field.name: getattr(op, field.name) for field in fields(op)}
+    for name, value in values.items():
         if value == held:
-            return dataclasses.replace(op, **{name: other})
+            return replace(op, **{name: other})
         if isinstance(value, tuple) and held in value:
-            return dataclasses.replace(
-                op, **{name: tuple(other if v == held else v for v in value)}
-            )
+            return replace(op, **{name: tuple(other if v == held else v for v in value)})
     return op
 
 
@@ -106,7 +104,7 @@ def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
     if isinstance(state, Value):
         for other in known:
             if isinstance(other.type, State) and other != state:
-                yield f"state %{other.name}", dataclasses.replace(op, state=other)
+                yield f"state %{other.name}", replace(op, state=other)
     for held in operands(op):
         for other in known if isinstance(held.type, Accumulator) else ():
             if other.type == held.type and other not in operands(op):
@@ -114,13 +112,13 @@ def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
     if isinstance(op, f.MatrixOperand) and op.start is not None:
         for other in known:
             if other.type == op.start.type and other != op.start:
-                yield f"start %{other.name}", dataclasses.replace(op, start=other)
+                yield f"start %{other.name}", replace(op, start=other)
     if isinstance(op, b.ForRange):
         for field in ("start", "stop", "step"):
             held: Value = getattr(op, field)
             for other in known[-LAST:]:
                 if other.type == held.type and other not in operands(op):
-                    yield f"{field} %{other.name}", dataclasses.replace(op, **{field: other})
+                    yield f"{field} %{other.name}", replace(op, **{field: other})
 
 
 def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -130,13 +128,13 @@ def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
             def region(before: Region, num: int = num, by: int = by) -> Region:
                 return tuple(
-                    dataclasses.replace(op, num=num + by)
+                    replace(op, num=num + by)
                     if isinstance(op, b.Advance) and op.num == num
                     else with_regions(op, region)
                     for op in before
                 )
 
-            yield f"depth {num} {by:+d}", dataclasses.replace(kernel, body=region(kernel.body))
+            yield f"depth {num} {by:+d}", replace(kernel, body=region(kernel.body))
 
 
 def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -157,20 +155,20 @@ def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
             if in_order(body) != in_order(kernel.body):
                 yield (
                     f"move {by:+d} op {at}: {print_head(op)}",
-                    dataclasses.replace(kernel, body=body),
+                    replace(kernel, body=body),
                 )
 
 
 def fields_of(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
     """Every attribute that is a number or a flag, a bit or a unit more and less; every operand
     exchanged for others of its type; the op under a condition that does not hold."""
-    for field in dataclasses.fields(op):
+    for field in fields(op):
         held = getattr(op, field.name)
         if isinstance(held, bool):
-            yield f"flag:{field.name}", dataclasses.replace(op, **{field.name: not held})
+            yield f"flag:{field.name}", replace(op, **{field.name: not held})
         elif isinstance(held, int):
             for other in {held + 1, held - 1, held + 32, 2 * held, held // 2} - {held, -1}:
-                made = dataclasses.replace(op, **{field.name: other})
+                made = replace(op, **{field.name: other})
                 yield f"number:{field.name} {other}", made
     for held in operands(op):
         alike = [x for x in known if x.type == held.type and x != held]
@@ -189,7 +187,7 @@ def omitted(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
         for what, made in ("omit", ()), ("double", (op, op)), ("never", (test,)):
             body = exchange(kernel, at, *made).body
             body = (false, *body) if what == "never" else body
-            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+            yield f"{what} op {at}: {print_head(op)}", replace(kernel, body=body)
 
 
 def hostile_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:

@@ -1,8 +1,8 @@
 """Every small way to break the synchronisation of a SCHEDULED kernel."""
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -50,61 +50,61 @@ def exchange(kernel: Kernel, at: int | Op, *new: Op) -> Kernel:
             made += new if next(numbers) == at or op is at else (with_regions(op, visit),)
         return tuple(made)
 
-    return dataclasses.replace(kernel, body=visit(kernel.body))
+    return replace(kernel, body=visit(kernel.body))
 
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
     match op:
         case b.InitialState():
-            yield "parity", dataclasses.replace(op, parity=1 - op.parity)
+            yield "parity", replace(op, parity=1 - op.parity)
         case b.AllocateBarriers():
             for by in (-1, 1):
-                yield f"arrivals {by:+d}", dataclasses.replace(op, arrivals=op.arrivals + by)
+                yield f"arrivals {by:+d}", replace(op, arrivals=op.arrivals + by)
         case b.ArriveExpectTx():
             for by in (-op.tx_bytes // 2, -16, 16, op.tx_bytes):
-                yield f"tx_bytes {by:+d}", dataclasses.replace(op, tx_bytes=op.tx_bytes + by)
+                yield f"tx_bytes {by:+d}", replace(op, tx_bytes=op.tx_bytes + by)
         case b.Advance():
             for by in (-1, 1):
-                yield f"num {by:+d}", dataclasses.replace(op, num=op.num + by)
+                yield f"num {by:+d}", replace(op, num=op.num + by)
         case b.SetMaxRegisters():
             for by in (-8, 8):
-                yield f"count {by:+d}", dataclasses.replace(op, count=op.count + by)
-            yield "increase", dataclasses.replace(op, increase=not op.increase)
+                yield f"count {by:+d}", replace(op, count=op.count + by)
+            yield "increase", replace(op, increase=not op.increase)
         case b.ArriveBarrier():
             if op.pred is not None:
-                yield "no pred", dataclasses.replace(op, pred=None)
+                yield "no pred", replace(op, pred=None)
             if op.cta is not None:
-                yield "own cta", dataclasses.replace(op, cta=None)
-            yield "each thread", dataclasses.replace(op, each_thread=not op.each_thread)
+                yield "own cta", replace(op, cta=None)
+            yield "each thread", replace(op, each_thread=not op.each_thread)
         case b.ArriveFlag():
-            once = dataclasses.replace(op, by=None, wrap=None)
-            yield "amount", dataclasses.replace(once, amount=-op.amount)
+            once = replace(op, by=None, wrap=None)
+            yield "amount", replace(once, amount=-op.amount)
             yield "once", once
-            yield "release", dataclasses.replace(op, release=not op.release)
+            yield "release", replace(op, release=not op.release)
         case m.TmaStoreWait() | f.WgmmaWait():
-            yield "pending +1", dataclasses.replace(op, pending=op.pending + 1)
+            yield "pending +1", replace(op, pending=op.pending + 1)
             if op.pending:
-                yield "pending 0", dataclasses.replace(op, pending=0)
+                yield "pending 0", replace(op, pending=0)
             if isinstance(op, m.TmaStoreWait):
-                yield "read", dataclasses.replace(op, read=not op.read)
+                yield "read", replace(op, read=not op.read)
         case m.TmaLoad() if op.multicast is not None:
-            yield "own cta", dataclasses.replace(op, multicast=None)
+            yield "own cta", replace(op, multicast=None)
         case m.SendFragment():
             if op.shift is not None:
-                yield "no shift", dataclasses.replace(op, shift=None)
+                yield "no shift", replace(op, shift=None)
             for by in (-4096, 4096):
-                yield f"offset {by:+d}", dataclasses.replace(op, offset=op.offset + by)
+                yield f"offset {by:+d}", replace(op, offset=op.offset + by)
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             for by in (-1, 1):
                 count = op.num_warpgroups + by
-                yield f"num_warpgroups {by:+d}", dataclasses.replace(op, num_warpgroups=count)
-            yield "barrier", dataclasses.replace(op, barrier=op.barrier % 15 + 1)
+                yield f"num_warpgroups {by:+d}", replace(op, num_warpgroups=count)
+            yield "barrier", replace(op, barrier=op.barrier % 15 + 1)
         case f.MatrixOperand():
             other = "64B" if op.swizzle == "128B" else "128B"
-            yield "swizzle", dataclasses.replace(op, swizzle=other)
+            yield "swizzle", replace(op, swizzle=other)
         case m.MakeTensorMap():
             other = "64B" if op.swizzle == "128B" else "128B"
-            yield "swizzle", dataclasses.replace(op, swizzle=other)
+            yield "swizzle", replace(op, swizzle=other)
         case _:
             pass
 

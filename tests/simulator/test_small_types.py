@@ -148,7 +148,7 @@ def test_an_odd_number_of_nibbles() -> None:
     with pytest.raises(LaunchError, match="pad all arrays to 6"):
         narrow.reference(np.zeros((2, 5), np.float32))
     with pytest.raises(TypeCheckError, match="5 elements of i4 in a row, two to a byte"):
-        _ = wsdsl.parse(WIDEN.format("i4", "M, 5", "M, N", "m, n", "m, 4")).widen.tile
+        _ = wsdsl.parse(WIDEN.format("i4", "M, 5", "M, N", "m, n", "m, 4")).widen.tile_ir
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_numbers_that_a_type_does_not_hold(number: str, name: str, told: str) ->
     text = f"@kernel\ndef k(Y: {name}[M, N]):\n    for m, n in tiles(M, N):\n"
     text += f"        Y[m, n] = full({name}[m, n], {number})\n"
     with pytest.raises(TypeCheckError, match=told):
-        _ = wsdsl.parse(text).k.tile
+        _ = wsdsl.parse(text).k.tile_ir
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -183,7 +183,7 @@ def test_what_is_computed_is_f32(name: str, value: str, kept: bool) -> None:
     text = f"@kernel\ndef k(A: {name}[M, N], B: {other}[M, N], Y: f32[M, N]):\n"
     text += "    for m, n in tiles(M, N):\n        a, b = A[m, n], B[m, n]\n"
     text += "        y = {}\n        Y[m, n] = cast(y, f32)\n"
-    last = [*wsdsl.parse(text.format(value)).k.tile.of(Map)][-1].result.type
+    last = [*wsdsl.parse(text.format(value)).k.tile_ir.of(Map)][-1].result.type
     assert isinstance(last, Tile)
     assert last.dtype.name == (name if kept else "f32")
 
@@ -192,7 +192,7 @@ def test_a_literal_is_not_rounded_unsaid() -> None:
     text = "@kernel\ndef k(A: f8e4m3[M, N], Y: f32[M, N]):\n    for m, n in tiles(M, N):\n"
     text += "        Y[m, n] = cast(max(A[m, n], 0.1), f32)\n"
     with pytest.raises(TypeCheckError, match=r"f8e4m3 does not hold 0.1"):
-        _ = wsdsl.parse(text).k.tile
+        _ = wsdsl.parse(text).k.tile_ir
     rounded = wsdsl.parse(text.replace("0.1", "cast(0.1, f8e4m3)")).k
     a = np.zeros((2, 2), ml_dtypes.float8_e4m3fn)
     assert np.all(rounded.reference(a) == np.float32(ml_dtypes.float8_e4m3fn(0.1)))

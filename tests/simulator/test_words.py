@@ -19,13 +19,13 @@ def test_as_the_reference_has_it(name: str, tile: Any) -> None:
     found: list[list[Any]] = []
     for run in ("reference", "simulate"):
         arrays = []
-        for p in kernel.tile.params:
+        for p in kernel.tile_ir.params:
             shape = [d if isinstance(d, int) else made.sizes[d] for d in p.type.dims]
             arrays.append(given.get(p.name, np.zeros(shape, numpy_dtype(p.type.dtype))))
         schedule = tile and Schedule(tile=dict(tile))
         options = dict(schedule=schedule) if run == "simulate" else {}
         getattr(kernel, run)(*arrays, **options)
         found.append(arrays)
-    for p, wanted, simulated in zip(kernel.tile.params, *found, strict=True):
+    for p, wanted, simulated in zip(kernel.tile_ir.params, *found, strict=True):
         bits = f"u{wanted.dtype.itemsize}"
         assert np.array_equal(simulated.view(bits), wanted.view(bits)), p.name

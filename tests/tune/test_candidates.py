@@ -12,7 +12,7 @@ SIZES = dict(M=1024, N=4096, K=4096)
 
 def test_candidates_are_whole_and_differ() -> None:
     gemm = make_gemm()
-    found = candidates(gemm.tile, None, SIZES)
+    found = candidates(gemm.tile_ir, None, SIZES)
     assert found[0] == gemm.schedule(**SIZES)
     assert 40 <= len(found) == len(set(found)) <= 48
     assert {s.mode for s in found} == {"cooperative", "pingpong"}
@@ -24,20 +24,20 @@ def test_candidates_are_whole_and_differ() -> None:
 
 
 def test_cut_tiles_are_among_them() -> None:
-    found = candidates(make_gemm().tile, None, dict(M=256, N=256, K=65536))
+    found = candidates(make_gemm().tile_ir, None, dict(M=256, N=256, K=65536))
     assert {"split_k", "stream_k", "persistent"} <= {s.scheduler for s in found}
 
 
 def test_operands_are_decoded_in_both_places() -> None:
     scaled = DECODED["scaled"].kernel
-    found = candidates(scaled.tile, None, SIZES)
+    found = candidates(scaled.tile_ir, None, SIZES)
     assert {s.operand_transform for s in found} == {None, "smem"}
     assert all(
-        s.operand_transform == "registers" for s in candidates(scaled.tile, REGISTERS, SIZES, 8)
+        s.operand_transform == "registers" for s in candidates(scaled.tile_ir, REGISTERS, SIZES, 8)
     )
 
 
 def test_what_is_given_stays() -> None:
     given = Schedule(tile=dict(n=192), stages=4)
-    found = candidates(make_gemm().tile, given, SIZES, 12)
+    found = candidates(make_gemm().tile_ir, given, SIZES, 12)
     assert len(found) > 3 and all(agrees(given, s) for s in found)

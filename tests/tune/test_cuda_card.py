@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.records.recorded import make_gemm
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.runtime import driver
@@ -144,8 +144,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(cuda_card, "context_for", lambda _: SimpleNamespace(device=device))
     monkeypatch.setattr(memory, "RANDOM_BYTES", 4096)
     call = contiguous(gemm.params, gemm.access, SIZES)
-    spec = spec_of(str(gemm.tile), call, gemm.access)
-    with knobs.override(ptxas="off"):
+    spec = spec_of(str(gemm.tile_ir), call, gemm.access)
+    with config.override(ptxas="off"):
         made = gemm.compile(**SIZES)
     found = cuda_card.CudaCard(spec)
     kept = to_bytes(Entry(spec.text, "", (Choice(made.schedule), made.artifact)))

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import records
 from tests.records.recorded import make_gemm, row
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.compiler import Kernel
 from wsdsl.records import text
 from wsdsl.records.database import Database
@@ -32,7 +32,7 @@ def test_winners_replace_what_was_shipped(
     monkeypatch.setattr(Kernel, "tune_for", tune_for)
     words = ["records", "--shape", "256x512x1024", "--out", str(out)]
     monkeypatch.setattr("sys.argv", words)
-    with knobs.override(cache_dir=tmp_path):
+    with config.override(cache_dir=tmp_path):
         assert records.main() == 0
     assert "256x512x1024: stays" in (told := capsys.readouterr().out)
     assert "1 new record, 2 in all" in told

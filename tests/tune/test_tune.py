@@ -16,7 +16,7 @@ import wsdsl
 from tests.case_data import rejects
 from tests.records.recorded import make_gemm
 from tests.tune.fakes import InThisProcess
-from wsdsl import Kernel, Schedule, knobs
+from wsdsl import Kernel, Schedule, config
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
@@ -48,7 +48,7 @@ def like(n: int = 256, stages: int = 4, **changes: Any) -> Schedule:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with what is chosen today."""
     folder = tmp_path_factory.mktemp("cache")
-    with knobs.override(cache_dir=folder, ptxas="off"):
+    with config.override(cache_dir=folder, ptxas="off"):
         for sizes in (SIZES, SMALL):
             make_gemm().compile(**sizes)
     return folder
@@ -61,7 +61,7 @@ def database(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(card, "_asked", list)
     monkeypatch.setattr(tuning, "_schedules", lambda question, tried: list(tried))
     InThisProcess.asked.clear()
-    with knobs.override(cache_dir=tmp_path / "cache", records=True, ptxas="off"):
+    with config.override(cache_dir=tmp_path / "cache", tuning_cache=True, ptxas="off"):
         yield Database(tmp_path / "cache" / "records.db")
 
 
@@ -70,7 +70,7 @@ def tune(
 ) -> Tuned:
     made = gemm.compile(**(SMALL if arrays else SIZES))
     held = Choice(made.schedule), made.artifact
-    InThisProcess.today = to_bytes(Entry(str(gemm.tile), "", held))
+    InThisProcess.today = to_bytes(Entry(str(gemm.tile_ir), "", held))
     start: Any = InThisProcess
     means = Means(f"tests.tune.fakes:{of}", 1.0, start, 0.5)
     how = dict(candidates=tried, means=means, progress=False) | how
@@ -87,11 +87,11 @@ def test_the_quickest_wins_and_is_chosen(database: Database) -> None:
     assert tuned.winner is not None
     assert tuned.schedule == like(192) != before
     assert gemm.schedule(**SIZES) == make_gemm().schedule(**SIZES) == like(192)
-    assert "chosen by a record" in gemm.explain(**SIZES)
+    assert "chosen by a tuning-cache entry" in gemm.explain(**SIZES)
     assert len(database.rows()) == 1 + len(tried)
     (chosen,) = database.chosen(gemm.declaration.digest)
     assert chosen.samples == 24 and chosen.sustained and chosen.device == "NVIDIA H200"
-    assert str(tuned).splitlines()[-1].startswith("the record from now on, ")
+    assert str(tuned).splitlines()[-1].startswith("new tuning-cache entry, ")
     assert not tuned.failed and not tuned.untried
 
 
@@ -161,7 +161,7 @@ def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.Mo
     rejects("what is chosen today cannot be measured", tune, make_gemm(), like(192), of="Broken")
     with pytest.raises(CompileError, match="needs a size for K"):
         make_gemm().tune_for(dict(M=1, N=1))
-    with knobs.override(cache_dir=None):
+    with config.override(cache_dir=None):
         assert "nothing is kept: WSDSL_CACHE_DIR is off" in str(tune(make_gemm(), like(192)))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(WsdslError, match="a figure needs matplotlib"):
@@ -179,7 +179,7 @@ def test_what_the_plot_shows(database: Database, tmp_path: Path, import_optional
     import_optional("matplotlib")
     assert tuned.plot(tmp_path / "made" / "tune.svg").exists()
     text = (tmp_path / "made" / "tune.svg").read_text()
-    assert "the record from now on" in text and "tile.n, elements" in text
+    assert "new tuning-cache entry" in text and "tile.n, elements" in text
 
 
 def test_matmul_is_tuned(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_matmul_is_tuned(database: Database, monkeypatch: pytest.MonkeyPatch) ->
     planned, other = matmul.plan(a, w.T), matmul.plan(a, w)
     before, apart = planned.compile(), other.compile()
     held = Choice(before.schedule), before.artifact
-    InThisProcess.today = to_bytes(Entry(str(planned.kernel.tile), "", held))
+    InThisProcess.today = to_bytes(Entry(str(planned.kernel.tile_ir), "", held))
     start: Any = InThisProcess
     means = Means("tests.tune.fakes:FakeCard", 1.0, start, 0.5)
     monkeypatch.setattr(tuning, "tune", partial(tuning.tune, means=means))

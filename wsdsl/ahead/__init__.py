@@ -1,3 +1,3 @@
-"""Compiling in other processes: ahead of all calls (`warm`), or beside those that another kernel
-serves meanwhile (`misses`).
+"""Compile in other processes: before all calls (`precompile`), or during calls that another kernel
+runs (`misses`).
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.artifact import Artifact, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
@@ -17,7 +17,7 @@ from wsdsl.variants import Variants
 
 def knobs_now() -> dict[str, Any]:
     """Nothing is dumped by other processes."""
-    return {knob.name: knob.get() for knob in knobs.KNOBS} | {"dump": None}
+    return {knob.name: knob.get() for knob in config.KNOBS} | {"dump": None}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Failed:
 
 def run(job: Job) -> Made | Failed:
     try:
-        with knobs.override(**job.knobs):
+        with config.override(**job.knobs):
             return _made(job)
     except WsdslError as error:
         return Failed(error.findings, isinstance(error, ScheduleError))

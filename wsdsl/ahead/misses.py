@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.ahead.jobs import Failed, Job, knobs_now
 from wsdsl.ahead.process import Process
-from wsdsl.artifact.size_class import size_class
+from wsdsl.artifact.shape_bucket import shape_bucket
 from wsdsl.background import in_background
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError, warn
@@ -57,7 +57,7 @@ class Misses:
 
     def _ask(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
         """Have it compiled, once; tell, once, that this failed."""
-        found = size_class(self._variants.declaration, call.dims)
+        found = shape_bucket(self._variants.declaration, call.dims)
         asked = os.getpid(), schedule, found, *alignment
         mine = object()
         if self._first.setdefault(asked, mine) is mine:
@@ -95,7 +95,7 @@ def alike(
     near = [
         (distance(asked), asked.sizes, compiled)
         for asked, compiled in list(variants.choices.items())
-        if compiled.is_made
+        if compiled.is_built
         and (asked.schedule, asked.unaligned, asked.padded, variants.static(asked.sizes)) == like
     ]
     return [compiled for *_, compiled in sorted(near, key=lambda n: n[:2])]

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.versions import emitter
 from wsdsl.lazy import after_fork
 
@@ -41,7 +41,7 @@ def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
     """What `make` gives, which is made only where it is not found under `key`, by one thread and
     process at a time. Without a key, or while passes are dumped, it is made each time.
     """
-    if key is None or knobs.DUMP.get() is not None:
+    if key is None or config.DUMP.get() is not None:
         return make()
     found = look(key, kind)
     if found is not None:
@@ -56,7 +56,7 @@ def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
 
 def look(key: str | None, kind: type[T]) -> T | None:
     """What is kept under `key`, or None."""
-    if key is None or knobs.DUMP.get() is not None:
+    if key is None or config.DUMP.get() is not None:
         return None
     found = _own.held.get(key)
     if found is None:
@@ -82,8 +82,8 @@ def forget() -> None:
 
 def disk() -> Disk | None:
     """Where entries are kept; None for nowhere."""
-    folder = knobs.CACHE_DIR.get()
-    return None if folder is None else _disk_at(folder, knobs.CACHE_MIB.get() << 20)
+    folder = config.CACHE_DIR.get()
+    return None if folder is None else _disk_at(folder, config.CACHE_MIB.get() << 20)
 
 
 @cache

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.diagnostics import CompileError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _folder(library: str) -> Path:
 
 def assembler() -> str:
     """Which ptxas is used. CompileError where the one that WSDSL_PTXAS names is not there."""
-    given = knobs.PTXAS.get()
+    given = config.PTXAS.get()
     path = None if given == "off" else find_ptxas(given or None)
     if path is None:
         return "none"
@@ -112,7 +112,7 @@ def digest_of(tile: Kernel) -> str:
 
 def artifact_key(code: str | None) -> str | None:
     """Where what the tools of this machine make of a kernel's code is kept. `code` is its key."""
-    return code and digest("artifact", code, assembler(), knobs.ALLOW_SPILLS.get())
+    return code and digest("artifact", code, assembler(), config.ALLOW_SPILLS.get())
 
 
 # NVIDIA's programs.

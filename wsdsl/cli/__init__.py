@@ -1,5 +1,5 @@
-"""The command `wsdsl`: compile, prove, run, schedule, timeline, calibrate, tune, records, cache,
-doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, explain, timeline, calibrate, tune,
+tuning-cache, cache, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -29,16 +29,26 @@ from wsdsl.cli.commands import (
     timeline_command,
 )
 from wsdsl.cli.options import UsageError, in_options
-from wsdsl.cli.records import records_options, tune_command
+from wsdsl.cli.records import tune_command, tuning_cache_options
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."
+RENAMED = {
+    "records": "tuning-cache",
+    "schedule --explain": "explain",
+    "schedule --output": "timeline --sms --output",
+}
+"""Deprecated spellings."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser().parse_args(given)
+        for old, new in RENAMED.items():
+            command, _, option = old.partition(" --")
+            if options.verb == command and getattr(options, option, command):
+                print(f"`wsdsl {old}` is deprecated; use `wsdsl {new}`", file=sys.stderr)
         return int(options.command(options))
     except BrokenPipeError:  # `wsdsl compile … | head`
         sys.stderr.close()
@@ -73,10 +83,11 @@ def _seed(text: str) -> int:
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="wsdsl", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"wsdsl {wsdsl.__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", required=True, dest="verb", metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
-        made: _Parser = commands.add_parser(name, help=text, description=text)
+        old = [each for each in RENAMED if RENAMED[each] == name and " " not in each]
+        made: _Parser = commands.add_parser(name, aliases=old, help=text, description=text)
         made.add_argument("--json", action="store_true", help="print the result as JSON")
         made.set_defaults(command=run)
         return made
@@ -87,13 +98,8 @@ def parser() -> argparse.ArgumentParser:
             metavar="FILE[:KERNEL]",
             help="a .py module with @kernel functions, a .ws file, or dumped IR (.ir)",
         )
-        made.add_argument(
-            "--set",
-            metavar="FIELD=VALUE",
-            action="append",
-            default=[],
-            help="a field of the schedule: tile.n=192, stages=4, mode=pingpong (repeatable)",
-        )
+        text = "a field of the schedule: tile.n=192, stages=4, mode=pingpong (repeatable)"
+        made.add_argument("--set", metavar="FIELD=VALUE", action="append", default=[], help=text)
         made.add_argument(
             "--arch",
             metavar="ARCH",
@@ -114,13 +120,8 @@ def parser() -> argparse.ArgumentParser:
     compiling = command("compile", compile_command, "Compile a kernel, and show any level of it.")
     kernel_options(compiling)
     compiling.add_argument("--emit", choices=[*SUFFIXES, "all"], action="append", default=[])
-    compiling.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        help="write files there: all levels, unless --emit says which",
-    )
+    text = "write files there: all levels, unless --emit says which"
+    compiling.add_argument("-o", "--output", metavar="DIR", type=Path, help=text)
 
     proving = command("prove", prove_command, "Prove that a kernel neither hangs nor races.")
     kernel_options(proving)
@@ -131,34 +132,30 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=_seed, default=0, help="of inputs and simulated interleaving"
     )
-    running.add_argument(
-        "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
-    )
 
-    def drawing(name: str, run: Callable[[argparse.Namespace], int], text: str, to: str) -> _Parser:
+    def drawing(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
         made = command(name, run, text)
         kernel_options(made)
         made.add_argument(
             "--schedule", metavar="SCHEDULE", help='as it is written: "Schedule(tile=dict(n=128))"'
         )
-        made.add_argument("-o", "--output", metavar="FILE", type=Path, help=to)
+        made.set_defaults(explain=name == "explain", output=None)
         return made
 
-    scheduling = drawing(
-        "schedule",
-        schedule_command,
-        "What every SM does when; -o draws it. Needs no GPU.",
-        "timeline.svg, or .png",
-    )
-    drawing(
-        "timeline",
-        timeline_command,
-        "Which partition waits for which edge, in predicted cycles. Needs no GPU.",
-        "trace.json for ui.perfetto.dev, or a few steps as .svg or .png",
-    )
-    scheduling.add_argument(
-        "--explain", action="store_true", help="why it is chosen: what limits, and the next best"
-    )
+    scheduling = drawing("schedule", schedule_command, "Show the schedule. Needs no GPU.")
+    scheduling.add_argument("--explain", action="store_true", help=argparse.SUPPRESS)
+    scheduling.add_argument("-o", "--output", type=Path, help=argparse.SUPPRESS)
+    drawing("explain", schedule_command, "Show why the schedule is chosen. Needs no GPU.")
+    text = "Predict the timeline of the warps of one CTA (default), or of all SMs. Needs no GPU."
+    timeline = drawing("timeline", timeline_command, text)
+    file = "trace.json for ui.perfetto.dev (--warps), .svg or .png"
+    timeline.add_argument("-o", "--output", metavar="FILE", type=Path, help=file)
+    view = timeline.add_mutually_exclusive_group()
+    for flag, run, text in (
+        ("--warps", timeline_command, "which warp waits for which edge"),
+        ("--sms", schedule_command, "which tile each SM computes when"),
+    ):
+        view.add_argument(flag, action="store_const", dest="command", const=run, help=text)
 
     calibrating = command(
         "calibrate", calibrate_command, "Measure the rates of this card, and choose by them."
@@ -167,24 +164,21 @@ def parser() -> argparse.ArgumentParser:
     calibrating.add_argument(
         "--out", metavar="FILE", type=Path, help="write the rates there, and not where they count"
     )
-    calibrating.add_argument(
-        "--seconds", type=float, default=60.0, help="about how long it may take (60)"
-    )
 
     tuning = command(
-        "tune", tune_command, "Measure which schedule is best, and keep it as a record."
+        "tune", tune_command, "Measure schedules, and store the fastest in the tuning cache."
     )
     kernel_options(tuning)
-    tuning.add_argument(
-        "--seconds", type=float, default=60.0, help="about how long it may take (60)"
-    )
+    for made in (calibrating, tuning):
+        made.add_argument("--seconds", type=float, default=60.0, help="about how long (60)")
     tuning.add_argument("--candidates", type=int, metavar="N", help="how many are tried (48)")
     tuning.add_argument("--plot", metavar="FILE", type=Path, help="draw time over depth and width")
-    tuning.add_argument(
-        "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
-    )
+    for made in (running, tuning):
+        made.add_argument(
+            "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
+        )
 
-    records_options(command)
+    tuning_cache_options(command)
 
     caching = command("cache", cache_command, "List the compiled kernels that are kept on disk.")
     one = caching.add_mutually_exclusive_group()

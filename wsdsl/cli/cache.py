@@ -9,7 +9,7 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.artifact import Artifact
 from wsdsl.artifact.disk import File
 from wsdsl.artifact.kept import disk
@@ -96,7 +96,7 @@ def _comes_again(held: Artifact) -> bool:
 
     own = {} if held.cubin else {"ptxas": "off"}
     try:
-        with knobs.override(allow_spills=True, **own):
+        with config.override(allow_spills=True, **own):
             made = Compiled(parse_kernel(zlib.decompress(held.deflated_ir).decode())).artifact
         compared = COMPARED
         if held.versions.ptxas == made.versions.ptxas:

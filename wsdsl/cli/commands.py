@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wsdsl
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.cli.inputs import copies, random_arguments, relative_error, tolerances
 from wsdsl.cli.options import (
     UsageError,
@@ -86,7 +86,7 @@ def prove_command(options: argparse.Namespace) -> int:
         kernels = load_kernels(options.target)
         for kernel in kernels:
             check_names(sizes, kernel.dims, "dimension", kernel.name)
-        with knobs.override(ptxas="off"):
+        with config.override(ptxas="off"):
             found = [k.compile(schedule=schedule, **sizes) for k in kernels]
     certificates = [compiled.prove() for compiled in found]
     if options.json:
@@ -99,7 +99,7 @@ def prove_command(options: argparse.Namespace) -> int:
 def run_command(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from wsdsl.knobs import BACKEND, override
+    from wsdsl.config import BACKEND, override
 
     if is_ir(options.target):
         message = "`run` compares with the reference, which dumped IR may not have"
@@ -112,7 +112,7 @@ def run_command(options: argparse.Namespace) -> int:
     backend = options.backend or BACKEND.get()
     if backend == "gpu":
         require_gpu()
-    arguments = random_arguments(kernel.tile, sizes, scalars, options.seed)
+    arguments = random_arguments(kernel.tile_ir, sizes, scalars, options.seed)
     expected = in_tuple(kernel.reference(*copies(arguments)))
     if backend == "simulator":
         given = copies(arguments)
@@ -120,9 +120,9 @@ def run_command(options: argparse.Namespace) -> int:
     else:
         with override(backend=backend):
             held = in_tuple(kernel(*copies(arguments), schedule=schedule))
-    limits = tolerances(kernel.tile, kernel.schedule(schedule, **sizes).tile or {}, sizes)
+    limits = tolerances(kernel.tile_ir, kernel.schedule(schedule, **sizes).tile or {}, sizes)
     rows: list[dict[str, Any]] = []
-    for parameter, out, reference in zip(outputs(kernel.tile), held, expected, strict=True):
+    for parameter, out, reference in zip(outputs(kernel.tile_ir), held, expected, strict=True):
         error = relative_error(np.asarray(out), np.asarray(reference))
         limit = limits[parameter.name]
         row = {"output": parameter.name, "relative_error": error, "limit": limit}
@@ -198,9 +198,9 @@ def schedule_command(options: argparse.Namespace) -> int:
             "idle": timeline.idle,
             "predicted_microseconds": timeline.microseconds,
         }
-        print(
-            json.dumps(told | ({"file": str(options.output)} if options.output else {}), indent=2)
-        )
+        told |= {"explanation": kernel.explain(schedule, **sizes)} if options.explain else {}
+        told |= {"file": str(options.output)} if options.output else {}
+        print(json.dumps(told, indent=2))
     else:
         print(f"{kernel.name}: {chosen!r}\n  {timeline.summary}")
         if options.explain:

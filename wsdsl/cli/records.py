@@ -1,4 +1,4 @@
-"""`wsdsl records`: the measurements by which kernels are chosen."""
+"""`wsdsl tuning-cache`: the measured schedules that the compiler uses."""
 
 from __future__ import annotations
 
@@ -21,36 +21,30 @@ from wsdsl.records.row import Row
 ACTIONS = ("list", "show", "merge", "export", "clear")
 
 
-def records_options(
+def tuning_cache_options(
     command: Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser],
 ) -> None:
-    made = command(
-        "records", records_command, "List, merge or export measurements that schedules go by."
-    )
+    text = "List, merge or export measured schedules."
+    made = command("tuning-cache", tuning_cache_command, text)
     made.add_argument(
         "action", choices=ACTIONS, nargs="?", default="list", help="list: what is chosen by"
     )
-    made.add_argument(
-        "what",
-        nargs="*",
-        metavar="KERNEL|FILE",
-        help="show: the kernels, all measurements of each; merge: databases or exported files",
-    )
+    text = "show: the kernels, all measurements of each; merge: databases or exported files"
+    made.add_argument("what", nargs="*", metavar="KERNEL|FILE", help=text)
     made.add_argument("-o", "--output", metavar="FILE", type=Path, help="export: where to (stdout)")
 
 
-def records_command(options: argparse.Namespace) -> int:
+def tuning_cache_command(options: argparse.Namespace) -> int:
     takes_names = options.action in ("show", "merge")
     if bool(options.what) != takes_names:
         expected = (
             "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no more"
         )
-        raise UsageError(f"records {options.action}: expected {expected}")
+        raise UsageError(f"tuning-cache {options.action}: expected {expected}")
     try:
         return _ACTIONS[options.action](options)
     except RecordsError as error:
-        hint = "`wsdsl records clear` removes what is kept"
-        raise UsageError(str(error), hint=hint) from None
+        raise UsageError(str(error), hint="`wsdsl tuning-cache clear` empties it") from None
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -59,7 +53,7 @@ def _list(options: argparse.Namespace) -> int:
         return _json(rows)
     for row in rows:
         print(f"{row.name}  {_about(row)}\n    {row}\n    {row.schedule}")
-    print(f"{counted(len(rows), 'record')}; the user's: {user_file() or 'nowhere'}")
+    print(f"{counted(len(rows), 'entry', 'entries')}; the user's: {user_file() or 'nowhere'}")
     return 0
 
 

@@ -120,8 +120,8 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
     yield Finding(
         f"{what} to local memory ({_budget(kernel)}{accumulator})",
         _loc(op, kernel),
-        f"{SMALLER}; WSDSL_ALLOW_SPILLS=1, or wsdsl.knobs.override(allow_spills=True), compiles it "
-        "nevertheless",
+        f"{SMALLER}; WSDSL_ALLOW_SPILLS=1, or wsdsl.config.override(allow_spills=True), compiles "
+        "it nevertheless",
     )
 
 

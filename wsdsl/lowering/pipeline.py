@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Level
@@ -187,7 +187,7 @@ def _through(
 ) -> Kernel:
     """Through the passes from `first` to `last`; nothing where these stand the other way round."""
     names = [step for step, _ in PASSES]
-    verifies = knobs.VERIFY.get()
+    verifies = config.VERIFY.get()
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
         try:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsdsl.artifact.artifact import StandIns
-from wsdsl.artifact.size_class import FINE, FIRST, Span, row_parts, row_range
+from wsdsl.artifact.shape_bucket import FINE, FIRST, Span, row_parts, row_range
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Axis

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.rates.rates import DESCRIBED, Rates, with_values
 from wsdsl.regular import read_regular
 
@@ -94,7 +94,7 @@ def write(path: Path, file: RatesFile) -> None:
 
 def folder() -> Path | None:
     """Where `wsdsl calibrate` keeps what it measures; None where nothing is kept on disk."""
-    cache = knobs.CACHE_DIR.get()
+    cache = config.CACHE_DIR.get()
     return None if cache is None else cache / "rates"
 
 

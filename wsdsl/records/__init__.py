@@ -1,6 +1,4 @@
-"""Measurements of kernels, by which schedules are chosen: those of this machine's users, and those
-that are shipped with the package.
-"""
+"""The tuning cache: measured schedules, the user's and those shipped with the package."""
 
 from wsdsl.records.find import find
 from wsdsl.records.row import Key, Row

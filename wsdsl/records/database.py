@@ -1,8 +1,8 @@
 """The user's measurements: one SQLite file, which many processes write.
 
-Whatever the disk, or what others wrote there, refuses is told once, and then there are no records:
-no compile fails by it. A connection lives no longer than one question, so forks and threads share
-none, and a process that is killed leaves no lock.
+A file that cannot be read is reported once and counts as empty: no compile fails by it. A
+connection lives for one query, so forks and threads share none, and a killed process leaves no
+lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.diagnostics import warn_once
 from wsdsl.records.row import COLUMNS, Key, Row, row_from
 
@@ -33,12 +33,12 @@ SQL_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL", bool: "INTEGER"}
 
 
 class RecordsError(Exception):
-    """Why a file's records can not be had."""
+    """A file of the tuning cache cannot be read or written."""
 
 
 def user_file() -> Path | None:
     """Where measurements are kept; None where nothing is."""
-    folder = knobs.CACHE_DIR.get()
+    folder = config.CACHE_DIR.get()
     return None if folder is None else folder / FILE
 
 
@@ -169,7 +169,7 @@ def _identity(row: Row) -> tuple[Any, ...]:
 
 
 def tell_once(error: RecordsError) -> None:
-    warn_once(f"records are not used: {error}; `wsdsl records clear` removes them")
+    warn_once(f"the tuning cache is not used: {error}; `wsdsl tuning-cache clear` empties it")
 
 
 def signature(path: Path) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Which record a kernel is chosen by."""
+"""Find the tuning-cache entry that gives a kernel its schedule."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.artifact.artifact import Declaration
-from wsdsl.artifact.size_class import size_class
+from wsdsl.artifact.shape_bucket import shape_bucket
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.records import text
 from wsdsl.records.card import card_of
@@ -28,7 +28,7 @@ def find(
     """The user's newest, else a shipped one, that leaves what is given as it is. What was measured
     without constant tensors serves calls with such, too, if nothing was measured with them.
     """
-    if not knobs.RECORDS.get() or len(sizes) < len(declaration.dims):
+    if not config.TUNING_CACHE.get() or len(sizes) < len(declaration.dims):
         return None
     rows = _rows(declaration.digest)
     if not rows:
@@ -57,7 +57,7 @@ def key_of(
     card = card_of((given or Schedule()).arch, num_sms)
     held = {"unaligned": unaligned, "copied": padded}
     alignment = "; ".join(f"{what} {', '.join(names)}" for what, names in held.items() if names)
-    known = str(size_class(declaration, sizes))
+    known = str(shape_bucket(declaration, sizes))
     return Key(declaration.digest, known, alignment, promises(given), card.name, card.num_sms)
 
 

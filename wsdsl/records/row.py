@@ -14,7 +14,7 @@ from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 
 class Key(NamedTuple):
-    """What a record is of. `kernel`: the digest of its text at the level TILE; `sizes`: the class;
+    """Key of a tuning-cache entry. `kernel`: digest of its text at the level TILE; `sizes`: bucket;
     `alignment`: tensors that TMA can not take, or that are copied for it; `promises`: what the user
     must have given, since results depend on it; `card`: its name in `ir/target.py`.
     """

@@ -1,6 +1,4 @@
-"""Records as text: a line each, in order, so that two files show what differs. Shipped records are
-such files, `shipped/NAME.csv`.
-"""
+"""The tuning cache as CSV text, one sorted line per entry; `shipped/NAME.csv` are such files."""
 
 from __future__ import annotations
 

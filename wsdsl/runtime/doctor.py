@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from importlib import metadata, util
 from typing import Any
 
-from wsdsl import knobs
+from wsdsl import config
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.target import target_of_device
 from wsdsl.runtime import driver
@@ -40,7 +39,7 @@ def doctor() -> list[Row]:
         _nvdisasm(),
         *_gpu(),
         *(_optional(name) for name in ("torch", "cupy", "jax")),
-        *(_knob(knob) for knob in knobs.KNOBS),
+        *(_knob(knob) for knob in config.KNOBS),
     ]
 
 
@@ -56,8 +55,8 @@ def _optional(name: str) -> Row:
     return Row(name, True, "installed" if held else "not installed; its arrays would be taken")
 
 
-def _knob(knob: knobs.Knob[Any]) -> Row:
-    text = os.environ.get(knob.variable, "")
+def _knob(knob: config.Knob[Any]) -> Row:
+    text = knob.text
     found = f"{f'is {text!r}' if text else 'not set'}. {knob.doc}"
     try:
         knob.get()
@@ -70,7 +69,7 @@ def _ptxas() -> Row:
     from wsdsl.artifact.versions import find_ptxas, ptxas_version
 
     hint = "pip install nvidia-cuda-nvcc; without it the driver assembles, and spills go unseen"
-    given = knobs.PTXAS.get()
+    given = config.PTXAS.get()
     if given == "off":
         return Row("ptxas", True, "switched off by WSDSL_PTXAS")
     try:

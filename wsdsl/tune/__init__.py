@@ -1,4 +1,4 @@
-"""Measure the best schedules that the model knows of, and keep the quickest as a record."""
+"""Measure the best schedules that the model knows of, and store the fastest in the tuning cache."""
 
 from wsdsl.tune.result import Tuned
 

@@ -36,7 +36,7 @@ def plot(tuned: Tuned, path: Path) -> Path:
         place.axhline(today, color="C3", linestyle="--", linewidth=1, label="chosen today")
         if winner is not None:
             at = _value(winner, name)
-            kept = dict(color="C2", markersize=13, label="the record from now on")
+            kept = dict(color="C2", markersize=13, label="new tuning-cache entry")
             place.plot([at], [winner.ratio * today], "*", **kept)
         # Those that were measured, as far as there is room for them.
         place.set_xticks(values[:: -(-len(values) // MOST_TICKS)])

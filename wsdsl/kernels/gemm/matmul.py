@@ -202,7 +202,7 @@ class Matmul:
         **options: Any,
     ) -> Tuned:
         """Measure the best schedules for calls of these arguments, as `Kernel.tune` does; the
-        quickest is a record, which calls of such a product and such sizes run from then on.
+        fastest is stored in the tuning cache, and calls of this kernel and bucket run it.
 
         LaunchError where arguments do not fit, or there is no GPU.
         """

@@ -54,7 +54,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class SizeClass:
+class ShapeBucket:
     """A span of sizes for each dimension. `rows`: the dimension of the output's rows, or ""."""
 
     spans: tuple[tuple[str, Span], ...]
@@ -72,7 +72,7 @@ class SizeClass:
         return {dim: span.high for dim, span in self.spans}
 
 
-def size_class(declaration: Declaration, sizes: Mapping[str, int]) -> SizeClass:
+def shape_bucket(declaration: Declaration, sizes: Mapping[str, int]) -> ShapeBucket:
     """The class of sizes of a kernel's dimensions."""
     lines, rows = alignments(declaration), declaration.rows
     spans: list[tuple[str, Span]] = []
@@ -87,10 +87,10 @@ def size_class(declaration: Declaration, sizes: Mapping[str, int]) -> SizeClass:
         else:
             parts = FINE if dim in lines and size % aligned[0] == 0 else COARSE
             spans.append((dim, _fitted(*part_of(size, parts, 1), size, aligned)))
-    return SizeClass(tuple(spans), rows)
+    return ShapeBucket(tuple(spans), rows)
 
 
-def beside_rows(declaration: Declaration, found: SizeClass) -> dict[str, int]:
+def beside_rows(declaration: Declaration, found: ShapeBucket) -> dict[str, int]:
     """Sizes of the other dimensions for which few kernels are chosen that serve all rows: of what
     is summed over an octave (of one alignment) has the same, since all kernels take longer alike.
     """

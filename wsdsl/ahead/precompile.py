@@ -1,4 +1,4 @@
-"""`Kernel.warm`: everything that calls of some sizes will run, compiled by several processes."""
+"""`Kernel.precompile`: compile all kernels that calls of given sizes run, in several processes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def combinations(
         raise CompileError(message, hint=f"its dimensions are {', '.join(dims)}")
     missing = [dim for dim in dims if dim not in sizes]
     if missing:
-        message = f"{name}.warm() needs sizes for {', '.join(missing)}"
+        message = f"{name}.precompile() needs sizes for {', '.join(missing)}"
         example = ", ".join(
             f"{dim}=range(1, 4097)" if dim == dims[0] else f"{dim}=4096" for dim in dims
         )
-        raise CompileError(message, hint=f"as in {name}.warm({example})")
+        raise CompileError(message, hint=f"as in {name}.precompile({example})")
     each = [[n] if isinstance(n, int) else [*n] for n in sizes.values()]
     for chosen in itertools.product(*each):
         yield dict(zip(sizes, chosen, strict=True))
@@ -54,7 +54,7 @@ def compile_all(
         return
     num = min(processes or num_cpus(), len(jobs))
     left, errors, lock = list(reversed(jobs)), list[WsdslError](), threading.Lock()
-    bar, children = Bar(f"warm {name}", len(jobs)), list[Process]()
+    bar, children = Bar(f"precompile {name}", len(jobs)), list[Process]()
 
     def work(child: Process) -> None:
         while True:

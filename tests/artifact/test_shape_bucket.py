@@ -6,7 +6,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl.artifact.size_class import alignments, beside_rows, is_round, row_parts, size_class
+from wsdsl.artifact.shape_bucket import alignments, beside_rows, is_round, row_parts, shape_bucket
 
 SOURCE = f"""{CASES["gemm"].text.replace("C: bf16", "C: f32")}
 @kernel
@@ -23,7 +23,7 @@ def test_what_a_class_depends_on() -> None:
     assert GEMM.rows == "M"
     assert alignments(GEMM) == {"K": (64, 8, 2, 1), "N": (32, 4, 1)}
     assert KERNELS.summed.declaration.rows == "M"
-    assert str(size_class(KERNELS.summed.declaration, dict(M=3, N=77))) == "M 0 to 8, N = 77"
+    assert str(shape_bucket(KERNELS.summed.declaration, dict(M=3, N=77))) == "M 0 to 8, N = 77"
 
 
 @pytest.mark.parametrize(
@@ -40,24 +40,24 @@ def test_what_a_class_depends_on() -> None:
     ],
 )
 def test_how_they_are_told(sizes: tuple[int, int, int], told: str) -> None:
-    assert str(size_class(GEMM, dict(zip("MNK", sizes, strict=True)))) == told
+    assert str(shape_bucket(GEMM, dict(zip("MNK", sizes, strict=True)))) == told
 
 
 def test_members_of_a_class_say_the_same() -> None:
     draw = random.Random(0)
     for _ in range(500):
         sizes = {dim: draw.randint(0, draw.choice([64, 5000, 10**6])) for dim in "MNK"}
-        found = size_class(GEMM, sizes)
+        found = shape_bucket(GEMM, sizes)
         assert sizes in found and found.sizes in found
-        assert hash(found) == hash(size_class(GEMM, found.sizes))
+        assert hash(found) == hash(shape_bucket(GEMM, found.sizes))
         for _ in range(5):
             other = {dim: draw.randint(span.low, span.high) for dim, span in found.spans}
-            assert (size_class(GEMM, other) == found) == (other in found)
+            assert (shape_bucket(GEMM, other) == found) == (other in found)
 
 
 def test_what_is_summed_over_is_alike_in_an_octave() -> None:
     found = [
-        size_class(GEMM, dict(M=77, K=k, N=1024)) for k in (2112, 3008, 4096, 2056, 4032, 4097)
+        shape_bucket(GEMM, dict(M=77, K=k, N=1024)) for k in (2112, 3008, 4096, 2056, 4032, 4097)
     ]
     beside = [beside_rows(GEMM, each) for each in found]
     assert GEMM.outer == ("M", "N")
@@ -71,5 +71,5 @@ def test_parts_have_every_number_of_rows_once() -> None:
         rows = [range(first, last + 1) for first, last in row_parts(low, high)]
         assert [x for part in rows for x in part] == [*range(low + 1, high + 1)]
         for part in rows:
-            own = {str(size_class(GEMM, dict(M=m, **fixed))) for m in part if not is_round(m)}
+            own = {str(shape_bucket(GEMM, dict(M=m, **fixed))) for m in part if not is_round(m)}
             assert len(own) == 1
