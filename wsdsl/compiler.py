@@ -224,7 +224,8 @@ class Kernel(Serving):
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """Return the cost model's timeline of all SMs for the schedule of `schedule()` (`wsdsl
         timeline --sms` draws it). Printed, or as `.worker`: the work of the partitions of one CTA
-        and the edges they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
+        and the edges they wait for, in predicted cycles. `.save("trace.json")` is for
+        ui.perfetto.dev.
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """

@@ -42,7 +42,7 @@ class Schedule:
     stages: number of pipeline stages
     consumers: number of compute warpgroups
     mode: "cooperative" (consumers split an output tile) or "pingpong" (one output tile each)
-    order_barriers: whether cooperating consumers of back-to-back MMAs (attention) take turns on the
+    order_barriers: whether cooperating consumers of back-to-back MMAs (attention) alternate on the
         tensor cores by an ordered-sequence barrier, as in FlashAttention-3. Default: by the cost
         model, if the softmax takes no longer than the MMAs
     consumer_split: the loop variable whose tile extent cooperating consumers split; default: that

@@ -40,10 +40,10 @@ def made(X: f32[N], Y: bf16[M, N, L], Z: f32[M, N, L], C: f32[M, N]):
 """,
     "transposed_bytes_by_tiles_of_192": """
 @kernel
-def made(X: i8[N, M], Y: i8[M, N]):
+def made(X: i8[N, M], W: i8[M, N], Y: i8[M, N]):
     for m in tiles(M):
         for n in tiles(N, by=192):
-            Y[m, n] = X[n, m]
+            Y[m, n] = X[n, m] + W[m, n]
 """,
     "rows_beside_an_axis_of_no_tile": """
 @kernel
