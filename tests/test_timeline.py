@@ -1,5 +1,6 @@
 """Who does what when: every step once, nobody before what it waits for, as long as is predicted."""
 
+import json
 from collections import defaultdict
 from itertools import pairwise
 
@@ -150,3 +151,8 @@ def test_the_cli_explains(capsys) -> None:
     assert main(["explain", "examples/02_gemm.py", "--size", *sizes]) == 0
     told = capsys.readouterr().out
     assert "limited by" in told and "the next best:" in told
+    assert main(["explain", "examples/02_gemm.py", "--size", *sizes, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (
+        f"limited by {values['bottleneck']}" in values["explanation"] == told.split("\n", 2)[2][:-1]
+    )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
+    from wsdsl.report.explanation import Explanation
     from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
@@ -205,9 +206,9 @@ class Kernel(Serving):
         chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
-    def explain(self, /, schedule: Schedule | None = None, **sizes: int) -> str:
-        """Explain the choice of the schedule of `schedule()` for these sizes: waves, bytes,
-        registers, and the next candidates.
+    def explain(self, /, schedule: Schedule | None = None, **sizes: int) -> Explanation:
+        """Explain the schedule of `schedule()` for these sizes: a text with waves, bytes,
+        registers and alternatives, whose attributes have the predictions as values.
 
         Raises ScheduleError for a `schedule` that does not fit.
         """
@@ -216,10 +217,10 @@ class Kernel(Serving):
 
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
-        told = explain_choice(compiled.source, schedule, sizes), *compiled.notes
-        told = *told, *scale_moves(compiled.scheduled)
-        told = *told, *kernel._told_of_record(schedule, sizes, compiled)
-        return "\n".join((*told, *kernel._told_of_calls(schedule, sizes, compiled)))
+        lines = *compiled.notes, *scale_moves(compiled.scheduled)
+        lines = *lines, *kernel._told_of_record(schedule, sizes, compiled)
+        lines = *lines, *kernel._told_of_calls(schedule, sizes, compiled)
+        return explain_choice(compiled.source, schedule, sizes).with_lines(*lines)
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """Return the cost model's timeline of all SMs for the schedule of `schedule()` (`wsdsl

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 import wsdsl
@@ -279,6 +280,10 @@ def test_the_choice_is_explained() -> None:
     worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", following)]
     assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0
     assert "stream-K" in others and "cut into" in others
+    assert f"limited by {text.bottleneck}, {100 * text.units[text.bottleneck]:.0f} %" in text
+    assert f"{text.microseconds:.0f} µs" in text and text.bottleneck == next(iter(text.units))
+    slower = [100 * (time / text.microseconds - 1) for _, time in text.alternatives]
+    assert np.allclose(slower[:4], worse, atol=0.06) and len(slower) == 4 + others.count("consumer")
 
 
 def test_operations_are_told_by_type() -> None:

@@ -198,7 +198,7 @@ def schedule_command(options: argparse.Namespace) -> int:
             "idle": timeline.idle,
             "predicted_microseconds": timeline.microseconds,
         }
-        told |= {"explanation": kernel.explain(schedule, **sizes)} if options.explain else {}
+        told |= kernel.explain(schedule, **sizes).as_json() if options.explain else {}
         told |= {"file": str(options.output)} if options.output else {}
         print(json.dumps(told, indent=2))
     else:

@@ -26,6 +26,7 @@ from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Step, Work
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import MOST_TRIES, completed
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.report.explanation import Explanation
 from wsdsl.report.plain_choice import plain_reasons
 from wsdsl.schedule import Schedule
 
@@ -36,7 +37,7 @@ LEAST = 0.05
 Candidate = tuple[Schedule, Prediction]
 
 
-def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int]) -> str:
+def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int]) -> Explanation:
     """`kernel` at the level TILE with the whole schedule that is taken; `given`: what the user said
     of it; `sizes` by dimension.
     """
@@ -85,7 +86,16 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     lines += _listed("the next best:", shown[:SHOWN], own)
     lines += _tried_before(chosen, given, sizes)
     heading = f"other ways (to cut tiles has to gain {round(100 * (MARGIN - 1))} %):"
-    return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
+    lines += _listed(heading, shown[SHOWN:], own)
+    others = [(option, p.microseconds) for option, p in shown]
+    return Explanation("\n".join(lines), schedule, own.microseconds, _units(own, schedule), others)
+
+
+def _units(own: Prediction, schedule: Schedule) -> Mapping[str, float]:
+    """Fraction of the predicted time per hardware unit."""
+    if own.plain:
+        return {name: cycles / own.plain.cycles for name, cycles in own.plain.units.items()}
+    return _taken(own, schedule)
 
 
 def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
