@@ -67,6 +67,8 @@ def test_dumped_ir_compiles_to_the_same_ptx(wsdsl, tmp_path, level):
     assert status == 0, err
     assert {p.name for p in tmp_path.iterdir()} == {"gemm.ptx", f"gemm.{level}.ir"}
     assert again == ptx
+    told = wsdsl("run", tmp_path / f"gemm.{level}.ir", "--reference", GEMM, *SIZES)[1]
+    assert "relative error" in told and "correct" in told
 
 
 def test_run_makes_arrays_of_small_types(wsdsl, tmp_path):
@@ -174,7 +176,8 @@ MISTAKES = [
     ([*RUN, "--seed", "-1"], "'-1' is no number from 0 on", "--help"),
     (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "`A` alone has", ""),
     (["run", GEMM, "--size", "M=10000000,N=10000000", "K=64"], "`C` alone has 186,264.5 GiB", ""),
-    (["run", "kernel.ir"], "reference", "compile_ir"),
+    (["run", "kernel.ir"], "kernel.ir is dumped IR", "--reference FILE.py"),
+    ([*RUN, "--reference", GEMM], "--reference is for dumped IR", "leave it out"),
     (["bench", "nothing"], "benchmark", ""),
 ]
 

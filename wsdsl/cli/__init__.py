@@ -128,6 +128,7 @@ def parser() -> argparse.ArgumentParser:
 
     running = command("run", run_command, "Run a kernel on random inputs against its reference.")
     kernel_options(running)
+    running.add_argument("--reference", metavar="FILE", help="the kernel that dumped IR is from")
     running.add_argument("--backend", choices=["auto", "gpu", "simulator"])
     running.add_argument(
         "--seed", type=_seed, default=0, help="of inputs and simulated interleaving"

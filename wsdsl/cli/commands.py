@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +102,15 @@ def run_command(options: argparse.Namespace) -> int:
 
     from wsdsl.config import BACKEND, override
 
-    if is_ir(options.target):
-        message = "`run` compares with the reference, which dumped IR may not have"
-        hint = "give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python"
-        raise UsageError(message, hint=hint)
-    kernel = load_kernel(options.target)
+    source = options.reference or options.target
+    if is_ir(source):
+        hint = "name the kernel's source: --reference FILE.py"
+        raise UsageError(f"{source} is dumped IR, which has no reference", hint=hint)
+    kernel = load_kernel(source)
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
+    edited = dumped(options.target, schedule, {}) if is_ir(options.target) else None
+    if options.reference and edited is None:
+        raise UsageError("--reference is for dumped IR", hint="leave it out")
     scalars = scalars_from(options.scalar)
     require_sizes(kernel, sizes)
     backend = options.backend or BACKEND.get()
@@ -114,13 +118,15 @@ def run_command(options: argparse.Namespace) -> int:
         require_gpu()
     arguments = random_arguments(kernel.tile_ir, sizes, scalars, options.seed)
     expected = in_tuple(kernel.reference(*copies(arguments)))
+    given, run = copies(arguments), edited or partial(kernel, schedule=schedule)
     if backend == "simulator":
-        given = copies(arguments)
-        held = in_tuple(kernel.simulate(*given, schedule=schedule, seed=options.seed))
+        simulate = edited.simulate if edited else partial(kernel.simulate, schedule=schedule)
+        held = in_tuple(simulate(*given, seed=options.seed))
     else:
         with override(backend=backend):
-            held = in_tuple(kernel(*copies(arguments), schedule=schedule))
-    limits = tolerances(kernel.tile_ir, kernel.schedule(schedule, **sizes).tile or {}, sizes)
+            held = in_tuple(run(*given))
+    chosen = edited.schedule if edited else kernel.schedule(schedule, **sizes)
+    limits = tolerances(kernel.tile_ir, chosen.tile or {}, sizes)
     rows: list[dict[str, Any]] = []
     for parameter, out, reference in zip(outputs(kernel.tile_ir), held, expected, strict=True):
         error = relative_error(np.asarray(out), np.asarray(reference))
