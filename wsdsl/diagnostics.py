@@ -42,7 +42,7 @@ class Loc:
 
     @property
     def written(self) -> str:
-        """The expression that stands there, or `x` where that is none."""
+        """The expression at this place, or `x` if it has no expression."""
         text, behind = self.text[self.column - 1 : self.end - 1], self.text[self.end - 1 :]
         try:
             return "x" if behind[:1] == "(" else ast.unparse(ast.parse(text, mode="eval"))
@@ -97,7 +97,7 @@ class TypeCheckError(WsdslError):
 
 
 class ScheduleError(WsdslError):
-    """A Schedule is malformed, or does not fit the kernel or the card."""
+    """A Schedule is malformed, or does not fit the kernel or the GPU."""
 
 
 class VerifyError(WsdslError):
@@ -113,7 +113,7 @@ class ProofError(VerifyError):
 
 
 class CompileError(WsdslError):
-    """Lowering refuses a construct, or ptxas' output is not acceptable."""
+    """Lowering rejects a construct, or ptxas' output is not acceptable."""
 
 
 class LaunchError(WsdslError):

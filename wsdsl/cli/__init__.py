@@ -32,7 +32,7 @@ from wsdsl.cli.options import UsageError, in_options
 from wsdsl.cli.records import tune_command, tuning_cache_options
 from wsdsl.diagnostics import Finding, WsdslError
 
-DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."
+DESCRIPTION = "Compile, run and inspect warp-specialized GPU kernels on tiles with named axes."
 RENAMED = {
     "records": "tuning-cache",
     "schedule --explain": "explain",
@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
     return int(text)
 
 
@@ -159,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
         view.add_argument(flag, action="store_const", dest="command", const=run, help=text)
 
     calibrating = command(
-        "calibrate", calibrate_command, "Measure the rates of this card, and choose by them."
+        "calibrate", calibrate_command, "Measure hardware parameters for the cost model."
     )
     calibrating.add_argument("bench", nargs="*", help="some of the microbenchmarks; left out: all")
     calibrating.add_argument(
@@ -181,13 +181,13 @@ def parser() -> argparse.ArgumentParser:
 
     tuning_cache_options(command)
 
-    caching = command("cache", cache_command, "List the compiled kernels that are kept on disk.")
+    caching = command("cache", cache_command, "List the compiled kernels in the cache.")
     one = caching.add_mutually_exclusive_group()
     one.add_argument("--check", action="store_true", help="status 1 if one is damaged")
     one.add_argument("--clear", action="store_true", help="remove them")
 
-    command("doctor", doctor_command, "What this machine has, what is missing, how to get it.")
+    command("doctor", doctor_command, "Report requirements, and how to install missing ones.")
     bench = command("bench", bench_command, "Run a benchmark of the repository's benchmarks/.")
     bench.add_argument("name", nargs="?", help="which one; left out: list them")
-    bench.add_argument("rest", nargs=argparse.REMAINDER, help="what follows is for the benchmark")
+    bench.add_argument("rest", nargs=argparse.REMAINDER, help="arguments of the benchmark")
     return top

@@ -1,4 +1,4 @@
-"""`wsdsl cache`: what is kept on disk."""
+"""`wsdsl cache`: the compiled kernels on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wsdsl.regular import read_regular
 def cache_command(options: argparse.Namespace) -> int:
     place = disk()
     if place is None:
-        raise UsageError("nothing is kept on disk", hint="WSDSL_CACHE_DIR names a directory")
+        raise UsageError("the cache is off", hint="WSDSL_CACHE_DIR names a directory")
     if options.clear:
         gone = place.clear()
         told = {"folder": str(place.folder), "removed": len(gone), "bytes": _bytes(gone)}
@@ -103,7 +103,7 @@ def _comes_again(held: Artifact) -> bool:
             compared = (*compared, "cubin", "resources")
         is_same = all(getattr(held, name) == getattr(made, name) for name in compared)
         return is_same and replace(held.access, whole={}) == made.access
-    except Exception:  # whatever is wrong with it
+    except Exception:  # any damage
         return False
 
 

@@ -1,4 +1,4 @@
-"""`wsdsl calibrate`: the rates of this card, measured."""
+"""`wsdsl calibrate`: measure the hardware parameters of this GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     out: Path | None = options.out
     if place is None and out is None:
         hint = "--out FILE says where to write, or WSDSL_CACHE_DIR a directory"
-        raise UsageError("nothing is kept on disk", hint=hint)
+        raise UsageError("the cache is off", hint=hint)
     _require_gpu()
     from wsdsl.calibrate.run import measure, rates_file, table
 
@@ -50,4 +50,4 @@ def _require_gpu() -> None:
 
     if not gpu_available():
         hint = f"{needed_device()} is needed; `wsdsl doctor` says what is missing"
-        raise UsageError("there is no GPU here whose rates could be measured", hint=hint)
+        raise UsageError("no GPU was found to measure", hint=hint)

@@ -1,4 +1,4 @@
-"""What each command does. It prints; the library decides."""
+"""The commands, which print; the library decides."""
 
 from __future__ import annotations
 
@@ -242,14 +242,12 @@ def bench_command(options: argparse.Namespace) -> int:
     )
     if not known:
         hint = "run this in a checkout of the repository; the installed package has no benchmarks"
-        raise UsageError("there is no folder benchmarks/ here", hint=hint)
+        raise UsageError("the folder benchmarks/ is not here", hint=hint)
     if options.name is None:
         print(json.dumps(known) if options.json else "\n".join(known))
         return 0
     if options.name not in known:
-        raise UsageError(
-            f"there is no benchmark `{options.name}`", hint=f"one of {', '.join(known)}"
-        )
+        raise UsageError(f"unknown benchmark `{options.name}`", hint=f"one of {', '.join(known)}")
     more = ["--json"] if options.json else []
     command = [sys.executable, "-m", f"benchmarks.{options.name}", *more, *options.rest]
     return subprocess.run(command, check=False).returncode
@@ -276,7 +274,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"can not make the folder {path}: {error.strerror}"
+        message = f"cannot make the folder {path}: {error.strerror}"
         raise UsageError(message, hint="-o takes a folder") from error
 
 
@@ -303,4 +301,4 @@ def require_gpu() -> None:
 
     if not gpu_available():
         hint = "`wsdsl doctor` says what is missing; --backend simulator needs no GPU"
-        raise UsageError("there is no GPU that runs sm_90a here", hint=hint)
+        raise UsageError("no GPU that runs sm_90a was found", hint=hint)

@@ -129,7 +129,7 @@ def random_array(
         # Two to a byte, all patterns.
         return generator.integers(0, 256, bytes_shape(dtype, shape)).astype(np.uint8)
     if dtype.name == "f8e8m0":
-        # Scales; what is negative would be NaN.
+        # Scale factors: negative ones would be NaN.
         return np.exp2(generator.integers(-4, 5, shape), dtype="f4").astype(numpy_dtype(dtype))
     if dtype.is_float:
         return generator.standard_normal(shape, "float32").astype(numpy_dtype(dtype))

@@ -35,7 +35,7 @@ def sizes_from(texts: Iterable[str]) -> dict[str, int]:
     each = (part for text in texts for part in text.split(",") if part.strip())
     for name, value in pairs(each, "--size", "--size M=512 N=512").items():
         if not value.isdecimal():
-            message = f"--size {name}={value}: {value!r} is no size"
+            message = f"--size {name}={value}: {value!r} is not a size"
             raise UsageError(message, hint=f"a whole number, as in --size {name}=512")
         found[name] = int(value)
     return found
@@ -47,7 +47,7 @@ def scalars_from(texts: Iterable[str]) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            message = f"--scalar {name}={value}: {value!r} is no number"
+            message = f"--scalar {name}={value}: {value!r} is not a number"
             raise UsageError(message, hint=f"as in --scalar {name}=0.5") from None
     return found
 
@@ -70,7 +70,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
             held.setdefault(name, {})[part] = tuple(map(int, re.findall(r"\d+", value)))
         elif by_name:
             if isinstance(typed, str) and name != "operand_transform":
-                message = f"--set {key}={value}: {value!r} is no whole number"
+                message = f"--set {key}={value}: {value!r} is not a whole number"
                 raise ScheduleError(message, hint=f"as in --set {key}=128")
             held.setdefault(name, {})[part] = typed
         else:

@@ -27,7 +27,7 @@ def tuning_cache_options(
     text = "List, merge or export measured schedules."
     made = command("tuning-cache", tuning_cache_command, text)
     made.add_argument(
-        "action", choices=ACTIONS, nargs="?", default="list", help="list: what is chosen by"
+        "action", choices=ACTIONS, nargs="?", default="list", help="list: the entries in use"
     )
     text = "show: the kernels, all measurements of each; merge: databases or exported files"
     made.add_argument("what", nargs="*", metavar="KERNEL|FILE", help=text)
@@ -127,7 +127,7 @@ def _all() -> list[Row]:
 def _own() -> Path:
     path = user_file()
     if path is None:
-        raise UsageError("nothing is kept on disk", hint="WSDSL_CACHE_DIR names a directory")
+        raise UsageError("the cache is off", hint="WSDSL_CACHE_DIR names a directory")
     return path
 
 

@@ -156,7 +156,7 @@ def unexpected(
 
 
 def _attribute(behind: str) -> str:
-    """What to write for `np.dot(…)`, `x.sum()`, `A.T`."""
+    """The hint for `np.dot(…)`, `x.sum()` and `A.T`."""
     found = re.match(r"\w+", behind)
     name = found[0] if found else ""
     if name in ("T", "mT"):

@@ -1,4 +1,4 @@
-"""What this machine has of what wsdsl uses, what is missing, and how to get it."""
+"""Report the requirements of wsdsl: found, missing, and how to install them."""
 
 from __future__ import annotations
 
