@@ -34,14 +34,14 @@ BLOCK_SCALED = [
 ]
 FEW_ROWS = [
     # Weights are not what the kernel in front writes.
-    "constant=B",
-    "constant=B mma=n tile.n=128 tile.m=16 consumers=2 scheduler=persistent",
-    "mma=n tile.n=64 consumers=1 scheduler=grid",
-    "mma=n tile.n=128 consumers=2 scheduler=persistent cluster.n=2 overlap=false",
+    "pdl_independent=B",
+    "pdl_independent=B mma_m=n tile.n=128 tile.m=16 consumers=2 scheduler=persistent",
+    "mma_m=n tile.n=64 consumers=1 scheduler=grid",
+    "mma_m=n tile.n=128 consumers=2 scheduler=persistent cluster.n=2 launch_pdl=false",
     *(f"tile.m=64 tile.n={n} consumers=1" for n in (64, 112, 224)),
     "tile.m=64 tile.n=256 mode=pingpong",
-    *(f"mma=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),
-    *(f"mma=n tile.n=128 tile.m={m}" for m in (16, 64, 128)),
+    *(f"mma_m=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),
+    *(f"mma_m=n tile.n=128 tile.m={m}" for m in (16, 64, 128)),
     *(f"tile.m=128 tile.n={n} mode=cooperative" for n in (224, 240)),
 ]
 DEEP_TILES = [(64, 32), (64, 64), (64, 128), (128, 64), (128, 128)]
@@ -133,7 +133,7 @@ def text_of(schedule: Schedule) -> str:
     cluster = [f"cluster.{name}={num}" for name, num in (schedule.cluster or {}).items()]
     if schedule.multicast is False:
         cluster.append("multicast=false")
-    named = ("mma", "mode", "consumers", "scheduler", "splits", "reduction")
+    named = ("mma_m", "mode", "consumers", "scheduler", "splits", "reduction")
     held = ((name, getattr(schedule, name)) for name in named)
     others = (f"{name}={value}" for name, value in held if value is not None)
     return " ".join([*tile, *cluster, *others])
@@ -162,7 +162,7 @@ def schedule_of(problem: Problem, text: str) -> Schedule | None:
 
     words = [] if text == DEFAULT else text.split()
     if problem.kind.fast:  # never promoted before the last product
-        words.append("precise_every=0")
+        words.append("mma_promotion_interval=0")
     return schedule_from(words)
 
 

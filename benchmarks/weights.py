@@ -57,7 +57,8 @@ def main() -> int:
     add("--rows", type=int, help="of what they are multiplied by (1, 16, 64, 128, 256, 2048)")
     add("--columns", type=int, help="of the result; with --depth, what is summed over")
     add("--depth", type=int)
-    add("--schedule", help='"decode=shared": what "best" is chosen from, beside the default')
+    text = '"operand_transform=smem": "best" is the best of such and the default'
+    add("--schedule", help=text)
     parser.add_argument("--quick", action="store_true", help="the shortest contests that count")
     parser.add_argument("--smoke", action="store_true", help="no figures: to see that all runs")
     parser.add_argument("--out", type=Path, help="folder of the result file (benchmarks/results)")
