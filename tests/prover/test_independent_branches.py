@@ -49,3 +49,26 @@ def test_sums_of_their_own_are_settled_behind_each_loop() -> None:
     kernel = parse(BEGIN.replace("        acc = zeros(f32[m, n])\n", indent(body, " " * 8))).f
     schedule = Schedule(tile=dict(m=64, n=16, k=64), mma_m="m")
     assert explore(kernel._compile(schedule, {}, ()).scheduled).states < 40 * NUM
+
+
+def test_trips_of_a_loop_are_forgotten_before_another_nest() -> None:
+    text = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: f32[M], D: f32[M, N]):
+    for m in tiles(M):
+        total, most = zeros(f32[m]), zeros(f32[m])
+        for n in tiles(N):
+            s = zeros(f32[m, n])
+            for k in tiles(K):
+                s += A[m, k] @ B[n, k]
+            total += sum(s, over=n)
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ (B[n, k] * 2.0)
+                most = max(most, max(zeros(f32[m, k]) + total, over=k))
+            D[m, n] = acc
+        C[m] = most
+"""
+    schedule = Schedule(arch="sm_100a", scheduler="grid")
+    assert explore(parse(text).f._compile(schedule, {}, ()).scheduled).states < 80

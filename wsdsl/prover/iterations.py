@@ -71,12 +71,16 @@ def may_enter(m: Machine, a: Agent, key: Any) -> bool:
     signature, _, parent, *bounds = key
     if a.ended or m.entered.get(key, 0) >> a.index & 1:
         return False
-    code, passed = m.model.codes[a.partition], _passed(a, parent)
+    code = m.model.codes[a.partition]
+    passed, end = _passed(a, parent), inf
+    for frame in a.frames if parent != NOBODY else ():
+        if frame[0] == "open" and frame[1] == parent:
+            end = code.loops[frame[-1]][1]
     outer = m.iterations.get(parent)
     for at, slots, around in code.bounds.get(signature, ()):
         if outer is not None and outer.signature not in around:
             continue
-        if at >= passed and all(
+        if passed <= at <= end and all(
             slot not in code.constant or a.slots[slot] in (None, bound)
             for slot, bound in zip(slots, bounds, strict=True)
         ):
