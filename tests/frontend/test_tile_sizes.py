@@ -82,6 +82,8 @@ SHOWN = {
     "the last tile": (rows("s = sum(R[m, n], over=n)"), LARGE),
     "the last tile, where a store saturates": (
         rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"), LARGE),
+    "the last tile as a bool": (
+        rows("s = sum(R[m, n], over=n)", behind="B8[m] = cast(s, bool)"), LARGE),
     "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), LARGE),
     "a decay that infinities hide": (
         rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"), LARGE),

@@ -212,8 +212,8 @@ def _evaluated(
 
 def in_double(kernel: Kernel) -> Kernel:
     """The kernel with all floats, its parameters' too, of 64 bits. A `bitcast` is of the bits that
-    the value has in its own type. Floats that are stored as integers stay floats: what saturates
-    in all trials would hide how they differ.
+    the value has in its own type. Floats that are stored as integers or bools stay floats:
+    saturated values, and numbers other than 0, hide how they differ.
     """
     namer = Namer.of(kernel)
     rounded = _rounded(kernel)
@@ -225,9 +225,9 @@ def in_double(kernel: Kernel) -> Kernel:
 
 
 def _rounded(kernel: Kernel) -> set[Value]:
-    """Tensors of integers which nothing but stores of floats touches."""
-    found = {p for p in kernel.params if isinstance(p.type, Tensor) and p.type.dtype.is_integer}
-    found -= {p for p in found if _is_packed(p.type)}
+    """Tensors of integers or bools that only stores of floats access."""
+    tensors = {p for p in kernel.params if isinstance(p.type, Tensor) and not _is_packed(p.type)}
+    found = {p for p in tensors if not p.as_tensor.dtype.is_float}
     for op in kernel.ops:
         match op:
             case t.Store(accumulate=False) if dtype_of(_before_cast(op.value, kernel)).is_float:
