@@ -13,7 +13,7 @@ from typing import Any
 
 def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
     """At the line of the user's code that runs wsdsl."""
-    frame, passed = currentframe(), ("wsdsl", "contextlib", "importlib")
+    frame, passed = currentframe(), ("wsdsl", "contextlib", "dataclasses", "importlib")
     assert frame
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
         frame = frame.f_back

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from wsdsl import deprecated_fields
+from wsdsl.deprecation import FIELDS, current_fields, deprecate
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 from wsdsl.lazy import cached_property
 
@@ -45,8 +44,8 @@ class Schedule:
     order_barriers: whether cooperating consumers of back-to-back MMAs (attention) alternate on the
         tensor cores by an ordered-sequence barrier, as in FlashAttention-3. Default: by the cost
         model, if the softmax takes no longer than the MMAs
-    consumer_split: the loop variable whose tile extent cooperating consumers split; default: that
-        of wgmma's N
+    consumer_split: the loop variable whose tile extent cooperating consumers split; default: the
+        variable on wgmma's M
     cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the
         contraction axis, `dict(k=2)`, for cluster split-K
     multicast: whether the CTAs of a cluster multicast TMA loads to each other; default: yes with a
@@ -70,7 +69,8 @@ class Schedule:
         written: "registers", by each consumer; "smem", by a warpgroup of its own; "tmem" (sm_100a
         and sm_103a). For all operands, or by tensor, `dict(W="registers", X="smem")`
     sf_load: how block scale factors get to TMEM: "cp" (tcgen05.cp, of scale factors that
-        `Kernel.packed` arranges) or "st" (tcgen05.st by threads, row by row)
+        `Kernel.packed` arranges) or "st" (tcgen05.st by threads, row by row);
+        default: by the layout of the scale factors
     mma_promotion_interval: for fp8, elements of K between promotions of the accumulator to f32;
         0: no promotion, which is faster and less exact
     pdl_independent: names of tensors that the previous kernel on the stream does not write,
@@ -110,12 +110,10 @@ class Schedule:
     if not TYPE_CHECKING:  # a checker of types knows the fields
 
         def __getattr__(self, name: str) -> Any:
-            new = deprecated_fields.FIELDS.get(name)
-            if new is None:
+            if name not in FIELDS:
                 raise AttributeError(f"Schedule has no field `{name}`")
-            told = f"Schedule.{name} is deprecated; use {new}"
-            warnings.warn(told, DeprecationWarning, stacklevel=2)
-            return getattr(self, new)
+            deprecate(f"Schedule.{name}", FIELDS[name])
+            return getattr(self, FIELDS[name])
 
     def __post_init__(self) -> None:
         for name in ("tile", "cluster", "registers", "operand_transform", "smem_privatize"):
@@ -174,9 +172,8 @@ def _init(generated: Callable[..., None]) -> Callable[..., None]:
     """The dataclass's `__init__` with messages for unknown names, and deprecated ones accepted."""
 
     def init(self: Schedule, *args: Any, **named: Any) -> None:
-        named = deprecated_fields.with_warnings(named, 2)
-        known = [f.name for f in fields(self)]
-        if unknown := unknown_names(named, known, "Schedule"):
+        named = current_fields(named, warns=True)
+        if unknown := unknown_names(named, self.__dataclass_fields__, "Schedule"):
             raise ScheduleError(unknown)
         generated(self, *args, **named)
 

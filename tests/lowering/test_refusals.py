@@ -1,6 +1,7 @@
 """Kernels, tiles and words of schedules that are refused by name."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-from wsdsl.deprecated_fields import FIELDS
+from wsdsl.deprecation import FIELDS
 from wsdsl.diagnostics import CompileError
 from wsdsl.records.row import parse_schedule
 
@@ -66,6 +67,9 @@ RENAMED = {
 def test_deprecated_field_is_accepted_with_a_warning(name: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"{name}=.* is deprecated; use {FIELDS[name]}="):
         schedule = Schedule(**{name: RENAMED[name]})
+    with pytest.warns(DeprecationWarning, match=f"use {FIELDS[name]}="):
+        changed = replace(Schedule(stages=4), **{name: RENAMED[name]})
+    assert changed == replace(schedule, stages=4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert parse_schedule(f"Schedule({name}={RENAMED[name]!r})") == schedule

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from wsdsl import deprecated_fields
+from wsdsl.deprecation import FIELDS, current_fields
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
 from wsdsl.records.row import parse_schedule
 from wsdsl.schedule import Schedule
@@ -58,7 +58,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     known = [f.name for f in fields(Schedule)]
     for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
         name, dot, part = key.partition(".")
-        name = deprecated_fields.FIELDS.get(name, name)
+        name = FIELDS.get(name, name)
         check_names([name], known, "field", "Schedule", ScheduleError)
         typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value.lower(), value)
         by_name = name in ("tile", "cluster", "registers", "smem_privatize")
@@ -76,7 +76,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
         else:
             names = name == "pdl_independent"
             held[name] = tuple(re.findall(r"\w+", value)) if names else typed
-    return Schedule(**deprecated_fields.current(held)) if held else None
+    return Schedule(**current_fields(held)) if held else None
 
 
 def in_options(hint: str) -> str:

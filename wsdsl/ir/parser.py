@@ -13,7 +13,7 @@ from typing import Any, NoReturn, get_type_hints
 from lark import Lark, Token, Tree, UnexpectedInput
 from lark.exceptions import UnexpectedEOF, UnexpectedToken
 
-from wsdsl import deprecated_fields
+from wsdsl.deprecation import current_fields
 from wsdsl.diagnostics import Loc, ParseError, WsdslError
 from wsdsl.ir import (
     barrier_ops,
@@ -200,7 +200,7 @@ class _Reader:
         if str(name) != "Schedule":
             self.fail(name, f"expected Schedule(...) or dict(...), not {name}")
         try:
-            return Schedule(**deprecated_fields.current(made))
+            return Schedule(**current_fields(made))
         except TypeError:
             unknown = [k for k in made if k not in Schedule.__dataclass_fields__]
             self.fail(name, f"Schedule has no field {', '.join(unknown)}")

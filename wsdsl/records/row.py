@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, get_type_hints
 
-from wsdsl import deprecated_fields
+from wsdsl.deprecation import current_fields
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
@@ -181,7 +181,7 @@ def parse_schedule(text: str) -> Schedule:
                 held[name] = ast.literal_eval(tree)
     except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(text) from error
-    return Schedule(**deprecated_fields.current(held))
+    return Schedule(**current_fields(held))
 
 
 def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:
