@@ -49,7 +49,7 @@ class Serving(Callee):
 
     @property
     def declaration(self) -> Declaration:
-        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile_ir`."""
+        """The source's properties that calls use. ParseError or TypeCheckError as of `tile_ir`."""
         return self._variants.declaration
 
     @cached_property

@@ -171,7 +171,7 @@ def test_two_accumulators_share_the_registers() -> None:
         (Schedule(mma_m="k"), "no product has as a free axis"),
         (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
         (Schedule(consumer_split="k"), "which is no free axis of the output"),
-        (Schedule(consumer_split="n", mode="pingpong"), "nobody shares a tile"),
+        (Schedule(consumer_split="n", mode="pingpong"), "each consumer has its own tile"),
         (
             Schedule(consumer_split="n", tile=dict(n=40), consumers=2),
             "no multiple of 8 x 2 consumers",

@@ -138,7 +138,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.order_barriers and cooperation.num_cooperating(chosen) < 2:
         alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
         yield Finding(
-            f"Schedule.order_barriers is True, and with {alone} nobody shares a tile",
+            f"Schedule.order_barriers is True, and with {alone} no consumers split a tile",
             hint='use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out',
         )
 
@@ -235,7 +235,7 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
         yield Finding(f"{told}, which is no free axis of the output", hint=known)
     if cooperation.num_pingpong_consumers(chosen) > 1:
-        yield Finding(f'{told}, and mode="pingpong": nobody shares a tile')
+        yield Finding(f'{told}, and mode="pingpong": each consumer has its own tile')
     if (
         cooperation.num_cooperating(chosen) == 1
         or cooperation.shared_role(kernel, chosen) == "rows"

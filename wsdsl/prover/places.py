@@ -271,7 +271,7 @@ class Places:
                 m.waits |= bit if kind == "passed" else 0
                 m.phases |= bit if kind in ("done", "before") else 0
                 added |= bit
-        nobody = Party(0, self.model.kernel.body[-1])
+        placeholder = Party(0, self.model.kernel.body[-1])
         for where, key in items:
             spans = m.memory[key]
             for n, s in enumerate(spans):
@@ -282,7 +282,8 @@ class Places:
                     elif kind == "shown":
                         seen |= bit
                     else:
-                        reads = (*reads, ((kind[0][0], ANYBODY, *kind[0][1:]), bit, nobody))
+                        (access, *threads), _ = kind
+                        reads = (*reads, ((access, ANYBODY, *threads), bit, placeholder))
                     s = Span(s.start, s.end, write, seen, s.writer, reads, s.written)
                     added |= bit
                     spans = m.memory[key] = (*spans[:n], s, *spans[n + 1 :])
