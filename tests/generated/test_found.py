@@ -2,6 +2,7 @@
 
 import pytest
 
+import wsdsl
 from tests.case_table import matmul_text
 from tests.generated.trial import attempts
 from wsdsl import Schedule
@@ -272,6 +273,21 @@ PIECES_ACROSS_PANELS = matmul_text(
     "A[m, k] @ cast(X[n, k], bf16)",
     "Y[m, n] = acc",
 )
+TWO_HEIGHTS = """
+@kernel
+def made(X: bf16[M, N], W: bf16[K, N], V: bf16[L, N], Y: f32[M, K], Z: f32[M, L]):
+    for m in tiles(M):
+        for k in tiles(K, by=128):
+            acc = full(f32[k, m], 0.0)
+            for n in tiles(N):
+                acc += W[k, n] @ X[m, n]
+            Y[m, k] = acc
+        for l in tiles(L, by=64):
+            acc = full(f32[l, m], 0.0)
+            for n in tiles(N):
+                acc += V[l, n] @ X[m, n]
+            Z[m, l] = acc
+"""
 UNDER = {
     "pieces_across_panels": (PIECES_ACROSS_PANELS, Schedule(consumers=1, tile=dict(k=48))),
     "bools_kept_beside_shared_rows": (
@@ -288,6 +304,7 @@ UNDER = {
     "whole_dimension_in_a_cluster": (PARTLY, Schedule(tile=dict(n=16), cluster=dict(n=2))),
     "part_from_an_item_on": (PART_FROM_AN_ITEM, Schedule(tile=dict(n=64), scheduler="grid")),
     "row_that_an_earlier_loop_takes_whole": (TAKEN_WHOLE, Schedule(arch="sm_100a")),
+    "accumulators_of_64_and_128_rows": (TWO_HEIGHTS, Schedule(arch="sm_100a")),
     "operand_of_what_does_not_change": (OPERAND, Schedule(tile=dict(m=192, n=48), consumers=3)),
 }
 REFUSED = {
@@ -357,3 +374,30 @@ def test_refused(name: str) -> None:
     text, reason = REFUSED[name]
     (outcome,) = attempts(text, 0)
     assert outcome.kind == "refused" and reason in outcome.reason, outcome
+
+
+def test_cluster_stores_in_place_of_what_all_its_ctas_load() -> None:
+    text = """
+@kernel
+def made(X: f32[N], Y: f32[B]):
+    for b in each(B):
+        most = -inf
+        for n in tiles(N):
+            most = max(most, max(X[n], over=n))
+        Y[b] = Y[b] + most
+"""
+    (outcome,) = attempts(text, 0, given=(Schedule(cluster={"n": 2}),))
+    assert "one of them stores it without" in outcome.reason, outcome
+
+
+def test_empty_dimension_of_a_triangular_loop_compiles() -> None:
+    text = """
+@kernel
+def made(X: f32[N, L], Y: f32[M, N]):
+    for m, n in tiles(M, N, by=128):
+        total = 0.0
+        for l in tiles(0, end(m), of=L):
+            total = total
+        Y[m, n] = total
+"""
+    assert vars(wsdsl.parse(text))["made"].compile(M=0, N=8, L=8).ptx

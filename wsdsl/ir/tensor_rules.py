@@ -165,48 +165,50 @@ def _is_stored(kind: Fragment) -> bool:
     return whole and kind.dtype.bits in STORED_BITS
 
 
+def _rows(kernel: Kernel) -> dict[Value, set[int]]:
+    """M extents of the MMAs that access each TMEM buffer."""
+    rows = dict[Value, set[int]]()
+    for op in kernel.of(tm.TensorProduct):
+        for value in (op.sums, op.a):
+            rows.setdefault(value, set()).add(op.rows)
+    return rows
+
+
 def stores_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of operands, or of sums that products go on with, in the lanes that these read."""
-    read = dict[Value, tuple[int, int]]()
+    rows, bits_of = _rows(kernel), dict[Value, int]()
     for op in kernel.of(tm.TensorProduct):
-        read[op.sums] = op.rows, CELL_BITS
-        if isinstance(op.a.type, Columns):
-            read[op.a] = op.rows, DTYPES[op.dtype].bits
+        bits_of |= {op.sums: CELL_BITS, op.a: DTYPES[op.dtype].bits}
     for op in kernel.of(tm.TensorStore):
         kind = op.value.type
         if not isinstance(kind, Fragment) or not _is_stored(kind):
             yield op, f"64 rows and a multiple of 8 columns of 16 or 32 bits are stored, no {kind}"
             continue
         yield from _within(op, op.columns, op.column, op.width)
-        rows, bits = read.get(op.columns, (0, 0))
-        if not rows:
+        bits = bits_of.get(op.columns)
+        if not bits:
             yield op, f"no product reads {op.columns}"
         elif bits != kind.dtype.bits:
             yield op, f"products read elements of {bits} bits there, not {kind.dtype}"
-        if op.half and rows == 64:
+        if op.half and rows.get(op.columns) == {64}:
             yield op, "products of 64 rows have no second half"
 
 
 def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
     """Of both halves of the lanes, where products read all of them."""
-    rows = dict[Value, int]()
-    for op in kernel.of(tm.TensorProduct):
-        rows |= {op.sums: op.rows, op.a: op.rows}
+    rows = _rows(kernel)
     stored = dict[tuple[Value, Value], list[tm.TensorStore]]()
     for op in kernel.of(tm.TensorStore):
         stored.setdefault((op.columns, op.state), []).append(op)
     for (columns, _), own in stored.items():
         halves = [{(op.column, op.width) for op in own if op.half == half} for half in (0, 1)]
-        if rows.get(columns) == 128 and halves[0] != halves[1]:
+        if rows.get(columns) == {128} and halves[0] != halves[1]:
             yield own[0], "products read 128 rows there, and both halves of them are not stored"
 
 
 def loads_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of lanes that products write, into registers that are waited for."""
-    rows = {op.sums: op.rows for op in kernel.of(tm.TensorProduct)}
-    for op in kernel.of(tm.TensorProduct):
-        if rows[op.sums] != op.rows:
-            yield op, f"elsewhere products of {rows[op.sums]} rows lie in {op.sums}"
+    rows = _rows(kernel)
     for op in kernel.of(tm.TensorLoad):
         kind = op.result.type
         if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
@@ -215,7 +217,7 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
         if kind.dtype.bits != 32:
             yield op, f"cells are of 32 bits, not {kind.dtype}"
         yield from _within(op, op.sums, op.column, kind.columns)
-        if op.half and rows.get(op.sums, 128) != 128:
+        if op.half and rows.get(op.sums) == {64}:
             yield op, "products of 64 rows have no second half"
     for op in kernel.of(tm.TensorWait):
         for load, value in zip(op.loads, op.result, strict=False):

@@ -98,12 +98,19 @@ def spread_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         told = f"the CTAs of a cluster reduce `{loop_variable(spread[0])}` together, and "
         hint = 'use scheduler="persistent" or "grid"'
         yield Finding(f'{told}scheduler="{chosen.scheduler}" cuts their tiles', hint=hint)
-    yield from cluster_faults(chosen, spread)
+    yield from cluster_faults(kernel, chosen, spread)
 
 
-def cluster_faults(chosen: Schedule, shared: Iterable[str]) -> Iterator[Finding]:
-    """A cluster whose CTAs reduce these axes together, and have others to themselves."""
+def cluster_faults(kernel: Kernel, chosen: Schedule, shared: Iterable[str]) -> Iterator[Finding]:
+    """Reject clusters whose CTAs split `shared` axes, and split other axes or store in place."""
     along = max((cluster_along(chosen, name) for name in shared), default=1)
+    split = {name for name in shared if cluster_along(chosen, name) > 1}
+    loaded = {op.tensor for op in kernel.of(Load)} if split else set[Value]()
+    for op in kernel.of(Store):
+        if op.tensor in loaded and not split & {axis.name for axis in op.axes}:
+            name = op.tensor.name
+            told = f"all its CTAs load `{name}`, and one of them stores it without waiting"
+            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", op.loc, "leave it out")
     if along > 1 and cluster_size(chosen) > along:
         told = "CTAs of a cluster share rows, and it has CTAs along other axes"
         yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint="leave those out")
@@ -124,7 +131,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if all(rows) and are_held(kernel, chosen, sizes):
         yield from _of_one_row(kernel, chosen, sizes, height if rows else 1)
-    yield from cluster_faults(chosen, held_axes(kernel))
+    yield from cluster_faults(kernel, chosen, held_axes(kernel))
     for name, axis in axes_of(kernel).items() if not rows else ():
         unit = COLUMN_STEP * shares["columns"]
         if axis.role == "columns" and sizes[name] % unit:

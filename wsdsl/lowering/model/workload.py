@@ -263,7 +263,7 @@ class Work:
     def _times(self, body: Body, tile: Sizes) -> float:
         """A tile goes through its loops."""
         places = [self.places(axis, tile) for axis in body.halved]
-        return trips(body.loops, tile) * math.prod([(n + 1) / (2 * n) for n in places])
+        return trips(body.loops, tile) * math.prod([(n + 1) / (2 * n) for n in places if n])
 
     def least(self, tile: Sizes) -> tuple[int, float, float, float, int]:
         """Tiles, and of each: cycles of the tensor cores in loops, bytes at the least that are
