@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,16 +51,29 @@ class Loc:
             return "x"
 
 
+CODE = re.compile(r"WS\d{4} ")
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: where, what, and what to do about it."""
+    """One error: its location, its message (fact, value, limit), and a hint (imperative).
+
+    The message's literal starts with the error's code, "WS0123 ", which `code` has then.
+    """
 
     message: str
     loc: Loc | None = None
     hint: str = ""
+    code: str = ""
+
+    def __post_init__(self) -> None:
+        if CODE.match(self.message):
+            object.__setattr__(self, "code", self.message[:6])
+            object.__setattr__(self, "message", self.message[7:])
 
     def render(self) -> str:
-        lines = [f"{self.loc}: {self.message}" if self.loc else self.message]
+        told = f"{self.code} {self.message}" if self.code else self.message
+        lines = [f"{self.loc}: {told}" if self.loc else told]
         if self.loc and self.loc.text:
             number = str(self.loc.line)
             width = max(1, min(self.loc.end, len(self.loc.text) + 1) - self.loc.column)
