@@ -87,5 +87,5 @@ $(VENV)/dev: $(VENV)/run
 
 $(FRAMEWORKS)/dev: $(FRAMEWORKS)/pip pyproject.toml tools/frameworks.txt
 	@echo "Installing the test tools, torch and JAX into $(FRAMEWORKS)"
-	@$(FRAMEWORKS)/bin/python $(INSTALL) '.[test,frameworks,plot,zstd]' -c tools/frameworks.txt
+	@$(FRAMEWORKS)/bin/python $(INSTALL) '.[test,frameworks,plot,progress,zstd]' -c tools/frameworks.txt
 	@touch $@

@@ -1,6 +1,7 @@
 """Compiled in other processes: ahead of calls, and beside calls that another kernel serves."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config
 from wsdsl.ahead import jobs, misses
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
+from wsdsl.ahead.progress import Bar
 from wsdsl.artifact import kept
 from wsdsl.background import in_background
 from wsdsl.child_process import ChildProcess
@@ -237,11 +239,12 @@ print(process.process.pid)
 
 def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "tqdm", None)
     with config.override(ptxas="off"):
         kernel = gemm("warm")
         made = kernel.precompile(M=(5, 6, 64, 4096), N=N, K=[K], processes=1)
         assert 1 < len(made) <= 3 and all(compiled.is_built for compiled in made)
-        assert f"precompile gemm {'█' * 30} 3/3" in capsys.readouterr().err
+        assert "precompile gemm: 3 of 3 kernels" in capsys.readouterr().err
         assert kernel.precompile(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
         kept.forget()
         again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
@@ -252,3 +255,11 @@ def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
             kernel.precompile(M=5, K=K)
         with pytest.raises(CompileError, match="a size is a number"):
             kernel.precompile(M=[-1], N=N, K=K)
+
+
+def test_bar_shows_progress_by_tqdm(import_optional: Any, capsys: Any) -> None:
+    import_optional("tqdm")
+    bar = Bar("tune gemm", 2)
+    bar.step("fastest -1.0 %")
+    bar.close()
+    assert re.search(r"tune gemm:.* 1/2 .*fastest -1.0 %", capsys.readouterr().err)

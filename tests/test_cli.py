@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -171,7 +172,7 @@ MISTAKES = [
     ([*GIVEN, ""], "no schedule", "tile="),
     (["schedule", "kernel.ir", *SIZES], "is dumped IR", ".ws file"),
     ([*SMS, "-o", "t.gif"], "has the suffix of no figure", "timeline.svg"),
-    (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "there are no tiles", ""),
+    (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "has no tiles", ""),
     (["compile", GEMM, "--emit", "tile", "-o", "README.md"], "README.md", ""),
     ([*RUN, "--seed", "-1"], "'-1' is not a number from 0 up", "--help"),
     (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "`A` alone has", ""),
@@ -257,6 +258,24 @@ def test_schedule_rejects_figure_without_matplotlib(wsdsl, tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, _, err = wsdsl(*SMS, "-o", tmp_path / "timeline.png")
     assert status == 2 and "needs matplotlib" in err and "wsdsl[plot]" in err
+
+
+def test_sweep_times_every_combination(wsdsl, tmp_path, import_optional):
+    asked = ["sweep", "examples/02_gemm.py", "--predict", "--size", "M=1024,N=1024,K=1024"]
+    status, out, _ = wsdsl(*asked, "--set", "stages=2,4,32", "--set", "tile.n=64,128")
+    rows = [line.split() for line in out.splitlines()[1:-1]]
+    assert status == 0 and [row[2:4] for row in rows[:2]] == [["2", "64"], ["2", "128"]]
+    times = {tuple(row[2:4]): float(row[0]) for row in rows if row[0] != "–"}
+    (best,) = re.findall(r"^fastest: --set stages=(\d+) --set tile.n=(\d+)$", out, re.MULTILINE)
+    assert times[best] == min(times.values())
+    assert len(times) == 4 and "bytes of SMEM" in out
+    (point,) = json.loads(wsdsl(*asked, "--set", "stages=4", "--json")[1])["points"]
+    assert point["predicted"] > 0 and "stages=4" in point["schedule"]
+    assert "no field to vary" in wsdsl(*asked)[2]
+    import_optional("matplotlib")
+    path = tmp_path / "sweep.svg"
+    assert wsdsl(*asked, "--set", "stages=2,4", "--set", "tile.n=64,128", "-o", path)[0] == 0
+    assert "tile.n=128" in path.read_text()
 
 
 def test_version(capsys):

@@ -108,7 +108,7 @@ def test_schedules_page_draws_figure_that_it_shows(tmp_path, monkeypatch, capsys
 def test_performance_page_shows_predicted_timeline(tmp_path, monkeypatch, capsys):
     text = (DOCS / "performance.md").read_text()
     (command,) = re.findall(r"^wsdsl timeline .* -o trace.json$", text, re.MULTILINE)
-    (shown,) = re.findall(r"^  units busy: [^`]*", text, re.MULTILINE)
+    (shown,) = re.findall(r"^  bottleneck of the kernel: [^`]*", text, re.MULTILINE)
     monkeypatch.chdir(ROOT)
     assert main([*shlex.split(command)[1:-1], str(tmp_path / "trace.json")]) == 0
     assert shown in capsys.readouterr().out

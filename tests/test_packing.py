@@ -147,9 +147,9 @@ def test_what_codegen_loads() -> None:
 
 
 def test_explain_tells_what_the_plain_order_costs() -> None:
-    told = "threads read W two elements at a time, 16 loads for 64 x 64; packed ahead of time they"
-    assert f"{told} take 2: widened.pack" in kernel().explain(M=16, N=128, K=128)
-    assert "at a time" not in kernel().packed("W").explain(M=16, N=128, K=128)
+    told = "threads load W by two elements, 16 loads per 64 x 64 block. hint: pack it ahead of time"
+    assert f"{told} (widened.pack): 2 loads" in kernel().explain(M=16, N=128, K=128)
+    assert "ahead of time" not in kernel().packed("W").explain(M=16, N=128, K=128)
 
 
 def test_its_tensor_map() -> None:

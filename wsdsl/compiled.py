@@ -289,10 +289,11 @@ class Compiled(Executable):
         return signature(self.scheduled)
 
     def explain(self) -> str:
-        """Explain the tiles, buffers and sizes of the kernel."""
-        from wsdsl.report.explain import explain
+        """Return the plan, and how each tensor moves between GMEM, SMEM and registers."""
+        from wsdsl.report.explain import tensor_moves
 
-        return "\n".join((explain(self.scheduled, self.signature), *self.notes))
+        plan = [str(self.plan)] if self.has("plan") else []
+        return "\n".join((self.name, *plan, *tensor_moves(self.scheduled), *self.notes))
 
     # Running --------------------------------------------------------------------------------------
 

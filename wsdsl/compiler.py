@@ -206,21 +206,27 @@ class Kernel(Serving):
         chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
-    def explain(self, /, schedule: Schedule | None = None, **sizes: int) -> Explanation:
+    def explain(self, /, schedule: Schedule | None = None, **sizes: Any) -> Explanation:
         """Explain the schedule of `schedule()` for these sizes: a text with waves, bytes,
         registers and alternatives, whose attributes have the predictions as values.
+
+        For ragged loops `rows=` gives the mean number of rows per trip; or give the arrays of
+        their bounds by name, such as `offsets=[0, 100, 300]`.
 
         Raises ScheduleError for a `schedule` that does not fit.
         """
         from wsdsl.report.choice import explain_choice
         from wsdsl.report.explain import scale_moves
 
+        rows = None if "rows" in self.dims else sizes.pop("rows", None)
+        bounds = {name: sizes.pop(name) for name in {*sizes} & {p.name for p in self.params}}
         kernel, schedule, sizes = self._asked(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         lines = *compiled.notes, *scale_moves(compiled.scheduled)
         lines = *lines, *kernel._told_of_record(schedule, sizes, compiled)
         lines = *lines, *kernel._told_of_calls(schedule, sizes, compiled)
-        return explain_choice(compiled.source, schedule, sizes).with_lines(*lines)
+        explained = explain_choice(compiled.source, schedule, sizes, rows, bounds)
+        return explained.with_lines(*lines)
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """Return the cost model's timeline of all SMs for the schedule of `schedule()` (`wsdsl

@@ -192,10 +192,10 @@ def test_indices_that_say_something_else_are_no_atoms(old: str, new: str) -> Non
 @pytest.mark.parametrize(
     ("name", "asked", "told"),
     [
-        ("mx", dict(n=128), "a_scale: of 2048 bytes that come to SMEM for a k-tile 512 are useful"),
-        ("mx", dict(n=8), "b_scale: of 128 bytes that come to SMEM for a k-tile 32 are useful"),
-        ("mx_atoms", dict(n=256), "b_scale: 1024 bytes of atoms for a k-tile"),
-        ("mx_atoms", dict(n=8), "b_scale: of 512 bytes that come to SMEM for a k-tile 32 are usef"),
+        ("mx", dict(n=128), "a_scale: 2048 bytes to SMEM per k-tile, 512 of them useful"),
+        ("mx", dict(n=8), "b_scale: 128 bytes to SMEM per k-tile, 32 of them useful"),
+        ("mx_atoms", dict(n=256), "b_scale: 1024 bytes of atoms per k-tile"),
+        ("mx_atoms", dict(n=8), "b_scale: 512 bytes to SMEM per k-tile, 32 of them useful"),
     ],
 )
 def test_explain_tells_bytes_copied_and_useful(name: str, asked: dict[str, int], told: str) -> None:
@@ -207,7 +207,7 @@ def test_products_wait_for_no_scales_but_the_first() -> None:
     sizes = dict(M=2048, N=2048, K=4096, KB=128)
     lanes = SCALED["mx"].kernel.timeline(asked, **sizes).worker.lanes
     (multiplying,) = (lane for lane in lanes if lane.name == "mma")
-    assert sum("ring of scales (full)" in span.edge for span in multiplying.spans) == 1
+    assert sum("pipeline of scale factors (full)" in span.edge for span in multiplying.spans) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,37 +1,32 @@
-"""A bar on stderr, drawn over itself where that is a terminal."""
+"""Progress on stderr by tqdm, an optional dependency (extra `progress`)."""
 
 from __future__ import annotations
 
+import importlib
 import sys
-import time
-
-WIDTH = 30
+from typing import Any
 
 
 class Bar:
-    """`named` what is made, `of` how many; a line when it is over, wherever stderr goes."""
+    """Progress of `total` kernels; without tqdm, one line at the end."""
 
-    def __init__(self, named: str, of: int) -> None:
-        self._named, self._of, self._done = named, of, 0
-        self._begin, self.note = time.monotonic(), ""
-        self._draw()
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._done = name, total, 0
+        try:
+            self._bar: Any = importlib.import_module("tqdm").tqdm(
+                desc=name, total=total, unit="kernel"
+            )
+        except ImportError:
+            self._bar = None
 
-    def step(self) -> None:
+    def step(self, note: str = "") -> None:
         self._done += 1
-        self._draw()
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update()
 
     def close(self) -> None:
-        end = "\n"
-        sys.stderr.write(("\r" if sys.stderr.isatty() else "") + self._text() + end)
-        sys.stderr.flush()
-
-    def _draw(self) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write("\r" + self._text())
-            sys.stderr.flush()
-
-    def _text(self) -> str:
-        full = WIDTH * self._done // max(1, self._of)
-        bar = "█" * full + "·" * (WIDTH - full)
-        spent = time.monotonic() - self._begin
-        return f"{self._named} {bar} {self._done}/{self._of}, {spent:.1f} s{self.note}"
+        if self._bar is not None:
+            self._bar.close()
+        else:
+            print(f"{self._name}: {self._done} of {self._total} kernels", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, prove, run, schedule, explain, timeline, calibrate, tune,
+"""The command `wsdsl`: compile, prove, run, schedule, explain, timeline, sweep, calibrate, tune,
 tuning-cache, cache, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
@@ -30,6 +30,7 @@ from wsdsl.cli.commands import (
 )
 from wsdsl.cli.options import UsageError, in_options
 from wsdsl.cli.records import tune_command, tuning_cache_options
+from wsdsl.cli.sweep import sweep_command
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialized GPU kernels on tiles with named axes."
@@ -146,11 +147,16 @@ def parser() -> argparse.ArgumentParser:
     scheduling = drawing("schedule", schedule_command, "Show the schedule. Needs no GPU.")
     scheduling.add_argument("--explain", action="store_true", help=argparse.SUPPRESS)
     scheduling.add_argument("-o", "--output", type=Path, help=argparse.SUPPRESS)
-    drawing("explain", schedule_command, "Show why the schedule is chosen. Needs no GPU.")
+    explaining = drawing(
+        "explain", schedule_command, "Show why the schedule is chosen. Needs no GPU."
+    )
+    explaining.add_argument("--rows", type=int, help="mean rows per trip of ragged loops")
     text = "Predict the timeline of the warps of one CTA (default), or of all SMs. Needs no GPU."
     timeline = drawing("timeline", timeline_command, text)
     file = "trace.json for ui.perfetto.dev (--warps), .svg or .png"
     timeline.add_argument("-o", "--output", metavar="FILE", type=Path, help=file)
+    parts = ("steady", "prologue", "epilogue")
+    timeline.add_argument("--part", choices=parts, default=parts[0], help="of the time (--warps)")
     view = timeline.add_mutually_exclusive_group()
     for flag, run, text in (
         ("--warps", timeline_command, "which warp waits for which edge"),
@@ -170,7 +176,12 @@ def parser() -> argparse.ArgumentParser:
         "tune", tune_command, "Measure schedules, and store the fastest in the tuning cache."
     )
     kernel_options(tuning)
-    for made in (calibrating, tuning):
+    text = "Time every combination of schedule fields: predicted; with a GPU, measured, too."
+    sweeping = command("sweep", sweep_command, text)
+    kernel_options(sweeping)
+    sweeping.add_argument("--predict", action="store_true", help="measure nothing")
+    sweeping.add_argument("-o", "--output", metavar="FILE", type=Path, help="draw it: .svg or .png")
+    for made in (calibrating, tuning, sweeping):
         made.add_argument("--seconds", type=float, default=60.0, help="about how long (60)")
     tuning.add_argument("--candidates", type=int, metavar="N", help="how many are tried (48)")
     tuning.add_argument("--plot", metavar="FILE", type=Path, help="draw time over depth and width")

@@ -162,7 +162,7 @@ def timeline_command(options: argparse.Namespace) -> int:
     kernel, schedule, sizes, timeline = _timeline(options)
     worker = timeline.worker
     if options.output:
-        timeline.save(options.output)
+        timeline.save(options.output, options.part)
     if options.json:
         lanes = [
             {"partition": f.name, "cta": worker.ctas[f.rank], "busy": f.busy, "waiting": f.waiting}
@@ -173,13 +173,16 @@ def timeline_command(options: argparse.Namespace) -> int:
             "schedule": repr(kernel.schedule(schedule, **sizes)),
             "cycles": worker.cycles,
             "predicted_cycles": worker.predicted,
+            "bottleneck": worker.bottleneck,
             "units": worker.busy,
             "partitions": lanes,
         }
         file = {"file": str(options.output)} if options.output else {}
         print(json.dumps(told | file, indent=2))
     else:
-        print(f"{kernel.name}: {kernel.schedule(schedule, **sizes)!r}\n{timeline}")
+        print(
+            f"{kernel.name}: {kernel.schedule(schedule, **sizes)!r}\n{timeline.text(options.part)}"
+        )
         if options.output:
             print(options.output)
     return 0
@@ -190,6 +193,8 @@ def schedule_command(options: argparse.Namespace) -> int:
 
     kernel, schedule, sizes, timeline = _timeline(options)
     chosen = kernel.schedule(schedule, **sizes)
+    rows = {} if getattr(options, "rows", None) is None else {"rows": options.rows}
+    explained = kernel.explain(schedule, **sizes, **rows) if options.explain else None
     if options.output:
         heading = f"{kernel.name}, {', '.join(f'{d} = {n}' for d, n in sizes.items())}"
         draw_timeline(timeline, options.output, heading, [repr(chosen), timeline.summary])
@@ -204,13 +209,11 @@ def schedule_command(options: argparse.Namespace) -> int:
             "idle": timeline.idle,
             "predicted_microseconds": timeline.microseconds,
         }
-        told |= kernel.explain(schedule, **sizes).as_json() if options.explain else {}
+        told |= explained.as_json() if explained else {}
         told |= {"file": str(options.output)} if options.output else {}
         print(json.dumps(told, indent=2))
     else:
-        print(f"{kernel.name}: {chosen!r}\n  {timeline.summary}")
-        if options.explain:
-            print(kernel.explain(schedule, **sizes))
+        print(explained or f"{kernel.name}: {chosen!r}\n  {timeline.summary}")
         if options.output:
             print(options.output)
     return 0

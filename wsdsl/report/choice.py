@@ -1,13 +1,12 @@
-"""Why a schedule is chosen for given sizes: what the model predicts of it, of the next best, and of
-other ways to share out the work.
-"""
+"""Explain a schedule: its prediction by the cost model, and that of the alternatives."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice, takewhile
+from typing import Any
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.narrowing import narrowings
@@ -19,36 +18,46 @@ from wsdsl.lowering.axes import whole_axes
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
-from wsdsl.lowering.cooperation import cluster_size, num_cooperating
+from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.speeds import at_launch, issuing, l2_bytes, pace_of, power
-from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Step, Work
+from wsdsl.lowering.model.speeds import at_launch, l2_bytes
+from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import MOST_TRIES, completed
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.report.bottleneck import bottleneck_line, unit_fractions
 from wsdsl.report.explanation import Explanation
 from wsdsl.report.plain_choice import plain_reasons
+from wsdsl.report.ragged import ragged_lines, rows_by_axis
 from wsdsl.schedule import Schedule
 
 SHOWN, LISTED = 4, 16
-ONE = "the tensor cores take one operand from registers, of 16 bits, as the rows of a tile"
-LEAST = 0.05
-"""Of the time, that is worth telling."""
+ONE = "wgmma reads only its A operand, of 16 bits, from registers"
 Candidate = tuple[Schedule, Prediction]
 
 
-def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int]) -> Explanation:
-    """`kernel` at the level TILE with the whole schedule that is taken; `given`: what the user said
-    of it; `sizes` by dimension.
+def explain_choice(
+    kernel: Kernel,
+    given: Schedule | None,
+    sizes: Mapping[str, int],
+    rows: int | None = None,
+    bounds: Mapping[str, Any] = {},
+) -> Explanation:
+    """`kernel`: at TILE, with its complete schedule, of which the user gave `given`; `sizes` by
+    dimension; `rows` per trip of ragged loops, or their `bounds` by tensor.
     """
     chosen = scheduled_tile(kernel)
     schedule = chosen.schedule
     assert schedule is not None
-    work = Work(chosen, sizes)
+    ragged = rows_by_axis(chosen, rows, bounds)
+    work = Work(chosen, sizes, ragged=ragged)
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
-    told += "" if work.sized else f" ({UNKNOWN_SIZE} is assumed)"
+    told += "" if work.sized else f" (unknown sizes: {UNKNOWN_SIZE} is assumed)"
     own = predict(work, schedule, footprint.axis_sizes(chosen, schedule))
-    lines = [f"chosen for {told}: {schedule!r}"]
+    units = unit_fractions(own, schedule)
+    lines = [f"{kernel.name} for {told}: {schedule!r}"]
+    lines.append(f"  predicted: {_time(own)}, {own.cycles:.3g} cycles at {own.tile.clock:.2g} GHz")
+    lines.append(f"  {bottleneck_line(units)}")
     if own.plain:
         lines += plain_reasons(own.plain, schedule)
     else:
@@ -56,19 +65,17 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
             chosen, schedule
         ) + footprint.promoted_registers(chosen, schedule)
         compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
-        lines += _reasons(own, schedule)
-        lines.append(f"  sums take {registers} of {compute} registers a thread")
-        lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
-    lines += _width(chosen, schedule, work)
+        lines += [*_reasons(own), *_loading(own, schedule)]
+        lines.append(f"  accumulators: {registers} registers per thread of {compute}")
+        lines.append(f"  SMEM: {_smem(chosen, schedule)} of {chosen.target.smem_bytes} bytes")
+    lines += [*ragged_lines(chosen, ragged, work.size), *_width(chosen, schedule, work)]
     if schedule.mma_m:
-        steps = "its tiles come in steps of 64, the other side's in steps of 8"
-        lines.append(f"  `{schedule.mma_m}` rides wgmma's M: {steps}")
+        steps = "its tiles are multiples of 64, those along N of 8"
+        lines.append(f"  `{schedule.mma_m}` is the M axis of wgmma: {steps}")
     places = schedule.operand_transform
     if isinstance(places, Mapping) and (given is None or given.operand_transform is None):
         names = ", ".join(places)
-        lines.append(
-            f"  what is loaded from {names} is computed in SMEM, by a warpgroup of its own: {ONE}"
-        )
+        lines.append(f"  a transform warpgroup computes the operand from {names} in SMEM: {ONE}")
     lines += _unpacked(kernel)
     given = dataclasses.replace(given or Schedule(), mma_m=schedule.mma_m)
     shown: list[Candidate] = []
@@ -82,20 +89,16 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
         if not completed(chosen, candidate[0], sizes)[1]:
             shown.append(candidate)
             ways.add(way)
+    if ragged:
+        shown = [(s, predict(work, s, footprint.axis_sizes(chosen, s))) for s, _ in shown]
     shown[:SHOWN] = sorted(shown[:SHOWN], key=lambda candidate: candidate[1].cycles)
-    lines += _listed("the next best:", shown[:SHOWN], own)
+    lines += _listed("alternatives, predicted time versus this schedule:", shown[:SHOWN], own)
     lines += _tried_before(chosen, given, sizes)
-    heading = f"other ways (to cut tiles has to gain {round(100 * (MARGIN - 1))} %):"
+    gain = round(100 * (MARGIN - 1))
+    heading = f"other tile schedulers (splitting tiles has to save {gain} % of the time):"
     lines += _listed(heading, shown[SHOWN:], own)
     others = [(option, p.microseconds) for option, p in shown]
-    return Explanation("\n".join(lines), schedule, own.microseconds, _units(own, schedule), others)
-
-
-def _units(own: Prediction, schedule: Schedule) -> Mapping[str, float]:
-    """Fraction of the predicted time per hardware unit."""
-    if own.plain:
-        return {name: cycles / own.plain.cycles for name, cycles in own.plain.units.items()}
-    return _taken(own, schedule)
+    return Explanation("\n".join(lines), schedule, own.microseconds, units, others)
 
 
 def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
@@ -105,8 +108,7 @@ def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
         if (work.roles[name], name in whole_axes(chosen)) == ("columns", False):
             least = widest[name] - narrowings(schedule.tile_n_variants or 1)[-1]
             among = f"of {schedule.tile_n_variants} extents from {least} to {widest[name]}"
-            told = f"{among}, the one by which SMs are done first"
-            yield f"  launches of these sizes have tiles of {size} along {name}: {told}"
+            yield f"  tile extent along {name} for these sizes: {size}, the fastest {among}"
 
 
 def _unpacked(kernel: Kernel) -> Iterator[str]:
@@ -119,8 +121,8 @@ def _unpacked(kernel: Kernel) -> Iterator[str]:
             vectors = block_bytes(kind.dtype) // 128 // 16
             num, how = (4, "eight") if kind.dtype.bits == 4 else (8, "two")
             yield (
-                f"  threads read {value.name} {how} elements at a time, {num * vectors} loads for "
-                f"64 x 64; packed ahead of time they take {vectors}: {kernel.name}.pack"
+                f"  threads load {value.name} by {how} elements, {num * vectors} loads per 64 x 64 "
+                f"block. hint: pack it ahead of time ({kernel.name}.pack): {vectors} loads"
             )
 
 
@@ -144,7 +146,7 @@ def _tried_before(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> 
     tried = ((option, completed(chosen, option, sizes)[1]) for option, _ in options)
     unfit = takewhile(lambda each: each[1], tried)
     found = dict.fromkeys(f"  {_shape(option)}: {why[0].message}" for option, why in unfit)
-    heading = f"tried before it, {counted(len(found), 'candidate')}:"
+    heading = f"faster in prediction, but rejected ({counted(len(found), 'candidate')}):"
     return [heading, *list(found)[:LISTED]] if found else []
 
 
@@ -163,8 +165,8 @@ def _way(schedule: Schedule) -> tuple[str, str]:
 def _listed(heading: str, candidates: list[Candidate], own: Prediction) -> list[str]:
     lines = [heading] if candidates else []
     for option, p in candidates:
-        behind = 100 * (p.cycles / own.cycles - 1)
-        lines.append(f"  {_shape(option)}: {behind:+.1f} %, {_time(p)}, {_waves(p)}")
+        more = 100 * (p.cycles / own.cycles - 1)
+        lines.append(f"  {more:+.1f} %, {_time(p)}: {_shape(option)}; {_waves(p)}")
     return lines
 
 
@@ -183,8 +185,8 @@ def _shape(option: Schedule) -> str:
 def _cluster(option: Schedule) -> str:
     sides = ", ".join(f"{num} along {name}" for name, num in (option.cluster or {}).items())
     if option.cta_group == 2:
-        return f"pairs ({sides}) that multiply together"
-    return f"clusters of {sides}" + (" without multicast" if option.multicast is False else "")
+        return f"CTA pairs ({sides})"
+    return f"clusters of {sides}"
 
 
 def _time(p: Prediction) -> str:
@@ -194,60 +196,24 @@ def _time(p: Prediction) -> str:
 
 def _waves(p: Prediction) -> str:
     tiles, waves = counted(p.tile.tiles // p.sharing, "tile"), counted(math.ceil(p.rounds), "wave")
-    cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
+    cut = f" ({p.work.cut} split into {p.work.pieces} work units)" if p.work.cut else ""
     if p.sharing > 1:
-        cut = f", {p.sharing} CTAs for the sums of each,"
-    return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {p.tile.target.num_sms} SMs"
+        cut = f", each split along K over a cluster of {p.sharing} CTAs,"
+    sms = f"{100 * p.busy:.0f} % of {p.tile.target.num_sms} SMs busy in the mainloop"
+    return f"{tiles}{cut} in {waves}; {sms}"
 
 
-def _taken(own: Prediction, schedule: Schedule) -> dict[str, float]:
-    """What each resource takes of the time, from 0 to 1, the busiest first: what is near 1 is the
-    limit. What is beside tiles' loops is "results".
-    """
-    asked, rates = own.tile, own.tile.rates
-    lanes, pace = issuing(rates, num_cooperating(schedule)), pace_of(asked, own.busy)
-
-    def total(of: Callable[[Step], float]) -> float:
-        return own.rounds * sum(step.times * of(step) for step in asked.steps if step.in_loop)
-
-    found = {
-        "tensor cores": total(lambda step: step.tensor)
-        * power(rates, asked.bytes_per_cycle)
-        * pace,
-        "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
-        "L2": total(lambda step: step.loaded) / (l2_bytes(rates, own.busy) * own.gain),
-        "instructions": total(lambda step: step.instructions) / lanes * pace,
-        "results": own.work.finished * own.epilogue,
-    }
-    shares = {name: cycles * own.stretch / own.cycles for name, cycles in found.items()}
-    shares["memory"] = own.memory / own.cycles
-    shares["handing on sums"] = own.handing / own.cycles
-    shares["start"] = own.tile.start / own.cycles
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def _limits(p: Prediction, schedule: Schedule) -> str:
-    """What the time goes by, in order; what takes next to nothing is left out."""
-    first, *others = _taken(p, schedule).items()
-    told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in others if share > LEAST)
-    name, share = first
-    beside = f"; {told}" if told else ""
-    return f"limited by {name}, {100 * share:.0f} % of the time{beside}"
-
-
-def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
-    what = "a CTA's part" if p.sharing > 1 else "a tile"
-    per_operation = p.tile.operand_bytes / max(1, p.tile.in_all("operations"))
+def _reasons(p: Prediction) -> list[str]:
+    per_flop = p.tile.operand_bytes / max(1, p.tile.in_all("operations"))
     from_l2 = l2_bytes(p.tile.rates, p.busy) * p.gain
-    handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
+    fixup = f", {p.handing:.0f} in the split-K fixup" if p.handing else ""
+    unit = "CTA's share of a tile" if p.sharing > 1 else "tile"
     return [
-        f"  {_waves(p)}",
-        f"  {_limits(p, schedule)}",
-        f"  {_time(p)} at {p.tile.clock:.2g} GHz, {p.cycles:.3g} cycles: of {what} "
-        f"{p.mainloop:.0f} for products, {p.epilogue:.0f} for results{handing}",
-        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {from_l2:.0f}), "
-        f"{1000 * per_operation:.2f} bytes per 1000 operations",
-        *_loading(p, schedule),
+        f"  work: {_waves(p)}",
+        f"  cycles per {unit}: {p.mainloop:.0f} in the mainloop, {p.epilogue:.0f} in the epilogue"
+        f"{fixup}",
+        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes per cycle and SM (L2 delivers up to "
+        f"{from_l2:.0f}), {1000 * per_flop:.2f} bytes per 1000 FLOP",
     ]
 
 
@@ -255,8 +221,6 @@ def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
     size = cluster_size(schedule)
     if size > 1 and p.sharing == 1:
         alone = schedule.multicast is False and schedule.cta_group != 2
-        what = "comes once to the GPC that they lie in" if alone else "each loads a part of"
-        yield (
-            f"  {_cluster(schedule)}: what several of them want {what}; "
-            f"{p.tile.target.cluster_room(size)} run at the same time"
-        )
+        what = "no multicast" if alone else "each CTA loads and multicasts a part"
+        room = p.tile.target.cluster_room(size)
+        yield f"  {_cluster(schedule)}: {what}; {room} of them are resident at the same time"

@@ -19,14 +19,15 @@ SUFFIXES = (".svg", ".png", ".pdf")
 GOLDEN = 0.61803398875
 """Part of the circle of hues between consecutive tiles, so that adjacent tiles differ most."""
 WAIT, PARTIAL_SUMS, UNIT = "#d9d9d9", "#444444", "#777777"
+CTAS = "#54a24b", "#b6dfae"
 COLORS = {
-    "products": "#4c78a8",
+    "MMA": "#4c78a8",
     "arithmetic": "#f2a33c",
     "SMEM": "#72b7b2",
     "loads": "#54a24b",
     "stores": "#b279a2",
     "issue": "#9d755d",
-    "exchange": "#ff9da6",
+    "DSMEM": "#ff9da6",
     "wait": WAIT,
     "start": "#eeeeee",
 }
@@ -55,16 +56,18 @@ def draw_timeline(
     FigureError for another suffix than those of SUFFIXES, or without matplotlib.
     """
     figure, axes = _subplots(path, len(timeline.rows), 0.05, heading, details)
-    unit = 1 / (1000 * timeline.clock)
+    unit, resident = 1 / (1000 * timeline.clock), timeline.prediction.resident
     for row, bars in enumerate(timeline.rows):
-        styles: dict[tuple[bool, str], list[Bar]] = defaultdict(list)
+        styles: dict[tuple[bool, str, int], list[Bar]] = defaultdict(list)
         for bar in bars:
             hatch = "////" if bar.partial and bar.kind == "products" else ""
-            styles[bar.beside, hatch].append(bar)
-        for (beside, hatch), alike in sorted(styles.items()):
+            styles[bar.beside, hatch, bar.slot].append(bar)
+        for (beside, hatch, slot), alike in sorted(styles.items()):
             spans = [(bar.start * unit, (bar.stop - bar.start) * unit) for bar in alike]
-            style = dict(facecolors=[*map(color, alike)], hatch=hatch or None, zorder=2 + beside)
-            place = row + (0.54 if beside else 0.0), 0.36 if beside else 0.9
+            fills = [color(bar, len(timeline.rows) * resident) for bar in alike]
+            style = dict(facecolors=fills, hatch=hatch or None, zorder=2 + beside)
+            height = 0.9 / resident
+            place = row + (0.54 if beside else slot * height), 0.36 if beside else height
             axes.broken_barh(spans, place, edgecolor="white", linewidth=0, **style)
     at, number = timeline.start + timeline.wave, 1
     while at < timeline.cycles * 1.001 and timeline.wave > 0.01 * timeline.cycles:
@@ -76,10 +79,13 @@ def draw_timeline(
     axes.set(xlim=(0, timeline.microseconds), ylim=(len(timeline.rows), 0))
     axes.set_xlabel("µs since the launch (dashed: a wave of whole tiles would end)")
     axes.set_ylabel("SM" if timeline.cluster == 1 else f"cluster of {timeline.cluster} SMs")
-    sample = next((bar for bar in timeline.bars if bar.kind == "products"), None)
-    entries = {"MMA of a tile": color(sample)} if sample else {}
+    if timeline.prediction.plain:
+        entries = {"CTA of one tile": CTAS[0], "CTA after it in its slot": CTAS[1]}
+    else:
+        sample = next(bar for bar in timeline.bars if bar.kind == "products")
+        entries = {"MMA of a tile": color(sample)}
     if timeline.cut:
-        entries |= {"partial sums handed on": PARTIAL_SUMS, "wait for partial sums": WAIT}
+        entries |= {"split-K fixup": PARTIAL_SUMS, "wait for partial accumulators": WAIT}
     return _save(figure, path, entries)
 
 
@@ -113,8 +119,31 @@ def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading
     return _save(figure, path, used)
 
 
-def color(bar: Bar) -> str:
-    """Choose the color of a bar: bright for the MMA of a tile, dark for its epilogue."""
+def draw_sweep(
+    lines: Mapping[str, Sequence[tuple[str, float]]],
+    values: Sequence[str],
+    field: str,
+    path: Path,
+    heading: str,
+) -> Path:
+    """Draw time in µs over the `values` of a field, a line per combination of the other fields."""
+    figure, axes = _subplots(path, 10, 0.3, heading)
+    for label, points in lines.items():
+        at, times = [values.index(value) for value, _ in points], [time for _, time in points]
+        axes.plot(at, times, marker="o", label=label)
+    axes.set_xticks(range(len(values)), values)
+    axes.set(xlabel=field, ylabel="time in µs", ylim=(0, None))
+    if len(lines) > 1:
+        axes.legend(fontsize=7)
+    return _save(figure, path, {})
+
+
+def color(bar: Bar, per_wave: int = 1) -> str:
+    """Choose the color of a bar: bright for the MMA of a tile, dark for its epilogue; alternating
+    for the waves of a memory-bound kernel, of `per_wave` tiles each.
+    """
+    if bar.kind == "tile":
+        return CTAS[bar.tile // per_wave % 2]
     if bar.kind in ("wait", "sums"):
         return WAIT if bar.kind == "wait" else PARTIAL_SUMS
     light, saturation = (0.66, 0.62) if bar.kind == "products" else (0.34, 0.7)
@@ -143,7 +172,8 @@ def _subplots(
 def _save(figure: Any, path: Path, entries: Mapping[str, str]) -> Path:
     patch: Any = importlib.import_module("matplotlib.patches").Patch
     handles = [patch(color=fill, label=label) for label, fill in entries.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {}))
     importlib.import_module("matplotlib.pyplot").close(figure)

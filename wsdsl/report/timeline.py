@@ -1,5 +1,5 @@
-"""What every worker does when, as the tile scheduler shares out the work and the model tells how
-long each part takes.
+"""Predict what every worker does when: the work units of the tile scheduler, and the cost model's
+cycles of each step.
 
 A worker is a CTA, or a cluster. Where warpgroups are in ping-pong at the tensor cores, what
 one of them does with its sums is beside another's products.
@@ -31,19 +31,22 @@ from wsdsl.lowering.model.predict import (
     sum_cycles,
 )
 from wsdsl.lowering.model.workload import Work
+from wsdsl.report.bottleneck import bottleneck
 from wsdsl.report.figure import draw_worker
 from wsdsl.report.timed.lanes import text_lanes, window
 from wsdsl.report.timed.timed import timed
 from wsdsl.report.timed.worker import Worker, trace
 from wsdsl.schedule import Schedule
 
-Kind = Literal["products", "wait", "sums", "results"]
+Kind = Literal["products", "wait", "sums", "results", "tile"]
 MOST_TILES = 100_000
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Of one worker. `partial`: the piece is not all of its tile; `beside` products of others."""
+    """A step of one worker. `partial`: the work unit is a part of its tile; `beside`: it overlaps
+    the MMAs of another tile; `slot`: which of the CTAs that are resident on an SM runs it.
+    """
 
     kind: Kind
     tile: int
@@ -51,6 +54,7 @@ class Bar:
     start: float
     stop: float
     beside: bool = False
+    slot: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,21 +83,26 @@ class Timeline:
         assert self.scheduled is not None
         ends = [max(bar.stop for bar in row) for row in self.rows]
         row = ends.index(max(ends))
-        clusters, claimed = [row], list[int]()
-        scheduler = (self.scheduled.schedule or Schedule()).scheduler
-        if scheduler == "grid":
-            clusters = [*range(row, self.tiles, len(self.rows))]
-        elif scheduler == "dynamic":
+        claimed, scheduler = list[int](), (self.scheduled.schedule or Schedule()).scheduler
+        resident = len(self.rows) * self.prediction.resident
+        tiles = self.tiles if scheduler == "grid" else min(self.tiles, resident)
+        clusters = [*range(row, tiles, len(self.rows))]
+        if scheduler == "dynamic":
             claimed = [bar.tile for bar in self.rows[row] if bar.kind == "products"][1:]
         return timed(self.scheduled, self.prediction, self.sizes, clusters, claimed)
 
     def __str__(self) -> str:
-        """A table of the worker's partitions, and a few of its steps."""
-        return f"{self.worker}\n{text_lanes(self.worker)}"
+        return self.text()
 
-    def save(self, path: str | Path) -> None:
+    def text(self, part: str = "steady") -> str:
+        """Return a table of the worker's partitions, and a few of its steps in the `part`:
+        "prologue", "steady" or "epilogue".
+        """
+        return f"{self.worker}\n{text_lanes(self.worker, part)}"
+
+    def save(self, path: str | Path, part: str = "steady") -> None:
         """Write the partitions of the critical-path worker over time: `trace.json` for
-        ui.perfetto.dev, or a figure of a few steps (.svg, .png, .pdf).
+        ui.perfetto.dev, or a figure of a few steps of the `part` (.svg, .png, .pdf).
 
         FigureError for another suffix, or without matplotlib (extra `plot`).
         """
@@ -104,7 +113,7 @@ class Timeline:
             return
         name = self.scheduled.name if self.scheduled else ""
         told = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
-        draw_worker(self.worker, window(self.worker), path, f"{name}, {told}")
+        draw_worker(self.worker, window(self.worker, part), path, f"{name}, {told}, {part}")
 
     @property
     def summary(self) -> str:
@@ -114,6 +123,11 @@ class Timeline:
         cut = f", {self.cut} of them cut: {self.pieces} pieces" if self.cut else ""
         told = f"{workers}, {self.tiles} tiles{cut}, {100 * self.idle:.0f} % idle"
         return f"{told}, predicted {self.microseconds:.1f} µs at {self.clock:.2g} GHz"
+
+    @property
+    def bottleneck(self) -> str:
+        """The hardware unit that limits the predicted time, as in `Kernel.explain`."""
+        return bottleneck(self.prediction, self.prediction.tile.work.kernel.schedule or Schedule())
 
     @property
     def target(self) -> Target:
@@ -147,11 +161,11 @@ class Timeline:
         p = self.prediction
         if self.pingpong:
             return self.scale * (p.mainloop * p.stretch + p.tile.turn)
-        return self.scale * (p.mainloop + p.epilogue) * p.stretch
+        return self.scale * (p.mainloop + p.epilogue) * p.stretch * p.resident
 
     @property
     def pieces(self) -> int:
-        return sum(bar.kind == "products" for bar in self.bars)
+        return sum(bar.kind in ("products", "tile") for bar in self.bars)
 
     @property
     def cut(self) -> int:
@@ -164,6 +178,7 @@ class Timeline:
         """
         busy = sum(b.stop - b.start for b in self.bars if b.kind != "wait" and not b.beside)
         whole = self.target.num_sms / self.cluster * (self.cycles - self.start)
+        whole *= self.prediction.resident
         return max(0.0, 1 - busy / whole)
 
 
@@ -179,10 +194,10 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
     depth = max(1, asked.depth)
     if not tiles:
-        raise ScheduleError([Finding("nothing to do: there are no tiles", kernel.loc)])
+        raise ScheduleError([Finding("the kernel has no tiles for these sizes", kernel.loc)])
     if tiles > MOST_TILES:
-        hint = f"sizes of at most {MOST_TILES} tiles show the same"
-        raise ScheduleError([Finding(f"{tiles} tiles are too many to show", kernel.loc, hint)])
+        told = f"{tiles} tiles; a timeline has at most {MOST_TILES}"
+        raise ScheduleError([Finding(told, kernel.loc, "use smaller sizes")])
     if told := scheduler.fault(tiles, depth, room):
         raise ScheduleError([Finding(told, kernel.loc, "use fewer splits")])
     work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
@@ -192,14 +207,25 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
         # Of "grid": those for which there is no room come when others are done.
         dealt = [range(w, len(work), room) for w in range(min(room, len(work)))]
     work = [[piece for w in row for piece in work[w]] for row in dealt]
-    rows, pingpong = (
-        _Clock(prediction, schedule, depth).run(work),
-        num_pingpong_consumers(schedule) > 1,
-    )
+    pingpong = num_pingpong_consumers(schedule) > 1
+    if prediction.plain:
+        rows = [list(_side_by_side(prediction, row)) for row in work]
+    else:
+        rows = _Clock(prediction, schedule, depth).run(work)
     last = max(bar.stop for row in rows for bar in row)
     scale = (prediction.cycles - asked.start) / max(1.0, last - asked.start)
     scaled = tuple(tuple(_scaled(bar, scale, asked.start) for bar in row) for row in rows)
     return Timeline(scaled, prediction, tiles, cluster, pingpong, scale, scheduled, dict(sizes))
+
+
+def _side_by_side(prediction: Prediction, row: Sequence[Piece[int]]) -> Iterator[Bar]:
+    """Tiles of an SM whose resident CTAs share its units."""
+    each, resident = prediction.epilogue, prediction.resident
+    for number, piece in enumerate(row):
+        slot = number % resident
+        begin = prediction.tile.start + (number - slot) * each
+        stop = begin + min(resident, len(row) - number + slot) * each
+        yield Bar("tile", piece.tile, False, begin, stop, slot=slot)
 
 
 def _scaled(bar: Bar, scale: float, begin: float) -> Bar:

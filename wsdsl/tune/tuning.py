@@ -172,8 +172,7 @@ def _try_out(
             race.try_out(trial, made.kept)
         if bar:
             best = min((t.ratio for t in trials if t.samples and not t.failure), default=1.0)
-            bar.note = f", best {100 * (best - 1):+.1f} %"
-            bar.step()
+            bar.step(f"fastest {100 * (best - 1):+.1f} % versus the current schedule")
         if not race.has_time():
             break
     ready.close()

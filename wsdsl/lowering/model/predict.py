@@ -62,6 +62,11 @@ class Prediction:
     def microseconds(self) -> float:
         return self.cycles / self.tile.clock / 1000
 
+    @property
+    def resident(self) -> int:
+        """CTAs per SM at the same time."""
+        return self.plain.ctas_per_sm if self.plain else 1
+
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis, the widest of a schedule of several widths."""

@@ -138,10 +138,16 @@ class Work:
     """A kernel taken apart once, to look at many schedules."""
 
     def __init__(
-        self, kernel: Kernel, sizes: Mapping[str, int], singly: Collection[str] = ()
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int],
+        singly: Collection[str] = (),
+        ragged: Mapping[str, int] = {},
     ) -> None:
-        """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
-        self.kernel, self.sizes = kernel, dict(kernel.sizes) | dict(sizes)
+        """`singly`: tensors that threads copy element by element, beside those whose rows tell;
+        `ragged`: elements along an axis per trip of its loop, if not those of the dimension.
+        """
+        self.kernel, self.sizes, self.ragged = kernel, dict(kernel.sizes) | dict(sizes), ragged
         self.target, self.rates = kernel.target, rates_of(kernel.target)
         self.clock = self.rates.tensor_smem_clock
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
@@ -248,7 +254,8 @@ class Work:
 
     def walked(self, loop: Loop) -> Walked:
         own = loop.index.type.name if isinstance(loop.index.type, Axis) else ""
-        return loop.index.name if loop == self.in_turns else own, self.size(loop.dim)
+        size = self.ragged.get(own, self.size(loop.dim))
+        return loop.index.name if loop == self.in_turns else own, size
 
     def trips(self, loop: Loop, tile: Sizes) -> int:
         return trips((self.walked(loop),), tile)

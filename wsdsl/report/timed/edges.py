@@ -1,4 +1,4 @@
-"""What barriers are called: the tensors that a ring brings, and which side is waited for."""
+"""Names of barriers: the tensors in a pipeline, and the phase that is waited for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL, EMPTY = "full", "empty"
 
 
 def edge_names(kernel: Kernel) -> dict[str, str]:
-    """By the name of a value that is barriers: "ring of A, B (full)"."""
+    """By the name of a value that is barriers: "pipeline of A, B (full)"."""
     made = kernel.definers
     brought: dict[str, dict[str, None]] = defaultdict(dict)
 
@@ -34,22 +34,22 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
             case m.ThreadLoad(tensor=tensor, shared=shared):
                 brought[number(shared)][tensor.name] = None
             case m.StoreShared(shared=shared, state=state) if state is not None:
-                brought[number(shared)]["what is computed"] = None
+                brought[number(shared)]["computed operands"] = None
             case TensorStore(columns=columns):
-                brought[number(columns)]["what is computed"] = None
+                brought[number(columns)]["computed operands"] = None
             case ClaimCluster(barriers=barriers):
                 brought[number(barriers)]["the next tile"] = None
             case TensorCommit(barriers=barriers):
                 # What it gives back is of another ring.
                 if barriers.name.startswith(FULL):
-                    brought[number(barriers)]["sums"] = None
+                    brought[number(barriers)]["accumulators"] = None
             case Partition(role="scale"):
                 own = (o.barriers for o in walk(op.body) if isinstance(o, ArriveBarrier))
                 for barriers in own:
                     if barriers.name.startswith(FULL):
-                        brought[number(barriers)]["scales"] = None
+                        brought[number(barriers)]["scale factors"] = None
             case m.SendFragment(shared=shared):
-                brought[number(shared)]["sums of the cluster"] = None
+                brought[number(shared)]["accumulators of the cluster"] = None
             case _:
                 pass
     found: dict[str, str] = {}
@@ -57,5 +57,5 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
         if isinstance(op, AllocateBarriers):
             side = next((s for s in (FULL, EMPTY) if op.label.startswith(s)), op.label)
             what = ", ".join(brought[number(op.result)])
-            found[op.result.name] = f"ring of {what} ({side})" if what else op.label
+            found[op.result.name] = f"pipeline of {what} ({side})" if what else op.label
     return found

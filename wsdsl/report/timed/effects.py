@@ -210,7 +210,7 @@ def wgmma_commit(agent: Agent, op: f.WgmmaCommit) -> None:
 def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
     covered = len(agent.groups) - op.pending
     if covered > 0:
-        agent.until(max(agent.groups[:covered]), "products")
+        agent.until(max(agent.groups[:covered]), "MMA")
         del agent.groups[:covered]
     for result in op.result:
         agent.wg.values[result.name] = 0.0
@@ -265,14 +265,14 @@ def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
 def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
     meeting = agent.sm.meeting
     own = agent.come(meeting, len(agent.sm.agents))
-    return agent.awaits(meeting, lambda: meeting.over(own), "the CTA")
+    return agent.awaits(meeting, lambda: meeting.over(own), "the CTA barrier")
 
 
 def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
     meeting = agent.sm.cluster[0].cluster_meeting
     own = agent.come(meeting, sum(len(sm.agents) for sm in agent.sm.cluster))
     # It is a part of what a start takes.
-    return agent.awaits(meeting, lambda: meeting.over(own), "the cluster")
+    return agent.awaits(meeting, lambda: meeting.over(own), "the cluster barrier")
 
 
 def _come(agent: Agent, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> tuple[Any, int]:
@@ -302,7 +302,7 @@ def wait_flag(agent: Agent, op: b.WaitFlag) -> Steps:
     run, count = agent.sm.run, int(agent.get(op.count))
     flag = run.flag(op.tensor.name, tuple(int(agent.get(i)) for i in op.index))
     more = agent.sm.speeds.rates.hand_over_cycles if count > 0 else 0.0
-    return agent.awaits(flag, lambda: flag.reached(count), "sums of other CTAs", more)
+    return agent.awaits(flag, lambda: flag.reached(count), "accumulators of other CTAs", more)
 
 
 def send_fragment(agent: Agent, op: m.SendFragment) -> None:
@@ -312,7 +312,7 @@ def send_fragment(agent: Agent, op: m.SendFragment) -> None:
     _, end = sm.exchange.take(agent.now, moved * speeds.send)
     barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
     other.arrive(barrier, end + speeds.rates.cluster_exchange_cycles, count=0, tx=-int(moved))
-    agent.until(end, "exchange")
+    agent.until(end, "DSMEM")
 
 
 def set_max_registers(agent: Agent, op: b.SetMaxRegisters) -> None:

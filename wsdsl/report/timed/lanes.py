@@ -1,4 +1,4 @@
-"""Print the partitions of a CTA over time, in its steady state: a letter per kind of step."""
+"""Print the partitions of a CTA over time: a letter per kind of step."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from wsdsl.report.timed.worker import Worker
 
 COLUMNS = 96
 STEPS = 14
-"""Spans of the busiest lane, that are shown."""
+"""Spans of the lane with most spans in a window."""
+PARTS = "prologue", "steady", "epilogue"
 LETTERS = {
-    "products": "P",
+    "MMA": "M",
     "arithmetic": "a",
     "SMEM": "m",
     "loads": "L",
     "stores": "s",
     "issue": "i",
-    "exchange": "x",
+    "DSMEM": "x",
     "wait": ".",
     "start": "-",
 }
 
 
-def window(worker: Worker) -> tuple[float, float]:
-    """From when to when a few steps of the middle are."""
+def window(worker: Worker, part: str) -> tuple[float, float]:
+    """First and last cycle of a few steps of the lane with most spans: of its PARTS."""
     lane = max(worker.lanes, key=lambda lane: len(lane.spans))
+    last = max(0, len(lane.spans) - STEPS)
     middle = bisect_right(lane.spans, worker.cycles / 2, key=lambda span: span.start)
-    begin = max(0, min(middle, len(lane.spans) - STEPS))
-    shown = lane.spans[begin : begin + STEPS]
+    first = {"prologue": 0, "steady": min(middle, last), "epilogue": last}[part]
+    shown = lane.spans[first : first + STEPS]
     return (shown[0].start, shown[-1].stop) if shown else (0.0, worker.cycles)
 
 
-def text_lanes(worker: Worker) -> str:
-    begin, end = window(worker)
+def text_lanes(worker: Worker, part: str) -> str:
+    begin, end = window(worker, part)
     each = (end - begin) / COLUMNS
     width = max(len(lane.name) for lane in worker.lanes)
     lines: list[str] = []
@@ -49,11 +51,11 @@ def text_lanes(worker: Worker) -> str:
             used |= {what: None} if what else {}
         lines.append(f"  {lane.name:{width}}  {row}")
     legend = ", ".join(f"{LETTERS[what]} {what}" for what in used)
-    return "\n".join([f"cycles {begin:.0f} to {end:.0f}: {legend}", *lines])
+    return "\n".join([f"{part}, cycles {begin:.0f} to {end:.0f}: {legend}", *lines])
 
 
 def _most(spans: tuple[Span, ...], begin: float, end: float) -> str:
-    """What fills most of that time."""
+    """Return the kind of step that fills most of that time."""
     found: dict[str, float] = {}
     for span, start, stop in _inside(spans, begin, end):
         found[span.what] = found.get(span.what, 0.0) + stop - start

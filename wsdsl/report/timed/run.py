@@ -1,4 +1,4 @@
-"""Lets agents get on, who is furthest behind first: so units serve in the order of time."""
+"""Run agents, the one with the earliest clock first, so that units serve in the order of time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_STEPS = 3_000_000
 
 
 class Run:
-    """Of one cluster; others run as far as it waits for what they leave in global memory."""
+    """The run of some clusters; others run as far as these wait for their results in GMEM."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Run:
     ) -> None:
         self.kernel, self.facts, self.launch = kernel, facts, launch
         self.claimed = claimed
-        """What the cluster's answers say, in order."""
+        """Tiles of the cluster's CLC responses, in order."""
         self.arguments = arguments
         self.flags: dict[tuple[str, tuple[int, ...]], Flag] = {}
         self.heap: list[tuple[float, int, Agent]] = []
@@ -55,16 +55,18 @@ class Run:
         self.order += 1
         heapq.heappush(self.heap, (agent.now, self.order, agent))
 
-    def run(self, index: int, now: float) -> list[Sm]:
-        """The cluster of that index, from `now` on."""
-        self.heap.clear()
-        self.steps.clear()
-        self.started.clear()
-        shown = self._start(index, now)
-        agents = [agent for sm in shown for agent in sm.agents]
-        others = self._others(index)
-        left = MOST_STEPS
-        while any(agent in self.steps for agent in agents):
+    def run(self, indices: Sequence[int], now: float, resident: int) -> list[tuple[int, list[Sm]]]:
+        """Run the clusters with these indices from `now` on, `resident` of them at the same time.
+
+        Returns the place (0 to resident - 1) and the CTAs of each, in the order in which they end.
+        """
+        waiting, left = [*indices][::-1], MOST_STEPS * len(indices)
+        first = self._start(waiting.pop(), now)
+        slots, done = {0: first}, list[tuple[int, list[Sm]]]()
+        for slot in range(1, min(resident, len(indices))):
+            slots[slot] = self._start(waiting.pop(), now, first)
+        others = self._others(indices[0])
+        while slots:
             if not self.heap:
                 self._start(self._next(others), self.facts.speeds.start)
                 continue
@@ -79,21 +81,30 @@ class Run:
                     break
             else:
                 del self.steps[agent]
+                slot = next((n for n, ctas in slots.items() if agent.sm in ctas), None)
+                if slot is not None and not any(
+                    a in self.steps for c in slots[slot] for a in c.agents
+                ):
+                    done.append((slot, slots.pop(slot)))
+                    if waiting:
+                        end = max(cta.end for cta in done[-1][1])
+                        slots[slot] = self._start(waiting.pop(), end, first)
             if left < 0:
-                hint = "smaller sizes show the same"
-                told = "the run of one CTA is too long to show"
+                hint = "use smaller sizes"
+                told = f"the timeline of one SM has more than {MOST_STEPS} steps per CTA"
                 raise ScheduleError([Finding(told, self.kernel.loc, hint)])
-        return shown
+        return done
 
-    def _start(self, index: int, now: float) -> list[Sm]:
+    def _start(self, index: int, now: float, beside: Sequence[Sm] = ()) -> list[Sm]:
+        """Start a cluster, on the SMs of the CTAs `beside` it."""
         size = self.launch.cluster
         self.started.add(index)
         counts = size, self.launch.num_warpgroups, self.launch.num_barriers
         accesses = GlobalAccesses(dataclasses.replace(self.kernel, body=()), {})
         residents = Residents(self.arguments, accesses, counts, Random(0), 0)
         cluster: list[Sm] = []
-        for cta in start_cluster(self.launch, index, residents).ctas:
-            sm = Sm(self, self.facts, cluster)
+        for rank, cta in enumerate(start_cluster(self.launch, index, residents).ctas):
+            sm = Sm(self, self.facts, cluster, beside[rank] if beside else None)
             for wg in cta.warpgroups:
                 agent = Agent(wg, sm, now)
                 wg.values.update(self.arguments.scalars)

@@ -1,4 +1,4 @@
-"""An SM with a CTA: its units, barriers and agents."""
+"""A CTA on an SM: units, barriers and agents."""
 
 from __future__ import annotations
 
@@ -36,16 +36,30 @@ class Facts:
         """Loops over tiles, which are no loops of a tile."""
 
 
+UNITS = (
+    "tensor cores",
+    "instructions",
+    "SMEM accesses of threads",
+    "L2",
+    "loads of threads",
+    "DRAM",
+    "stores",
+    "DSMEM",
+)
+
+
 class Sm:
-    def __init__(self, run: Run, facts: Facts, cluster: list[Sm]) -> None:
+    """A CTA, and the units of its SM, which it shares with the CTAs `beside` it."""
+
+    def __init__(self, run: Run, facts: Facts, cluster: list[Sm], beside: Sm | None) -> None:
         self.run, self.speeds, self.edges = run, facts.speeds, facts.edges
         self.boxes, self.workspace = facts.boxes, facts.workspace
         self.work_loops = facts.work_loops
         self.cluster = cluster
         cluster.append(self)
-        self.tensor, self.instructions, self.shared = Unit(), Unit(), Unit()
-        self.loads, self.thread_loads, self.memory = Unit(), Unit(), Unit()
-        self.stores, self.exchange = Unit(), Unit()
+        self.units = beside.units if beside else {name: Unit() for name in UNITS}
+        self.tensor, self.instructions, self.shared, self.loads, *rest = self.units.values()
+        self.thread_loads, self.memory, self.stores, self.exchange = rest
         self.barriers: dict[str, list[Barrier]] = {}
         self.meeting, self.cluster_meeting = Meeting(), Meeting()
         self.named: dict[int, Meeting] = defaultdict(Meeting)
@@ -58,14 +72,6 @@ class Sm:
             self.run.wake(barrier)
 
     @property
-    def units(self) -> dict[str, Unit]:
-        return {
-            "tensor cores": self.tensor,
-            "instructions": self.instructions,
-            "SMEM, by threads": self.shared,
-            "loads from L2": self.loads,
-            "loads by threads": self.thread_loads,
-            "memory": self.memory,
-            "stores": self.stores,
-            "exchange in the cluster": self.exchange,
-        }
+    def end(self) -> float:
+        """When the CTA exits, in cycles since the launch."""
+        return max(self.last, *(agent.now for agent in self.agents))

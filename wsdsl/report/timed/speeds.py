@@ -52,11 +52,9 @@ class Speeds:
         longer, pace, crowded = asked.crossing * astray(asked, schedule), 1.0, 1.0
         if not prediction.plain:
             pace, crowded = pace_of(asked, busy), crowding(rates, busy)
-        # Others' latencies pass beside one's own.
-        ctas = prediction.plain.ctas_per_sm if prediction.plain else 1
-        filled = loaded_cycles(asked, busy) / ctas
+        filled = loaded_cycles(asked, busy)
         own = num_cooperating(schedule)
-        issued = issuing(rates, own * ctas)
+        issued = issuing(rates, own * prediction.resident)
         waits = rates.tma_l2_cycles if asked.product_cycles else filled
         # The first operands come within what a start takes.
         first = filled + rates.mbarrier_cycles if asked.product_cycles else 0.0

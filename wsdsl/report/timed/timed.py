@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange
@@ -12,7 +13,9 @@ from wsdsl.ir.op import Kernel, Op, operands, results_of
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.footprint import fits_smem
 from wsdsl.lowering.model.predict import Prediction
+from wsdsl.report.bottleneck import unit_fractions
 from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.run import Run
 from wsdsl.report.timed.sm import Facts
@@ -33,41 +36,42 @@ def timed(
     clusters: Sequence[int],
     claimed: Sequence[int] = (),
 ) -> Worker:
-    """Of `clusters` that run in one place, one after another; of one that claims, with those that
-    it has `claimed`. ScheduleError where data decide how long a loop is, or the run is too long to
-    show.
+    """Run `clusters` on one SM (or one cluster of SMs): as many at the same time as are resident
+    there, each of the others when one ends. A cluster that claims work units gets `claimed`.
+
+    ScheduleError if a loop's trip count depends on data, or the run takes too many steps.
     """
     if (op := decided_by_data(kernel)) is not None:
         told = "data decide how long this takes, and a timeline has none"
         raise ScheduleError([Finding(told, op.loc, "`explain` tells of whole dimensions")])
-    schedule = kernel.schedule or Schedule()
+    schedule, source = kernel.schedule or Schedule(), prediction.tile.work.kernel
     speeds = Speeds.of(prediction, schedule)
+    resident = prediction.resident
     scalars = {p.name: 1 for p in kernel.params if isinstance(p.type, Tile)}
     arguments = Arguments({}, scalars, {**dict(kernel.sizes), **sizes}, {})
     size = cluster_size(schedule)
-    launch = read_launch(kernel, arguments, kernel.target.cluster_room(size) * size)
+    launch = read_launch(kernel, arguments, kernel.target.cluster_room(size) * size * resident)
     size_workspace(kernel, arguments, launch)
     run = Run(kernel, Facts(kernel, speeds), launch, arguments, claimed)
-    now = speeds.start
-    spans: dict[tuple[int, str], list[Span]] = defaultdict(list)
-    units: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for index in clusters:
-        sms = run.run(index, now)
-        for rank, sm in enumerate(sms):
+    done = run.run(clusters, speeds.start, resident)
+    spans: dict[tuple[int, int, str], list[Span]] = defaultdict(list)
+    for slot, cluster in sorted(done, key=itemgetter(0)):
+        at = f"CTA {slot} " if resident > 1 else ""
+        for rank, sm in enumerate(cluster):
             for agent in sm.agents:
-                spans[rank, _name(agent, sm.agents)] += agent.spans
-            now = max(now, sm.last, *(agent.now for agent in sm.agents))
-        for name, unit in sms[0].units.items():
-            units[name] += unit.spans
+                spans[slot, rank, at + _name(agent, sm.agents)] += agent.spans
+    units = done[0][1][0].units
     start = Span("start", "", 0.0, speeds.start)
-    lanes = [Lane(name, rank, (start, *own)) for (rank, name), own in spans.items()]
+    lanes = [Lane(n, rank, (start, *own), slot) for (slot, rank, n), own in spans.items()]
     return Worker(
         ctas=tuple(clusters[0] * launch.cluster + rank for rank in range(launch.cluster)),
         lanes=tuple(lanes),
-        units={name: tuple(times) for name, times in units.items() if times},
-        cycles=now,
+        units={name: tuple(unit.spans) for name, unit in units.items() if unit.spans},
+        cycles=max(sm.end for _, cluster in done for sm in cluster),
         predicted=prediction.cycles,
         clock=prediction.tile.clock,
+        fractions=unit_fractions(prediction, schedule),
+        has_smem_for_a_stage=fits_smem(source, schedule, (schedule.stages or 1) + 1, buffers=1),
     )
 
 

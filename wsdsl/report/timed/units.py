@@ -104,9 +104,7 @@ class Flag(Channel):
             yield at, there
 
 
-What = Literal[
-    "products", "arithmetic", "SMEM", "loads", "stores", "issue", "exchange", "wait", "start"
-]
+What = Literal["MMA", "arithmetic", "SMEM", "loads", "stores", "issue", "DSMEM", "wait", "start"]
 
 
 @dataclass(frozen=True, slots=True)

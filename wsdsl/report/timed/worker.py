@@ -10,12 +10,10 @@ from typing import Any
 from wsdsl.report.timed.edges import EMPTY, FULL
 from wsdsl.report.timed.units import Span
 
-LEAST = 0.005
-"""Of the time, that is worth telling."""
-WORTH_A_REASON = 0.03
-BUSY = 0.85
-"""A unit that has work for so much of the time since the start is the limit."""
-LOADING = "loads from L2", "loads by threads", "memory"
+WORTH_LISTING, WORTH_A_REASON = 0.005, 0.03
+"""Fractions of the cycles."""
+LOADING, NEARLY = ("L2", "DRAM"), 0.9
+"""Units that loads wait for; the fraction of the bottleneck's from which on one limits them."""
 Times = tuple[tuple[float, float], ...]
 
 
@@ -26,6 +24,8 @@ class Lane:
     name: str
     rank: int
     spans: tuple[Span, ...]
+    slot: int = 0
+    """Which of the CTAs that are resident on an SM."""
 
     @cached_property
     def waiting(self) -> dict[str, float]:
@@ -45,8 +45,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class Worker:
-    """The CTA, or those of the cluster, that are done last. `units` are those of the first CTA, and
-    when they are busy; `predicted` are the cycles that `explain` tells of all.
+    """The CTAs that an SM, or a cluster of SMs, runs last. `units`: when those of the first SM are
+    busy; `predicted`: cycles that `explain` predicts for the kernel, and fractions by unit.
     """
 
     ctas: tuple[int, ...]
@@ -55,6 +55,13 @@ class Worker:
     cycles: float
     predicted: float
     clock: float
+    fractions: Mapping[str, float]
+    has_smem_for_a_stage: bool
+
+    @property
+    def bottleneck(self) -> str:
+        """The unit that limits the predicted time of the kernel."""
+        return next(iter(self.fractions))
 
     @cached_property
     def busy(self) -> dict[str, float]:
@@ -69,15 +76,18 @@ class Worker:
         time = self.cycles / self.clock / 1000
         yield (
             f"CTA {self.ctas[0]}, step by step: {self.cycles:.0f} cycles, {time:.1f} µs "
-            f"({apart:+.1f} % against the prediction of all)"
+            f"({apart:+.1f} % versus the predicted time of the kernel)"
         )
-        yield f"  units busy: {self._shares(self.busy)}"
-        own = [lane for lane in self.lanes if lane.rank == 0]
+        yield f"  bottleneck of the kernel: {self.bottleneck}"
+        if resident := max(lane.slot for lane in self.lanes):
+            yield f"  CTAs per SM: {resident + 1}"
+        yield f"  units busy, of these cycles: {self._shares(self.busy)}"
+        own = [lane for lane in self.lanes if lane.rank == lane.slot == 0]
         width = max(len(lane.name) for lane in own)
         for lane in own:
-            told = [self._shares(lane.busy) or "next to nothing"]
+            told = [self._shares(lane.busy) or f"busy for less than {100 * WORTH_LISTING} %"]
             for edge, cycles in lane.waiting.items():
-                if cycles > LEAST * self.cycles:
+                if cycles > WORTH_LISTING * self.cycles:
                     share = 100 * cycles / self.cycles
                     why = self._why(edge) if share > 100 * WORTH_A_REASON else ""
                     told.append(f"waits {share:.0f} % for {edge}{why}")
@@ -87,23 +97,21 @@ class Worker:
                 name = ""
 
     def _shares(self, cycles: Mapping[str, float]) -> str:
-        least = LEAST * self.cycles
+        least = WORTH_LISTING * self.cycles
         told = [(name, 100 * n / self.cycles) for name, n in cycles.items() if n > least]
         return ", ".join(f"{name} {share:.0f} %" for name, share in told)
 
     def _why(self, edge: str) -> str:
-        """What makes one wait there."""
-        since = self.cycles - self.lanes[0].spans[0].stop
-        limits = [name for name, cycles in self.busy.items() if cycles > BUSY * since]
+        """Explain a wait by the bottleneck."""
         if edge.endswith(f"({EMPTY})"):
-            return ": it is ahead of who reads it"
+            return ": all stages are full"
         if not edge.endswith(f"({FULL})"):
             return ""
-        if any(name in LOADING for name in limits):
-            return ": loads are the limit"
-        if limits:
-            return f": others keep {limits[0]} busy meanwhile"
-        return ": it is filled too late, though nothing is busy all the time; try more stages"
+        loading = max(LOADING, key=lambda unit: self.fractions[unit])
+        if self.fractions[loading] > NEARLY * self.fractions[self.bottleneck]:
+            return f": {loading} limits the loads"
+        more = "; hint: use more stages" if self.has_smem_for_a_stage else ""
+        return f": load latency{more}"
 
 
 def _summed(cycles: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -1,0 +1,115 @@
+"""`wsdsl sweep`: time every combination of some schedule fields, predicted or measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import wsdsl
+from wsdsl import config
+from wsdsl.cli.commands import require_sizes
+from wsdsl.cli.options import UsageError, pairs, schedule_from, sizes_from
+from wsdsl.cli.target import load_kernel
+from wsdsl.diagnostics import ScheduleError
+
+
+@dataclass
+class Point:
+    """A combination: its values by field, its complete schedule, times in µs, or its fault."""
+
+    values: Mapping[str, str]
+    schedule: wsdsl.Schedule | None = None
+    predicted: float = 0.0
+    bottleneck: str = ""
+    measured: float = 0.0
+    fault: str = ""
+
+    @property
+    def time(self) -> float:
+        return self.measured or self.predicted
+
+
+def sweep_command(options: argparse.Namespace) -> int:
+    kernel, sizes = load_kernel(options.target), sizes_from(options.size)
+    require_sizes(kernel, sizes)
+    fields = {
+        key: [value] if key == "pdl_independent" else value.split(",")
+        for key, value in pairs(options.set, "--set", "--set stages=2,3,4").items()
+    }
+    if not fields:
+        raise UsageError("WS1101 `sweep` has no field to vary", hint="add --set stages=2,3,4")
+    every = [dict(zip(fields, values)) for values in product(*fields.values())]
+    points = [_predicted(kernel, values, sizes) for values in every]
+    _measure(kernel, points, sizes, options)
+    timed = [point for point in points if point.time]
+    if options.output and timed:
+        _draw(kernel.name, fields, timed, sizes, options)
+    if options.json:
+        rows = [vars(p) | {"schedule": p.schedule and repr(p.schedule)} for p in points]
+        print(json.dumps({"kernel": kernel.name, "sizes": sizes, "points": rows}, indent=2))
+        return 0 if timed else 1
+    width = max(map(len, fields)) + 4
+    head = "".join(f"{field:>{width}}" for field in fields)
+    print(f"predicted µs  measured µs{head}  bottleneck")
+    for p in points:
+        own = "".join(f"{value:>{width}}" for value in p.values.values())
+        times = [f"{time:12.1f}" if time else f"{'–':>12}" for time in (p.predicted, p.measured)]
+        print(f"{' '.join(times)}{own}  {p.fault or p.bottleneck}")
+    if timed:
+        best = min(timed, key=lambda point: point.time)
+        print("fastest: " + " ".join(f"--set {f}={value}" for f, value in best.values.items()))
+    return 0 if timed else 1
+
+
+def _predicted(kernel: wsdsl.Kernel, values: Mapping[str, str], sizes: Mapping[str, int]) -> Point:
+    schedule = schedule_from(f"{field}={value}" for field, value in values.items())
+    try:
+        whole, timeline = kernel.schedule(schedule, **sizes), kernel.timeline(schedule, **sizes)
+    except ScheduleError as error:
+        return Point(values, fault=error.findings[0].message)
+    return Point(values, whole, timeline.prediction.microseconds, timeline.bottleneck)
+
+
+def _measure(
+    kernel: wsdsl.Kernel,
+    points: Sequence[Point],
+    sizes: Mapping[str, int],
+    options: argparse.Namespace,
+) -> None:
+    """With a GPU: as `tune` does, without a tuning-cache entry."""
+    from wsdsl.runtime.device import gpu_available
+
+    found = {point.schedule: point for point in points if point.schedule}
+    if options.predict or not found or not gpu_available():
+        return
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+        tuned = kernel.tune_for(
+            sizes, seconds=options.seconds, candidates=[*found], progress=not options.json
+        )
+    for trial in tuned.trials:
+        if point := found.get(trial.schedule):
+            point.fault = trial.failure.partition("\n")[0]
+            point.measured = trial.ratio * tuned.incumbent.bursts if trial.samples else 0.0
+
+
+def _draw(
+    name: str,
+    fields: Mapping[str, Sequence[str]],
+    points: Sequence[Point],
+    sizes: Mapping[str, int],
+    options: argparse.Namespace,
+) -> None:
+    from wsdsl.report.figure import draw_sweep
+
+    along = max(fields, key=lambda field: len(fields[field]))
+    lines: dict[str, list[tuple[str, float]]] = {}
+    for point in points:
+        others = (f"{f}={v}" for f, v in point.values.items() if f != along)
+        lines.setdefault(", ".join(others), []).append((point.values[along], point.time))
+    how = "measured" if any(point.measured for point in points) else "predicted"
+    heading = f"{name}, {', '.join(f'{dim} = {n}' for dim, n in sizes.items())}, {how}"
+    draw_sweep(lines, fields[along], along, options.output, heading)
