@@ -292,7 +292,7 @@ def test_a_folder_to_write_to_gets_all_levels(wsdsl, tmp_path):
     suffixes = {path.name.partition(".")[2] for path in folder.iterdir()}
     assert {"tile.ir", "plan.txt", "scheduled.ir", "ll", "ptx"} <= suffixes
     assert "ptx_kernel" in (folder / "gemm.ll").read_text()
-    assert "filled by load" in (folder / "gemm.plan.txt").read_text()
+    assert "producer load" in (folder / "gemm.plan.txt").read_text()
     again = tmp_path / "again"
     assert wsdsl("compile", folder / "gemm.scheduled.ir", "-o", again)[0] == 0
     assert {path.name for path in again.iterdir()} == {

@@ -117,6 +117,6 @@ def test_chosen_by_cycles() -> None:
         own = Schedule(tile=dict(m=64 * consumers, n=128), consumers=consumers)
         plan = CASE.kernel.plan(own, D=head)
         assert plan.order_barriers is chosen
-        assert ("once an iteration" in str(plan)) is chosen
+        assert ("once per iteration" in str(plan)) is chosen
     assert not CASES["gemm"].kernel.plan(Schedule(consumers=2)).order_barriers
     assert not CASE.kernel.plan(Schedule(order_barriers=False), D=128).order_barriers
