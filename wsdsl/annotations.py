@@ -17,9 +17,9 @@ Scalar = builtins.bool | int | float
 
 
 def not_python(name: str) -> WsdslError:
+    message = f"WS0001 Python cannot call {name}, which has a meaning only inside a @kernel"
     return WsdslError(
-        f"{name} has a meaning only inside a @kernel or @function, whose source wsdsl reads; "
-        "Python cannot call it"
+        message, hint="call it in a @kernel or @function, whose source wsdsl compiles"
     )
 
 
@@ -55,10 +55,8 @@ class Tile:
         found: list[Dim | int] = []
         for d in _as_tuple(dimensions):
             if not isinstance(d, Dim | int) or isinstance(d, builtins.bool):
-                raise WsdslError(
-                    f"{cls.__name__}[…]: {d!r} is no dimension; "
-                    "expected a name made by dims(…) or an int"
-                )
+                message = f"WS0002 {cls.__name__}[…]: {d!r} is not a dimension"
+                raise WsdslError(message, hint='give an int, or a name of `M, N = dims("M N")`')
             found.append(d)
         return TensorType(cls, tuple(found))
 

@@ -65,7 +65,7 @@ class Executable(Callee):
         """`prepare`, of arguments that are resolved already."""
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
-            raise LaunchError("prepare() needs arrays on a GPU", hint=hint)
+            raise LaunchError("WS0009 prepare() needs arrays on a GPU", hint=hint)
         return self.launcher.prepare(
             call.views, call.scalars, call.dims, stream, call.zeroed, keepalive=keepalive
         )
@@ -84,7 +84,8 @@ class Executable(Callee):
         from wsdsl.simulator.machine import simulate
 
         if call.device != "cpu":
-            raise LaunchError("the simulator takes NumPy arrays", hint="copy to the CPU")
+            message = f"WS0010 the simulator reads arrays on the CPU; these are on {call.device}"
+            raise LaunchError(message, hint="copy them to the CPU")
         arrays = call.on_host()
         copies = {n: padded_array(arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**arrays, **copies, **call.scalars}, seed=seed)
@@ -99,10 +100,11 @@ def runs_simulated(movable: bool = False) -> bool:
     from wsdsl.runtime.device import gpu_available
 
     if backend == "gpu" and not gpu_available():
-        raise LaunchError("there is no Hopper GPU here", hint="`wsdsl doctor` tells more")
+        hint = "run `wsdsl doctor`, or unset WSDSL_BACKEND"
+        raise LaunchError('WS0011 the backend is "gpu", and no supported GPU was found', hint=hint)
     if movable and backend == "auto" and gpu_available():
-        hint = 'move them to the GPU, or say `with wsdsl.config.override(backend="simulator"):`'
-        raise LaunchError("the arrays are on the CPU, and there is a GPU", hint=hint)
+        hint = 'move them to the GPU, or use `with wsdsl.config.override(backend="simulator"):`'
+        raise LaunchError("WS0012 the arrays are on the CPU, and there is a GPU", hint=hint)
     if movable and not gpu_available():
-        warn_once("there is no Hopper GPU here; the simulator, which is slow, runs")
+        warn_once("no supported GPU was found; the simulator, which is slow, runs the kernel")
     return not gpu_available()

@@ -91,17 +91,24 @@ class Serving(Callee):
     def _checked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Schedule | None, dict[str, int]]:
-        """What a user gave. CompileError for what are no dimensions, or no sizes of them."""
-        unknown = [name for name in sizes if name not in self.dims]
-        if unknown:
-            message = f"{self.name} has no dimension {', '.join(unknown)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(message, self.tile_ir.loc, hint)
+        """Check the schedule and sizes of a user. CompileError for unknown dimensions or sizes."""
+        self._check_names(sizes)
         wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
-            message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
+            message = f"WS0025 {', '.join(wrong)}: expected sizes from 0 to {MAX_SIZE}"
             raise CompileError(message, self.tile_ir.loc)
         return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        if unknown := [name for name in names if name not in self.dims]:
+            self._reject_sizes(f"WS0024 {self.name} has no dimension {', '.join(unknown)}")
+
+    def _need_all(self, dims: Iterable[str], sizes: Mapping[str, int]) -> None:
+        if missing := [name for name in dims if name not in sizes]:
+            self._reject_sizes(f"WS0030 {self.name} needs a size for {', '.join(missing)}")
+
+    def _reject_sizes(self, message: str) -> None:
+        raise CompileError(message, self.tile_ir.loc, f"its dimensions are {', '.join(self.dims)}")
 
     def _told_of_record(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
@@ -176,6 +183,7 @@ class Serving(Callee):
         from wsdsl.ahead.precompile import combinations, compile_all
 
         asked = dict[Serving, dict["Asked", None]]()
+        self._check_names(sizes)
         for given in combinations(self.name, self.dims, sizes):
             kernel, whole, own = self._asked(schedule, given)
             each = kernel._asked_for(whole, own, exact=self.exact)
@@ -205,7 +213,7 @@ class Serving(Callee):
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
-            raise LaunchError(f'on_miss is {on_miss!r}, expected "wait" or "nearest"')
+            raise LaunchError(f'WS0026 on_miss is {on_miss!r}, expected "wait" or "nearest"')
         if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
             given = as_schedule(schedule)
             alignment = self._alignment(call, given, exact=False)

@@ -19,10 +19,7 @@ def combinations(
     name: str, dims: Sequence[str], sizes: Mapping[str, int | Iterable[int]]
 ) -> Iterator[dict[str, int]]:
     """All of the sizes that are given. CompileError where a dimension has none."""
-    unknown = [dim for dim in sizes if dim not in dims]
-    if unknown:
-        message = f"{name} has no dimension {', '.join(unknown)}"
-        raise CompileError(message, hint=f"its dimensions are {', '.join(dims)}")
+
     missing = [dim for dim in dims if dim not in sizes]
     if missing:
         message = f"{name}.precompile() needs sizes for {', '.join(missing)}"
