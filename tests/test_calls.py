@@ -36,7 +36,7 @@ C = np.zeros((8, 8), np.float32)
 @pytest.mark.parametrize("more", [("x",), (1, 2)])
 @pytest.mark.parametrize("way", [SCALED, SCALED.simulate, SCALED.reference])
 def test_arguments_too_many(way, more) -> None:
-    with pytest.raises(LaunchError, match=r"takes 4 arguments .*; [56] given"):
+    with pytest.raises(LaunchError, match=r"has [56] arguments, expected 4"):
         way(A, A, 1.0, C, *more)
 
 
@@ -107,7 +107,7 @@ def test_arguments_by_name(way) -> None:
         ((A, A), dict(s=1e300), "argument 3 (s): 1e+300 does not fit f32"),
         ((A, A), dict(A=A, s=1.0), "`A` is given by position and by name"),
         ((A,), dict(s=1.0), "`B` missing"),
-        ((A, A, 1.0, C, C), dict(s=1.0), "takes 4 arguments"),
+        ((A, A, 1.0, C, C), dict(s=1.0), "has 5 arguments"),
     ],
 )
 def test_names_that_do_not_fit(args, named, words) -> None:

@@ -146,7 +146,7 @@ class Compiled(Executable):
         """Return the kernel's text at a level; `wsdsl.compile_ir` compiles it, edited or not."""
         if level not in self._levels:
             message = f"WS0004 {self.name} was not compiled from `{level}` IR"
-            raise CompileError(message, hint=f"its levels are {', '.join(self._levels)}")
+            raise CompileError(message, hint=f"use one of {', '.join(self._levels)}")
         return str(self._levels[level])
 
     @cached_property

@@ -145,7 +145,7 @@ def did_you_mean(name: str, known: Iterable[str], more: Iterable[str] = ()) -> s
     lower = {known.lower(): known for known in reversed([*names, *more])}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     near = [lower[match] for match in near]
-    return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names) or 'none'}"
+    return f"did you mean `{near[0]}`?" if near else f"use one of: {', '.join(names) or 'none'}"
 
 
 def unknown_names(

@@ -84,8 +84,7 @@ class Executable(Callee):
         from wsdsl.simulator.machine import simulate
 
         if call.device != "cpu":
-            message = f"WS0010 the simulator reads arrays on the CPU; these are on {call.device}"
-            raise LaunchError(message, hint="copy them to the CPU")
+            raise LaunchError("WS0010 simulate() needs arrays on the CPU", hint="copy them there")
         arrays = call.on_host()
         copies = {n: padded_array(arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**arrays, **copies, **call.scalars}, seed=seed)
@@ -100,8 +99,7 @@ def runs_simulated(movable: bool = False) -> bool:
     from wsdsl.runtime.device import gpu_available
 
     if backend == "gpu" and not gpu_available():
-        hint = "run `wsdsl doctor`, or unset WSDSL_BACKEND"
-        raise LaunchError('WS0011 the backend is "gpu", and no supported GPU was found', hint=hint)
+        raise LaunchError("WS0011 no supported GPU was found", hint="run `wsdsl doctor`")
     if movable and backend == "auto" and gpu_available():
         hint = 'move them to the GPU, or use `with wsdsl.config.override(backend="simulator"):`'
         raise LaunchError("WS0012 the arrays are on the CPU, and there is a GPU", hint=hint)

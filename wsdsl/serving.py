@@ -95,20 +95,20 @@ class Serving(Callee):
         self._check_names(sizes)
         wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
-            message = f"WS0025 {', '.join(wrong)}: expected sizes from 0 to {MAX_SIZE}"
+            message = f"WS0024 {', '.join(wrong)}: expected sizes from 0 to {MAX_SIZE}"
             raise CompileError(message, self.tile_ir.loc)
         return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _check_names(self, names: Iterable[str]) -> None:
         if unknown := [name for name in names if name not in self.dims]:
-            self._reject_sizes(f"WS0024 {self.name} has no dimension {', '.join(unknown)}")
+            self._reject_sizes(f"WS0025 {self.name} has no dimension {', '.join(unknown)}")
 
     def _need_all(self, dims: Iterable[str], sizes: Mapping[str, int]) -> None:
         if missing := [name for name in dims if name not in sizes]:
-            self._reject_sizes(f"WS0030 {self.name} needs a size for {', '.join(missing)}")
+            self._reject_sizes(f"WS0026 {self.name} needs a size for {', '.join(missing)}")
 
     def _reject_sizes(self, message: str) -> None:
-        raise CompileError(message, self.tile_ir.loc, f"its dimensions are {', '.join(self.dims)}")
+        raise CompileError(message, self.tile_ir.loc, f"give sizes of {', '.join(self.dims)}")
 
     def _told_of_record(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
@@ -134,15 +134,15 @@ class Serving(Callee):
             else None
         )
         own = self._variants.lowered(asked)
-        yield f"calls are of the class {self.shape_bucket(**sizes)}"
+        yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
-            yield f"  and run {own.schedule!r}"
+            yield f"  whose schedule is {own.schedule!r}"
         signature, card = own.signature, own.scheduled.target
         if signature.widths > 1:
             room = card.num_sms, card.cluster_room(signature.cluster)
             dim, widest = signature.tiles[signature.narrowed]
             width = widest - signature.narrowing(sizes, *room)
-            among = f"of {signature.widths} widths, the one by which SMs are done first"
+            among = f"the fastest of {signature.widths} tile_n_variants"
             yield f"  with tiles of {width} along {dim}: {among}"
         if held is not None:
             yield from self._told_of_range(held, sizes)
@@ -153,10 +153,10 @@ class Serving(Callee):
         low, high = held.low + 1, held.ends[-1]
         spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
         num = counted(len(held.schedules), "kernel")
-        yield f"  which serves {dim} {spans}"
+        yield f"  compiled for {dim} {spans}"
         yield (
-            f"  {num} for {dim} {low} to {high}, predicted to take {held.longer} longer in the "
-            "mean than the best of those that were looked at"
+            f"  {num} for {dim} {low} to {high}, predicted to be {held.longer} slower on average "
+            "than the best evaluated schedules"
         )
 
     def _compile(
@@ -213,7 +213,7 @@ class Serving(Callee):
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
-            raise LaunchError(f'WS0026 on_miss is {on_miss!r}, expected "wait" or "nearest"')
+            raise LaunchError(f'WS0027 on_miss is {on_miss!r}, expected "wait" or "nearest"')
         if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
             given = as_schedule(schedule)
             alignment = self._alignment(call, given, exact=False)

@@ -45,7 +45,8 @@ class Packed:
         kind = DTYPES.get(self.dtype)
         wanted = packed_bytes(self.shape, kind) if kind and packed_swizzle(kind) else -1
         if self.nbytes != wanted:
-            message = f"{self.nbytes} bytes are no packed {self.dtype} of shape {self.shape}"
+            kind = f"{self.dtype} of shape {self.shape}"
+            message = f"WS0757 {self.nbytes} bytes are not a packed {kind}"
             raise LaunchError(message, hint="pack the array: kernel.pack(array)")
 
     @property
@@ -73,11 +74,11 @@ def pack(array: Any, dtype: DType) -> Packed:
     array = array.detach() if hasattr(array, "detach") else array
     view = adapt(describe(array), dtype)
     if view.dtype != dtype:
-        hint = "of 4 bits it is of uint8, two elements to a byte" if dtype.bits == 4 else ""
-        raise LaunchError(f"dtype is {view.dtype}, expected {dtype}", hint=hint)
+        hint = "give a uint8 array, two elements per byte" if dtype.bits == 4 else ""
+        raise LaunchError(f"WS0758 pack() has a {view.dtype} array, expected {dtype}", hint=hint)
     *_, lines, last = view.shape
     if view.is_empty:
-        raise LaunchError(f"an array of shape {view.shape} has nothing to pack")
+        raise LaunchError(f"WS0759 an array of shape {view.shape} has no elements to pack")
     raw = contiguous(array).view(bytes_of(array))
     over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
     over.append((0, dtype.size(num_blocks(last) * PACKED_LINES - last)))
