@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 from wsdsl.diagnostics import LaunchError, unknown_names
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
@@ -225,7 +226,7 @@ class Matmul:
 
 def _unknown(names: Iterable[str], call: Callable[..., Any]) -> LaunchError:
     known = sorted({*inspect.signature(call).parameters} - {"self", "unknown"})
-    return LaunchError(unknown_names(names, known, "matmul()"))
+    return LaunchError(unknown_names(names, known, "WS0810 matmul()"))
 
 
 def _constant(names: Any) -> tuple[str, ...]:
@@ -233,15 +234,13 @@ def _constant(names: Any) -> tuple[str, ...]:
     known = isinstance(names, Iterable) and not isinstance(names, str)
     held: tuple[Any, ...] = tuple(names) if known else ()
     if not known or not all(isinstance(x, str) and x in OPERANDS for x in held):
-        hint = 'constant=("b",) for weights'
-        raise LaunchError(f"constant is {names!r}, expected names of a and b", hint=hint)
+        raise wrong_option("constant", repr(names), 'names of a and b, as in ("b",)')
     return tuple(OPERANDS[name] for name in held)
 
 
 def _pair(scales: Any) -> tuple[Any, Any]:
     if not isinstance(scales, tuple | list) or len(scales) != 2:
-        hint = "scales=(scale_a, None) scales by one alone"
-        raise LaunchError("scales is no pair (scale_a, scale_b)", hint=hint)
+        raise wrong_option("scales", f"a {type(scales).__name__}", "a pair: (scale_a, None)")
     return _number(scales[0]), _number(scales[1])
 
 
@@ -255,18 +254,17 @@ def _number(scale: Any) -> Any:
 def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
     for name in options.numbers:
         if not name.startswith("scale_"):
-            raise LaunchError(f"{name} is a number, expected an array")
+            raise wrong_option(name, "a number", "an array")
     for name in "ab":
         if name not in views:
-            raise LaunchError(f"{name} is None, expected an array")
+            raise wrong_option(name, "None", "an array")
     accumulate: Any = options.accumulate
     if not isinstance(accumulate, bool):
-        raise LaunchError(f"accumulate is {accumulate!r}, expected True or False")
+        raise wrong_option("accumulate", repr(accumulate), "True or False")
     activation: Any = options.activation
     named = activation is None or isinstance(activation, str)
     if not named or activation not in (None, *ACTIVATIONS):
-        hint = f"one of {', '.join(ACTIVATIONS)}, or None"
-        raise LaunchError(f"there is no activation {activation!r}", hint=hint)
+        raise wrong_option("activation", repr(activation), f"{', '.join(ACTIVATIONS)} or None")
     return make_plan(views, options)
 
 

@@ -6,10 +6,10 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
+from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe
@@ -112,11 +112,10 @@ def arranged(
     """What the kernel is called with, that kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
-        message = f"the weights are a {type(held).__name__}, expected what lossless.pack makes"
-        raise LaunchError(message)
+        raise wrong_option("weights", f"a {type(held).__name__}", "the result of lossless.pack")
     (n, k), shape = weights.shape, describe(x, "x").shape
     if not shape or shape[-1] != k:
-        raise LaunchError(f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}")
+        raise wrong_shape("x", shape, f"[..., {k}] for weights of shape {(n, k)}")
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
     dtype = type_of_output(out, out_dtype, whole, "bf16", OUTPUTS)

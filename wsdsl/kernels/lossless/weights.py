@@ -144,8 +144,8 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
     """
     bits = bits_of(weights)
     if bits.shape[1] > MOST_ROWS * ROW:
-        message = f"weights of shape {bits.shape}: K is {MOST_ROWS * ROW} at the most"
-        raise LaunchError(message, hint="pack its parts along K, and add their products")
+        message = f"WS0828 weights have shape {bits.shape}, expected K <= {MOST_ROWS * ROW}"
+        raise LaunchError(message, hint="split K: pack each part, and add the results")
     counts = upper_counts(bits)
     chosen, missed = choose(bits, counts, palette)
     exponents = counts.reshape(2, 256).sum(0) / bits.size

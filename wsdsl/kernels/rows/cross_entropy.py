@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal, Unpack, get_args
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.arrays import contiguous, framework, type_name
+from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_option, wrong_shape
 from wsdsl.kernels.rows import arrays
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
@@ -60,7 +60,7 @@ def cross_entropy(
     where logits require one. LaunchError for arrays that do not fit; nothing has been written then.
     """
     if reduction not in get_args(Reduction):
-        raise LaunchError(f"reduction is {reduction!r}, expected {', '.join(get_args(Reduction))}")
+        raise wrong_option("reduction", repr(reduction), ", ".join(get_args(Reduction)))
     if arrays.is_recorded(logits):
 
         def forward(logits: Any) -> tuple[Any, arrays.Tensors]:
@@ -149,12 +149,12 @@ def _targets(targets: Any, rows: arrays.Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read."""
     shape, name = describe(targets, "targets").shape, type_name(targets)
     if shape != rows.shape[:-1]:
-        raise LaunchError(f"targets have shape {shape}, expected {rows.shape[:-1]}")
+        raise wrong_shape("targets", shape, rows.shape[:-1])
     m = rows.size[0]
     if name == "int32":
         return targets.reshape(m), "i32[M]", "T[m]"
     if name != "int64":
-        raise LaunchError(f"targets are {name}, expected int32 or int64")
+        raise wrong_dtype("dtype of targets", name, ("int32", "int64"))
     int32 = sys.modules["torch"].int32 if framework(targets) == "torch" else "int32"
     halves = contiguous(targets).reshape(m).view(int32)
     return halves.reshape(m, 2), "i32[M, 2]", OF_64_BITS

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option
 from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
 from wsdsl.runtime.interop import allocate, describe
 
@@ -80,8 +79,7 @@ def quantize(
     rows, codes = rows_of("x", x), _one_of("codes", dtype, (*LARGEST,))
     scales = _one_of("scales", scale_dtype, SCALES)
     if block is not None and block not in BLOCKS:
-        hint = "16, 32, 64, 128 or 256; or left out, for whole rows"
-        raise LaunchError(f"block is {block!r}", hint=hint)
+        raise wrong_option("block", repr(block), f"{', '.join(map(str, BLOCKS))} or None")
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "x * inverse" if block else "X[m, n] * inverse"
     kernel = kernel_of(
@@ -107,5 +105,5 @@ def _allocated(rows: Rows, columns: tuple[int, ...], dtype: str) -> Any:
 def _one_of(what: str, given: Any, kinds: tuple[str, ...]) -> str:
     name = dtype_of(given, "dtype").name
     if name not in kinds:
-        raise LaunchError(f"{what} of {name}, expected {', '.join(kinds)}")
+        raise wrong_option(f"the type of {what}", name, ", ".join(kinds))
     return name
