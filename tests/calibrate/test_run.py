@@ -53,20 +53,20 @@ def test_what_hangs_or_dies_is_left_out_and_the_rest_measured():
     assert found.values == VALUES["barriers"] | VALUES["dram"]
     assert found.failed == {
         "tensor": "a wait did not end",
-        "smem": "it did not end, or ended its process",
-        "issue": "it did not end, or ended its process",
+        "smem": "it hung, or crashed its process",
+        "issue": "it hung, or crashed its process",
         "kernel_ns": "measured as 0.0",
     }
 
 
 def test_it_is_an_error_if_nothing_is_measured():
-    with pytest.raises(LaunchError, match=r"nothing was measured \(tensor: a wait did not end\)"):
+    with pytest.raises(LaunchError, match=r"succeeded \(tensor: a wait did not end\)"):
         run.measure(60, lambda _: None, ["tensor"])
 
 
 def test_a_process_that_never_begins_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "CHILD", [sys.executable, "-c", "pass"])
-    with pytest.raises(LaunchError, match="ended before it began"):
+    with pytest.raises(LaunchError, match="ended before the first"):
         run.measure(60, lambda _: None)
 
 
@@ -137,8 +137,8 @@ def test_the_command_writes_the_file_of_the_device(tmp_path, monkeypatch, capsys
 
 @pytest.mark.parametrize(("arguments", "told"), [
     (["nothing"], "calibrate has no microbenchmark `nothing`"),
-    (["--seconds", "0"], "--seconds: expected a positive number"),
-    ([], "no GPU was found to measure"),
+    (["--seconds", "0"], "--seconds is 0.0, expected a positive"),
+    ([], "no supported GPU was found"),
 ])  # fmt: skip
 def test_mistakes_are_told(capsys, monkeypatch, arguments, told):
     monkeypatch.setattr("wsdsl.runtime.device.gpu_available", lambda: False)

@@ -121,7 +121,7 @@ def test_a_file_comes_back_as_it_was_written(tmp_path: Path):
         files.write(tmp_path / "a.json", file)
         assert files.read(tmp_path / "a.json") == file
     rows = json.loads(OWN.text())["rates"]
-    assert rows["fma_lanes"]["unit"] == "threads a cycle and SM"
+    assert rows["fma_lanes"]["unit"] == "threads per cycle and SM"
 
 
 def test_nothing_is_looked_for_where_nothing_is_kept():

@@ -191,13 +191,13 @@ class Certificate:
     steps: int
 
     def __str__(self) -> str:
-        together = f"{self.ctas} CTAs together" if self.ctas > 1 else "one CTA stands for all"
+        together = f"{self.ctas} CTAs together" if self.ctas > 1 else "one CTA represents all"
         lines = [
             f"{self.kernel}: proved, for all sizes",
             *(f"  {line}" for line in self.proved),
             f"  not proved: {NOT_PROVED}",
             f"  how: {self.how}",
-            f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers a CTA ({together}); "
+            f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers per CTA ({together}); "
             f"{self.states} states, {self.steps} steps",
         ]
         return "\n".join(lines)
@@ -207,8 +207,8 @@ NO_ALIGNMENT: Mapping[str, int] = {}
 
 
 NOT_PROVED = (
-    "values (arithmetic, coordinates, swizzles, how much of K a product covers), and what "
-    "docs/prover.md takes for granted"
+    "values (arithmetic, coordinates, swizzles, the part of K that an MMA covers), and the "
+    "assumptions of docs/prover.md"
 )
 
 

@@ -15,7 +15,7 @@ from wsdsl.rates.files import RatesFile
 from wsdsl.rates.rates import Rates
 from wsdsl.regular import read_regular
 
-CALIBRATE = "run `wsdsl calibrate` on the card"
+CALIBRATE = "run `wsdsl calibrate` on the GPU"
 
 
 def rates_of(target: Target) -> Rates:
@@ -51,8 +51,8 @@ def _shipped(target: Target, fault: str) -> Rates:
         if (file.card.target, file.card.num_sms) == (target.name, target.num_sms):
             return file.rates(f"shipped, of {file.card.device}", fault)
     near = min(known, key=lambda file: _distance(target, _target(file)))
-    told = f"the rates of {target.name} are not known: those of {near.card.target} are taken, "
-    told += f"by its SMs and its memory; {CALIBRATE}"
+    told = f"the hardware parameters of {target.name} are not measured: those of "
+    told += f"{near.card.target} are used, scaled by SMs and memory; {CALIBRATE}"
     return scaled(near, target, f"{fault}; {told}" if fault else told)
 
 

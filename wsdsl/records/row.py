@@ -79,7 +79,7 @@ class Row:
             own, held = getattr(asked, name), getattr(self.whole, name)
             by_default = name == "mma_promotion_interval" and 0 < (held or 0) <= PRECISE_EVERY
             if held not in (own, None) and not (own is None and by_default):
-                return f"its schedule has {name}={held!r}, its key {own!r}"
+                return f"its schedule has {name}={held!r}, but its key {own!r}"
         return ""
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class Trial:
         sustained = f"{self.sustained:9.1f}" if self.sustained else " " * 9
         both = f"{self.ratio:6.3f}"
         both += f" · {self.sustained_ratio:.3f}" if self.sustained_ratio else " " * 8
-        note = "  (chosen today)" if self.is_incumbent else "  (earlier)" if self.is_old else ""
+        note = "  (incumbent)" if self.is_incumbent else "  (earlier)" if self.is_old else ""
         return f"{self.bursts:9.1f} {sustained}  {both}  {self.schedule!r}{note}"
 
 
@@ -81,13 +81,13 @@ class Tuned:
     def __str__(self) -> str:
         sizes = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
         lines = [f"{self.name}, {sizes}, on {self.device}, {self.seconds:.0f} s:"]
-        lines.append(f"{'µs':>9} {'sustained':>9}  {'÷ today (sustained)':16}")
+        lines.append(f"{'µs':>9} {'sustained':>9}  {'÷ incumbent (sustained)':16}")
         lines += map(str, self.measured)
         lines += (f"  {trial}" for trial in self.failed)
         if self.untried:
             lines.append(f"{self.untried} candidates were not measured: no time was left")
         if self.winner is None:
-            lines.append("what is chosen today stays: nothing beats it beyond the noise")
+            lines.append("the incumbent schedule stays: no candidate is faster beyond the noise")
         else:
             gain = 100 * (1 - self.winner.ratio)
             lines.append(f"new tuning-cache entry, {gain:.1f} % faster: {self.winner.schedule!r}")
