@@ -79,7 +79,7 @@ def override(**values: Any) -> Generator[None]:
     unknown = sorted(values.keys() - {k.name for k in KNOBS})
     if unknown:
         known = ", ".join(k.name for k in KNOBS)
-        raise WsdslError(f"WS0008 there is no knob {unknown[0]!r}", hint=f"use one of {known}")
+        raise WsdslError(f"WS0008 the knob {unknown[0]!r} is unknown", hint=f"use one of {known}")
     token = _overrides.set({**_overrides.get(), **values})
     try:
         yield

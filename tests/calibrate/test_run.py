@@ -74,7 +74,7 @@ def test_the_real_child_says_so_where_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(run, "CHILD", [sys.executable, "-m", "wsdsl.calibrate.child"])
     monkeypatch.setattr(run, "SILENCE_SECONDS", 20.0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(LaunchError, match="nothing can be measured"):
+    with pytest.raises(LaunchError, match="cannot run: "):
         run.measure(60, lambda _: None)
 
 
@@ -123,7 +123,7 @@ def calibrate(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_the_command_writes_the_file_of_the_device(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("wsdsl.cli.calibrate._require_gpu", lambda: None)
+    monkeypatch.setattr("wsdsl.cli.calibrate.require_gpu", lambda: None)
     status, out, err = calibrate(capsys, "barriers", "dram")
     path = tmp_path / "cache" / "rates" / "nvidia-h200-132-140.json"
     assert status == 0 and f"written to {path}" in out and "measuring dram" in err

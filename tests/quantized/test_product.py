@@ -114,7 +114,7 @@ def test_proved(form: str, decode: Any) -> None:
 
 def test_refusals() -> None:
     weights, x = quantized.quantize(normal(8, 32), "i4"), normal(4, 32, dtype=BF16)
-    rejects(r"weights is a ndarray.* quantized.quantize", quantized.matmul, x, x)
+    rejects(r"weights is a ndarray.* quantized.weights", quantized.matmul, x, x)
     rejects(r"x has shape \(4, 30\), expected \[..., 32\]", quantized.matmul, x[:, :30], weights)
     rejects(r"x is f32, expected bf16 or f16", quantized.matmul, x.astype(np.float32), weights)
     rejects(r"bias has shape \(4,\), expected \(8,\)", quantized.matmul, x, weights, normal(4))

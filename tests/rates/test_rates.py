@@ -58,7 +58,7 @@ def test_clusters_of_a_size_that_was_not_asked_for_are_those_that_have_room():
                                     dict.fromkeys(NAMES, float("nan")),
                                     dict.fromkeys((*NAMES, "more"), 1.0)])  # fmt: skip
 def test_values_that_can_not_be_are_refused(values):
-    with pytest.raises(ValueError, match="no value"):
+    with pytest.raises(ValueError, match="illegal value"):
         with_values(values, "")
 
 

@@ -41,7 +41,7 @@ def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_knobs_are_named() -> None:
-    with pytest.raises(WsdslError, match="there is no knob"), config.override(backened="gpu"):
+    with pytest.raises(WsdslError, match="is unknown"), config.override(backened="gpu"):
         pass
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from wsdsl.cli.commands import require_sizes
 from wsdsl.cli.options import UsageError, check_names, scalars_from, schedule_from, sizes_from
 from wsdsl.cli.target import CACHE_OFF, load_kernel
-from wsdsl.diagnostics import ScheduleError, counted
+from wsdsl.diagnostics import CODE, ScheduleError, counted
 from wsdsl.ir.types import Tile
 from wsdsl.records import text
 from wsdsl.records.database import Database, RecordsError, user_file
@@ -81,7 +81,7 @@ def _merge(options: argparse.Namespace) -> int:
             try:
                 fault = row.fault()
             except (ValueError, ScheduleError) as error:
-                fault = f"this version rejects the schedule: {error}"
+                fault = f"this version rejects the schedule: {CODE.sub('', str(error))}"
             if fault:
                 hint = "remove this measurement from the file"
                 raise UsageError(f"WS1021 {file}: {row.name}, {row.sizes}: {fault}", hint=hint)

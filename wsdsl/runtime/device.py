@@ -141,7 +141,7 @@ def context_for(index: int) -> Context:
     A thread without any context gets the primary one made current, as the CUDA runtime does.
     """
     if not 0 <= index < num_devices():
-        raise LaunchError(f"WS0732 there is no GPU cuda:{index}; {num_devices()} GPUs were found")
+        raise LaunchError(f"WS0732 cuda:{index} is not among the {num_devices()} GPUs")
     handle = driver.call("cuCtxGetCurrent")
     if int(handle) == 0:
         handle = _primary(index)

@@ -79,8 +79,7 @@ def arranged(
     """What the kernel is called with, that kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
-        makers = "the result of quantized.quantize or quantized.weights"
-        raise wrong_option("weights", f"a {type(held).__name__}", makers)
+        raise wrong_option("weights", f"a {type(held).__name__}", "the result of quantized.weights")
     view, (n, k) = describe(x, "x"), weights.shape
     if not view.shape or view.shape[-1] != k:
         raise wrong_shape("x", view.shape, f"[..., {k}] for weights of shape {(n, k)}")
