@@ -1,5 +1,5 @@
-"""What the annotations of a kernel refer to: dimensions, and element types, which to Python are
-classes, so that `A: bf16[M, K]` is a legal annotation and editors know the operators of tiles.
+"""Objects of a kernel's annotations: dimensions, and element types, which are Python classes, so
+that `A: bf16[M, K]` is a legal annotation and editors find the operators of tiles.
 """
 
 # ruff: noqa: N801 - element types are spelled as in a kernel.
@@ -35,7 +35,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """What `bf16[M, K]` is to Python: an element type and dimensions."""
+    """Value of `bf16[M, K]` in Python: an element type and dimensions."""
 
     element: type[Tile]
     dims: tuple[Dim | int, ...]
@@ -49,7 +49,7 @@ def _as_tuple(x: object) -> tuple[object, ...]:
 
 
 class Tile:
-    """What editors take a tensor, a tile or a scalar of a kernel to be."""
+    """Type of a kernel's tensors, tiles and scalars, for editors and type checkers."""
 
     def __class_getitem__(cls, dimensions: Any) -> Any:
         found: list[Dim | int] = []

@@ -30,7 +30,7 @@ _overrides: ContextVar[Mapping[str, Any]] = ContextVar("wsdsl_config", default=N
 
 @dataclass(frozen=True)
 class Knob(Generic[T]):
-    """One environment variable; `parse` turns its text into a value or raises ValueError.
+    """One environment variable; `parse` converts its text to a value or raises ValueError.
     `renamed_from`: its deprecated name, without WSDSL_, in lower case.
     """
 

@@ -74,7 +74,7 @@ class Executable(Callee):
     def simulate(self, *args: Any, seed: int = 0, **named: Any) -> Any:
         """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.
 
-        SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
+        SimulationError for a race, a deadlock, a stage read too early or overwritten too soon.
         """
         return self.simulate_call(self.resolve(args), seed)
 

@@ -33,7 +33,7 @@ def packed_kernel(kernel: Kernel, names: Sequence[str]) -> Kernel:
 
 
 def check(kernel: Kernel, names: Sequence[str]) -> None:
-    """LaunchError for tensors that can not be packed."""
+    """LaunchError for tensors that cannot be packed."""
     params = {p.name: p.type for p in kernel.params}
     findings = unknown_names(names, params, f"WS0016 {kernel.name}.packed()")
     scales = scale_tensors(kernel.tile_ir)

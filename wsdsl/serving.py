@@ -33,7 +33,7 @@ MAX_CALLED = 1024
 
 
 class Serving(Callee):
-    """What a kernel's calls run."""
+    """Dispatch of a kernel's calls to compiled kernels."""
 
     tile_ir: Any
     """The kernel at the level TILE."""
@@ -78,7 +78,7 @@ class Serving(Callee):
     exact: bool = False
     """Whether calls are served by kernels that are chosen for their very sizes."""
     on_miss: OnMiss = "wait"
-    """What calls do for which nothing is compiled."""
+    """Calls without a compiled kernel: "wait" for the compilation, or run the "nearest" one."""
     size_class = Renamed("shape_bucket")
     warm = Renamed("precompile")
 
@@ -178,7 +178,7 @@ class Serving(Callee):
     ) -> tuple[Compiled, ...]:
         """Compile all that calls of these sizes will run, `M=range(1, 4097), N=4096, K=4096`, in as
         many processes as there are CPUs, with a bar on stderr. For contiguous arrays; others that
-        TMA can not take compile when they come. Returns what is compiled, each kernel once.
+        TMA cannot load compile at their first call. Return the compiled kernels, each once.
         """
         from wsdsl.ahead.precompile import combinations, compile_all
 
@@ -235,9 +235,9 @@ class Serving(Callee):
         assembled: bool = False,
         exact: bool | None = None,
     ) -> Compiled:
-        """What runs a call: compiled for the class of its sizes, or `exact`ly these, and for the
-        alignment of its arrays. What the simulator runs is chosen for the very sizes, and ptxas has
-        not seen it, unless it is asked to be `assembled`.
+        """Return the kernel of a call: compiled for the shape bucket of its sizes, or `exact`ly
+        these, and for the alignment of its arrays. The simulator's kernel is compiled for the exact
+        sizes, and ptxas assembles it only if `assembled`.
         """
         schedule, device = as_schedule(schedule), call.device
         simulated = device == "cpu" and runs_simulated()
@@ -260,7 +260,7 @@ class Serving(Callee):
         return found
 
     def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
-        """Operands that are copied in front of a launch, since TMA can not take them."""
+        """Return the TMA-incompatible operands that are copied before a launch."""
         return self._alignment(call, as_schedule(schedule), exact=self.exact)[1]
 
     def _fitting(

@@ -1,5 +1,5 @@
-"""Which rates a kernel is chosen by: measured on this machine, else shipped, else of the card that
-is nearest.
+"""Select a target's hardware parameters: measured on this machine, else shipped, else those of the
+nearest GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _rates_of(target: Target, folder: Path | None) -> Rates:
 
 
 def calibrated(target: Target, folder: Path | None) -> tuple[RatesFile | None, list[str]]:
-    """The newest file that this machine has of such a card, and what is wrong with others."""
+    """The newest file that this machine has of such a GPU, and the faults of others."""
     found: list[RatesFile] = []
     faults: list[str] = []
     for path in files.of_folder(folder):
@@ -67,7 +67,7 @@ def _distance(target: Target, near: Target) -> tuple[bool, float]:
 
 
 def scaled(file: RatesFile, target: Target, notice: str) -> Rates:
-    """For a card with other SMs and memory: what an SM does by itself stays as it is."""
+    """Scale to a GPU with other SMs and memory; parameters of a single SM are unchanged."""
     rates = file.rates(f"scaled from {file.card.target}", notice)
     memory = target.memory_bytes / _target(file).memory_bytes
     sms = target.num_sms / rates.num_sms

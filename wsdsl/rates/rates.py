@@ -1,12 +1,11 @@
-"""The rates of a card: the few numbers from which the time of a kernel is told.
+"""Hardware parameters of a GPU, from which the cost model predicts the time of a kernel.
 
 Each has a unit, a meaning, and the microbenchmark of `wsdsl calibrate` that measures it
-(`wsdsl/calibrate`). docs/rates.md lists them with the values of both cards.
+(`wsdsl/calibrate`). docs/rates.md lists them with the values of both GPUs.
 
-Cycles are those of an SM. What lies outside of it (L2, other SMs) has a clock of its own, which
-does not fall when the tensor cores are busy: its cycles are `tensor_smem_clock` times nanoseconds,
-so that a model can add them to those of products. Memory and the start of a kernel are told in
-nanoseconds.
+Cycles are those of an SM. Units outside of it (L2, other SMs) have another clock, which does not
+fall when the tensor cores are busy: their cycles are `tensor_smem_clock` times nanoseconds, so that
+a model can add them to those of MMAs. DRAM and the start of a kernel have nanoseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ COLUMN_BYTES = 32
 """Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
 PRODUCTS = "products"
-"""What no microbenchmark measures, but products that were measured tell."""
+"""The source of parameters that are fitted to measured matmuls, without a microbenchmark."""
 
 
 def rate(unit: str, meaning: str, bench: str, *, outside: bool = False) -> Any:
@@ -37,7 +36,7 @@ def outside(unit: str, meaning: str, bench: str) -> Any:
 
 
 class Described(NamedTuple):
-    """What is known of a rate beside its value."""
+    """Description of a hardware parameter."""
 
     name: str
     unit: str
@@ -48,7 +47,7 @@ class Described(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """`origin`: where they come from; `notice`: what the user should do about it, if anything."""
+    """`origin`: where they come from; `notice`: a suggestion to the user, or empty."""
 
     # Tensor cores. One wgmma multiplies 64 rows by N columns over 32 bytes of the contraction.
     tensor_16_cycles: float = rate(

@@ -15,8 +15,8 @@ from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 class Key(NamedTuple):
     """Key of a tuning-cache entry. `kernel`: digest of its text at the level TILE; `sizes`: bucket;
-    `alignment`: tensors that TMA can not take, or that are copied for it; `promises`: what the user
-    must have given, since results depend on it; `card`: its name in `ir/target.py`.
+    `alignment`: TMA-incompatible tensors, and those copied for TMA; `promises`: fields that the
+    user must have given, since results depend on them; `card`: its name in `ir/target.py`.
     """
 
     kernel: str
@@ -31,7 +31,7 @@ class Key(NamedTuple):
 class Row:
     """Microseconds of a call, in `bursts` of a few ms between those of others, and `sustained` (0
     where that was not measured). `spread`: half of what the middle half of bursts covers, as a part
-    of their median. A row of which `failure` says something has no times.
+    of their median. A row with a `failure` has no times.
     """
 
     kernel: str

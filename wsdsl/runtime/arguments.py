@@ -246,7 +246,7 @@ def _allocate(
 def as_scalar(value: Any, dtype: DType) -> Scalar:
     """A number of Python or NumPy as a scalar argument of `dtype`; LaunchError if it does not fit.
 
-    A tensor of one element is refused: to read it would wait for the GPU.
+    A tensor of one element is rejected: reading it would wait for the GPU.
     """
     has_elements = hasattr(value, "shape") and getattr(value, "shape", ()) != ()
     if has_elements or (is_array(value) and not hasattr(value, "__array_interface__")):

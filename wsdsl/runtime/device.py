@@ -16,7 +16,7 @@ from wsdsl.runtime import driver
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What the compiler and the launch want to know about a card."""
+    """Properties of a GPU for the compiler and the launch."""
 
     index: int
     name: str
@@ -108,7 +108,7 @@ def num_sms_of(device: str) -> int:
 
 
 def needed_device(arch: str = "sm_90a") -> str:
-    """What runs code for `arch`."""
+    """Describe the GPUs that run code for `arch`."""
     cards = [target for target in TARGETS if target.arch == arch]
     major, minor = cards[0].capability
     return f"compute capability {major}.{minor} ({', '.join(card.name for card in cards)})"

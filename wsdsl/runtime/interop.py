@@ -1,4 +1,4 @@
-"""torch, CuPy, JAX, NumPy and whatever speaks __cuda_array_interface__ or DLPack, as ArrayViews.
+"""Arrays of torch, CuPy, JAX, NumPy, __cuda_array_interface__ and DLPack as ArrayViews.
 
 None of them is imported here: an array that exists has brought its module along.
 """

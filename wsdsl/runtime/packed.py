@@ -28,7 +28,7 @@ ORDER = {
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """What `Kernel.pack` makes of an array, and stands for it in calls.
+    """Packed array of `Kernel.pack`, which represents the array in calls.
 
     `data` (bytes, an array of the same framework) may be kept, and a `Packed` made of it again,
     with the array's `shape` and `dtype`, an element type of the language by name; then `unpack`
@@ -39,7 +39,7 @@ class Packed:
     shape: tuple[int, ...]
     dtype: str
     like: Any = field(default=None, repr=False)
-    """What the framework calls the elements."""
+    """The framework's dtype of the elements."""
 
     def __post_init__(self) -> None:
         kind = DTYPES.get(self.dtype)

@@ -1,4 +1,4 @@
-"""A call of which only the launch is left."""
+"""A prepared call: its arguments are resolved and packed, only the launch remains."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _attribute(together: bool) -> Any:
 
 
 class Prepared:
-    """A call of which only the launch is left. Calling it is safe from several threads, and inside
-    the capture of a CUDA graph.
+    """A call whose arguments are resolved and packed. Calling it is safe from several threads, and
+    inside the capture of a CUDA graph.
 
     It runs on the stream it was prepared with, else on what is the current stream at each call.
     With `lending` the arguments depend on that too. `movable` says that arguments depend on where

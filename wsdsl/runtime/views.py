@@ -1,4 +1,4 @@
-"""ArrayView: what the runtime knows of an array, whoever made it; and questions of geometry."""
+"""ArrayView: the runtime's description of an array of any framework; and its geometry."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ MOST_TICKS = 10
 
 
 def plot(tuned: Tuned, path: Path) -> Path:
-    """A panel for depth, and for each side of the tiles that more than one size was measured of; a
-    line through the quickest of each.
+    """Draw a panel for stages, and one per tile extent with more than one measured size; a line
+    connects the fastest of each.
     """
     require_matplotlib().use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")

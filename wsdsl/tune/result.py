@@ -1,4 +1,4 @@
-"""What was measured, and what came of it."""
+"""Results of tuning: the measured schedules, and the fastest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wsdsl.schedule import Schedule
 @dataclass
 class Trial:
     """A schedule. `ratio`: of its bursts' time to the incumbent's of the same rounds, with `error`;
-    `sustained_ratio` likewise, 0 if it was not that good. Times are microseconds of a call.
+    `sustained_ratio`: of sustained times, 0 if not measured. Times are microseconds per call.
     """
 
     schedule: Schedule
@@ -59,12 +59,12 @@ class Tuned:
 
     @property
     def schedule(self) -> Schedule:
-        """What calls run from now on."""
+        """The schedule of calls from now on."""
         return (self.winner or self.incumbent).schedule
 
     @property
     def measured(self) -> list[Trial]:
-        """The quickest first; what went through more rounds in front."""
+        """The fastest first; schedules of the later rounds precede others."""
         held = [t for t in self.trials if not t.failure and t.samples]
         return sorted(held, key=lambda t: (not t.sustained, t.both))
 
@@ -73,7 +73,7 @@ class Tuned:
         return [t for t in self.trials if t.failure]
 
     def plot(self, path: str | Path) -> Path:
-        """Time over depth and over tile width. WsdslError where there is no matplotlib."""
+        """Plot time versus stages and tile extents. WsdslError without matplotlib."""
         from wsdsl.tune.plot import plot
 
         return plot(self, Path(path))

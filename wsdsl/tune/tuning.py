@@ -1,4 +1,4 @@
-"""`Kernel.tune`: candidates are compiled, measured beside what is chosen today, and kept."""
+"""`Kernel.tune`: compile candidates, measure them versus the incumbent, and cache the results."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MAX_PLANS = 1024
 
 
 class Matmul:
-    """See `__call__`. `plan(…)` takes the same arguments, and gives the product without running."""
+    """See `__call__`. `plan(…)` takes the same arguments, and returns the matmul without a run."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -72,9 +72,9 @@ class Matmul:
         the contiguous one; of others it is K. `transpose_a` and `transpose_b` take [..., K, M] and
         [..., N, K], for arrays without strides.
 
-        Types: both bf16 or both f16; f8e4m3 and f8e5m2 in any pairing; i8 and u8, likewise; f32
-        with operand_dtype="tf32", which says that 10 bits of the mantissa will do. A type or a pair
-        of types as `operand_dtype` says what CuPy's bytes stand for, too.
+        Types: both bf16 or both f16; f8e4m3 and f8e5m2 in any pairing; i8 and u8 in any pairing;
+        f32 with operand_dtype="tf32", which multiplies 10 bits of the mantissa. A type or a pair of
+        types as `operand_dtype` also reinterprets CuPy's bytes.
 
         bias: [..., N], f32, f16, bf16 or i32
         activation: "relu", "gelu" (the exact one), "silu", "sigmoid" or "tanh"
@@ -86,11 +86,11 @@ class Matmul:
         scales: (scale_a, scale_b), each None, a number, or an f32 array: one element, [..., M] of a
             and [..., N] of b (or [..., M, 1] and [..., 1, N]), or for blocks of K of 128 elements
             [..., M, ceil(K / 128)], or for blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)],
-            of b likewise with N. Either axis of a block's scales may be the contiguous one.
+            and with N for b. Either axis of block scale factors may be the contiguous one.
         out: written, and returned. With accumulate=True the result is added to what it holds.
         constant: the operands, ("b",) for weights, which the kernel in front on the stream does not
-            write: they may be loaded before it is over, which shortens products of few rows.
-            Nothing checks this; where it is not so, the result is wrong now and then.
+            write: they may be loaded before it is complete, which shortens matmuls of few rows.
+            This is not checked; if that kernel does write them, results may be wrong.
         schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
@@ -205,7 +205,7 @@ class Matmul:
         """Measure the best schedules for calls of these arguments, as `Kernel.tune` does; the
         fastest is stored in the tuning cache, and calls of this kernel and bucket run it.
 
-        LaunchError where arguments do not fit, or there is no GPU.
+        LaunchError for arguments that do not fit, or without a GPU.
         """
         product = self.plan(*args, **options)
         how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)

@@ -1,4 +1,4 @@
-"""One matrix product of given arrays: the kernel behind it, and what can be done with it."""
+"""One matmul of given arrays: its kernel, to run, compile, explain, prove or tune."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Product:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """What the kernel is called with."""
+        """Arguments of the kernel's call."""
         given = {**self.views, **self.numbers}
         return tuple(given[p.name] for p in self.plan.form.params)
 
@@ -105,7 +105,7 @@ class Product:
         return self.call.dims
 
     def compile(self, schedule: Schedule | None = None) -> Compiled:
-        """What `run` runs on a GPU: where ptxas has too few registers, tiles are chosen narrower.
+        """Compile the kernel of `run` on a GPU; if it spills registers, with narrower tiles.
         CompileError or ScheduleError.
         """
         return self._compiled(schedule, assembled=True)

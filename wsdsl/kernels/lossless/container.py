@@ -57,13 +57,13 @@ class _Tensor:
 def save(
     path: str | os.PathLike[str], tensors: Mapping[str, Any], coder: str = "zlib"
 ) -> dict[str, float]:
-    """Writes weights to a file, and returns how many bits a weight of each tensor takes there.
+    """Write weights to a file, and return the bits per weight of each tensor in it.
 
-    tensors: what `pack` takes, or has made, by name.
-    coder: "zlib", or "zstd", which is read more quickly, and takes the package zstandard.
+    tensors: arguments or results of `pack`, by name.
+    coder: "zlib", or "zstd", which decodes faster and needs the package zstandard.
 
-    LaunchError for what is no such weights, and another coder. The file is there as a whole or not
-    at all.
+    LaunchError for other values, and for another coder. The file appears as a whole or not at
+    all.
     """
     chosen, target = coder_named(coder), Path(path)
     packed = {name: t for name, t in tensors.items() if isinstance(t, Weights)}
@@ -92,7 +92,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
-    """What `save` wrote, packed: arrays of NumPy, or of the framework of `like`, where that is.
+    """Read packed weights of `save`: arrays of NumPy, or of the framework and device of `like`.
 
     FileError for a file that is damaged, and LaunchError where its coder is not installed.
     """

@@ -68,7 +68,7 @@ def kernel_of(kind: Kind, out: str) -> Kernel:
 
 
 def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
-    """The kernel's sizes for compiling it ahead of weights, of which one pair in 64 is kept."""
+    """The kernel's sizes for compiling it ahead of weights with one verbatim pair in 64."""
     across = -(-K // ROW)
     kept = max(1, N * across // 128)
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
@@ -94,8 +94,8 @@ def matmul(
     out: [..., N], contiguous; written, and returned. Else allocated.
     out_dtype: bf16, f16 or f32; bf16 if `out` does not tell it.
     constant: whether the kernel in front on the stream leaves the weights as they are: they may be
-        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
-        and then.
+        loaded before it is complete. This is not checked; if it does write them, results may be
+        wrong.
     schedule, stream, exact, on_miss: as for kernels.
 
     LaunchError for arrays that do not fit; nothing has been written then.

@@ -41,9 +41,9 @@ def matmul(
     exact: bool | None = None,
     on_miss: OnMiss | None = None,
 ) -> Any:
-    """`activation(x @ w.T + bias) + residual` of the matrix w [N, K] that the weights stand for.
+    """`activation(x @ w.T + bias) + residual` of the dequantized weights w [N, K].
 
-    Scales for each column, or one for all, are multiplied in f32, behind the sum. Others multiply
+    Scales per column, or one for all, multiply the accumulator in f32. Others multiply
     weights, which are rounded once to the type of x: `weights.dequantize(x.dtype)` has them so.
     Sums are in f32, and the result is rounded once.
 
@@ -54,8 +54,8 @@ def matmul(
     out_dtype: as for `wsdsl.kernels.matmul`; that of x, if `out` does not tell it.
     out: [..., N], contiguous; written, and returned. Else allocated.
     constant: whether the kernel in front on the stream leaves the weights as they are: they may be
-        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
-        and then.
+        loaded before it is complete. This is not checked; if it does write them, results may be
+        wrong.
     schedule, stream, exact, on_miss: as for kernels.
 
     LaunchError for arrays that do not fit; nothing has been written then.

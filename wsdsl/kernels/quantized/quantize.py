@@ -45,14 +45,14 @@ def quantize(
 ) -> Weights:
     """Weights [N, K], rounded to the nearest code.
 
-    values: f32, f16, bf16 or f64 of torch, JAX, CuPy or NumPy. They are quantised on the CPU, and
-        what is made is where they are.
+    values: f32, f16, bf16 or f64 of torch, JAX, CuPy or NumPy. The CPU quantizes them; the result
+        is on their device.
     dtype: as for `weights`; or "nvfp4", "mxfp4", which say the rest, too.
     group: weights along K that share a scale, or (rows, columns) of a block; of an output column
         all, if it is left out.
     zeros: whether codes have zero points; u4 and u8 have, unless this is False.
-    scale_dtype: bf16 for groups (f16 of weights of f16), f32 for others. With f8e4m3 there is one
-        f32 for all weights beside them.
+    scale_dtype: bf16 for groups (f16 of weights of f16), f32 for others. With f8e4m3 there is also
+        one f32 for all weights.
     per_tensor: one scale for all weights.
     pack: as for `weights`.
     """

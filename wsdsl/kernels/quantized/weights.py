@@ -1,4 +1,4 @@
-"""Quantised weights: codes, scales and zero points, checked, as a product reads them."""
+"""Quantized weights: codes, scales and zero points, checked, as a matmul reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Group = int | tuple[int, int] | None
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A matrix [N, K] that stands for (codes - zeros) * scales * scale. Arrays are of one
+    """A matrix [N, K] with the values (codes - zeros) * scales * scale. Arrays are of one
     framework, on one device.
 
     `codes`: of `dtype`, a type of the language by name; packed (Kernel.pack), or an array.
@@ -162,7 +162,7 @@ def weights(
     scale_dtype: Any = None,
     pack: bool = True,
 ) -> Weights:
-    """Weights [N, K] that somebody has quantised: (codes - zeros) * scales * scale.
+    """Wrap quantized weights [N, K]: (codes - zeros) * scales * scale.
 
     codes: [N, K] of 8 bits; of 4 bits [N, K / 2] of uint8, two to a byte, the first one in the
         lower half; of either also words of int32, [N, K / 8] or [N, K / 4], the first one lowest;
@@ -178,7 +178,7 @@ def weights(
     scale: one number for all weights, as nvfp4 has it.
     scale_dtype: "f8e4m3", "f8e5m2" or "f8e8m0", where scales are bytes (uint8). Those of f4e2m1 are
         f8e8m0 in groups of 32, f8e4m3 in groups of 16, if this is left out.
-    pack: whether codes are laid out anew, as products of few rows read them quickest.
+    pack: whether codes are packed, which is the fastest layout for matmuls of few rows.
 
     LaunchError for what does not fit.
     """

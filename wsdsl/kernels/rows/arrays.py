@@ -23,7 +23,7 @@ FLOATS = ("f32", "f16", "bf16")
 
 
 class Options(TypedDict, total=False):
-    """What every call of a kernel takes."""
+    """Options of every call of a kernel."""
 
     schedule: Schedule | None
     stream: Any

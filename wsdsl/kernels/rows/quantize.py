@@ -57,8 +57,8 @@ def quantize(
     out: Any = None,
     **options: Unpack[Options],
 ) -> tuple[Any, Any]:
-    """Codes, and scales of rows: `codes * scales[..., None]` is x, rounded to the nearest code. The
-    largest magnitude of what shares a scale is the largest code.
+    """Codes, and row scale factors: `codes * scales[..., None]` is x, rounded to the nearest code.
+    The largest magnitude of a row or block is the largest code.
 
     x: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
     dtype: of the codes, f8e4m3, f8e5m2 or i8; or "mxfp8", which is f8e4m3 in blocks of 32 with
@@ -70,7 +70,7 @@ def quantize(
 
     The scales are [...], of blocks [..., ceil(N / block)]: max(abs(x)) / 448 for f8e4m3, at least
     2**-100 / 448; of f8e8m0 the next power of two. Elements are multiplied by the scale's inverse
-    in f32, and rounded to even. What shares a scale with inf or NaN has a scale of that (inf in
+    in f32, and rounded to even. A row or block with inf or NaN has that as its scale (inf in
     f8e8m0 is 2**127), and codes of 8-bit floats are NaN where x is not finite. LaunchError for
     arrays that do not fit, or whose gradient torch records; nothing has been written then.
     """
