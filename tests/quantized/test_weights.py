@@ -141,7 +141,7 @@ def test_one_number_is_a_scale() -> None:
 def test_memory() -> None:
     made = quantized.quantize(normal(128, 256), "i4", 128)
     assert made.nbytes == 128 * 128 + 2 * 128 * 2
-    assert str(made) == "i4 [128, 256], scales of 1 x 128: 4.12 bits a weight"
+    assert str(made) == "i4 [128, 256], scales of 1 x 128: 4.12 bits per weight"
 
 
 CODES = np.zeros((8, 64), np.int8)

@@ -43,7 +43,7 @@ class Statistics:
 
     def __str__(self) -> str:
         return (
-            f"{self.bits:.2f} bits a weight, {self.verbatim:.2%} of rows verbatim, "
+            f"{self.bits:.2f} bits per weight, {self.verbatim:.2%} of rows verbatim, "
             f"exponents of {self.entropy:.2f} bits"
         )
 

@@ -85,11 +85,11 @@ class Weights:
 
     def __str__(self) -> str:
         n, k = self.shape
-        kinds = {"1": "one scale", "N": "a scale a column", "KB": "scales of {} x {}"}
+        kinds = {"1": "one scale", "N": "one scale per column", "KB": "scales of {} x {}"}
         said = kinds[self.dims[-1]].format(*self.group)
         zeros = "" if self.zeros is None else ", zero points"
         bits = 8 * self.nbytes / (n * k)
-        return f"{self.dtype} [{n}, {k}], {said}{zeros}: {bits:.2f} bits a weight"
+        return f"{self.dtype} [{n}, {k}], {said}{zeros}: {bits:.2f} bits per weight"
 
     def pack(self) -> Weights:
         """With codes in the order in which threads hold them."""
