@@ -105,7 +105,7 @@ def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
     except (struct.error, ValueError, TypeError, RecursionError) as error:
         raise CorruptError(f"{type(error).__name__}: {error}") from None
     if held != key:
-        raise CorruptError("its key differs")
+        raise CorruptError("it has another key")
     return emitter, value, rest[4 + size :]
 
 
