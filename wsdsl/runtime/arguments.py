@@ -151,7 +151,7 @@ def resolve(
                 assert isinstance(param.type, Tile)
                 scalars[param.name] = number = as_scalar(value, param.type.dtype)
                 if param.name in access.positive and not number > 0:
-                    message = f"WS0704 {number} is not positive; the result would depend on tiles"
+                    message = f"WS0704 {number} is not positive; results would depend on tile sizes"
                     hint = "multiply before a maximum is taken: max(x * scale, over=t)"
                     raise LaunchError(message, hint=hint)
         except LaunchError as error:
