@@ -38,7 +38,7 @@ def main():
         path = Path(folder) / "weights"
         bits = lossless.save(path, {"w": w})
         assert lossless.load(path)["w"].unpack().tobytes() == w.tobytes()
-    print(f"in a file: {bits['w']:.2f} bits a weight, read again exactly")
+    print(f"in a file: {bits['w']:.2f} bits per weight, read again exactly")
 
 
 if __name__ == "__main__":

@@ -250,10 +250,10 @@ def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
         again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
         assert again is not None and again.ptx == made[0].ptx
         with pytest.raises(
-            CompileError, match=r"needs sizes for N\n  hint: as in gemm.precompile\(M=range"
+            CompileError, match=r"needs sizes for N\n.* as in gemm.precompile\(M=range"
         ):
             kernel.precompile(M=5, K=K)
-        with pytest.raises(CompileError, match="a size is a number"):
+        with pytest.raises(CompileError, match="expected sizes from 0"):
             kernel.precompile(M=[-1], N=N, K=K)
 
 

@@ -36,7 +36,7 @@ C = np.zeros((8, 8), np.float32)
 @pytest.mark.parametrize("more", [("x",), (1, 2)])
 @pytest.mark.parametrize("way", [SCALED, SCALED.simulate, SCALED.reference])
 def test_arguments_too_many(way, more) -> None:
-    with pytest.raises(LaunchError, match=r"takes 4 arguments .*; [56] given"):
+    with pytest.raises(LaunchError, match=r"has [56] arguments, expected 4"):
         way(A, A, 1.0, C, *more)
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_number(number) -> None:
 @pytest.mark.parametrize("size", [-1, 1.5, "64", MAX_SIZE + 1, None])
 @pytest.mark.parametrize("way", ["compile", "schedule", "explain", "timeline"])
 def test_what_is_no_size(way: str, size) -> None:
-    with pytest.raises(CompileError, match=f"a size is a number from 0 to {MAX_SIZE}"):
+    with pytest.raises(CompileError, match=f"expected sizes from 0 to {MAX_SIZE}"):
         getattr(SCALED, way)(M=size, N=64, K=64)
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_schedule(schedule) -> None:
 
 @pytest.mark.parametrize("way", [wsdsl.parse, wsdsl.compile_ir])
 def test_what_is_no_text(way) -> None:
-    with pytest.raises(ParseError, match="NoneType is no text"):
+    with pytest.raises(ParseError, match="the source is of type NoneType"):
         way(None)
 
 
@@ -107,7 +107,7 @@ def test_arguments_by_name(way) -> None:
         ((A, A), dict(s=1e300), "argument 3 (s): 1e+300 does not fit f32"),
         ((A, A), dict(A=A, s=1.0), "`A` is given by position and by name"),
         ((A,), dict(s=1.0), "`B` missing"),
-        ((A, A, 1.0, C, C), dict(s=1.0), "takes 4 arguments"),
+        ((A, A, 1.0, C, C), dict(s=1.0), "has 5 arguments"),
     ],
 )
 def test_names_that_do_not_fit(args, named, words) -> None:
@@ -149,7 +149,7 @@ def test_a_schedule_of_all_calls() -> None:
     assert (scheduled(np.ones(300, np.float32)) == 2).all()
     with pytest.raises(ScheduleError, match="is not a schedule"):
         kernel(schedule=4)(at_the_top_python)
-    with pytest.raises(ParseError, match=r"(?s)Schedule is no function.*@kernel\(schedule="):
+    with pytest.raises(ParseError, match=r"(?s)is above Schedule, not.*@kernel\(schedule="):
         kernel(own)
 
 

@@ -99,7 +99,7 @@ def test_doctor_has_rows(wsdsl):
 
 def test_cache(wsdsl, tmp_path, monkeypatch):
     status, _, err = wsdsl("cache")
-    assert status == 2 and "WSDSL_CACHE_DIR names a directory" in err
+    assert status == 2 and "set WSDSL_CACHE_DIR to a directory" in err
     monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path / "kept"))
     assert wsdsl("cache", "--check")[:1] == (0,)  # of an empty one
     assert wsdsl("compile", GEMM, *SIZES)[0] == 0
@@ -148,12 +148,12 @@ MISTAKES = [
     ([], "required", "--help"),
     (["compyle"], "compyle", "--help"),
     (["compile", "nowhere.py"], "nowhere.py", ""),
-    (["compile", "README.md"], "no kernel's file", ".ws"),
+    (["compile", "README.md"], "not a kernel's source file", ".ws"),
     (["compile", f"{GEMM}:gem"], "no kernel `gem`", "did you mean `gemm`?"),
     (["compile", GEMM, "--emit", "c"], "invalid choice", "--help"),
     ([*SET, "stage=4"], "no field `stage`", "did you mean `stages`?"),
     ([*SET, "tile=4"], "tile=4", "tile.m=128"),
-    ([*SET, "tile.n=wide"], "not a whole number", "tile.n=128"),
+    ([*SET, "tile.n=wide"], "not an integer", "tile.n=128"),
     ([*SET, "stages=99"], "Schedule.stages is 99", ""),
     ([*SET, "multicast=true"], "no cluster", "such as --set cluster.n=2"),
     ([*SET, "scheduler=split_k"], "without splits", "--set splits=4;"),
@@ -165,20 +165,20 @@ MISTAKES = [
     ([*RUN, "P=3"], "no dimension `P`", "M, K, N"),
     ([*RUN, "--scalar", "alpha=1"], "no scalar `alpha`", ""),
     ([*RUN, "--scalar", "alpha=x"], "'x' is not a number", "alpha=0.5"),
-    ([*GIVEN, "print(1)"], "no schedule", "tile=dict(n=128)"),
+    ([*GIVEN, "print(1)"], "not a schedule", "tile=dict(n=128)"),
     ([*GIVEN, "Schedule(tiles=1)"], "has no `tiles`", "`tile`"),
-    ([*GIVEN, "Schedule(tile={[]: 3})"], "no schedule", "tile="),
-    ([*GIVEN, "Schedule(stages=4, stages=5)"], "no schedule", ""),
-    ([*GIVEN, ""], "no schedule", "tile="),
+    ([*GIVEN, "Schedule(tile={[]: 3})"], "not a schedule", "tile="),
+    ([*GIVEN, "Schedule(stages=4, stages=5)"], "not a schedule", ""),
+    ([*GIVEN, ""], "not a schedule", "tile="),
     (["schedule", "kernel.ir", *SIZES], "is dumped IR", ".ws file"),
     ([*SMS, "-o", "t.gif"], "has the suffix of no figure", "timeline.svg"),
     (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "has no tiles", ""),
     (["compile", GEMM, "--emit", "tile", "-o", "README.md"], "README.md", ""),
-    ([*RUN, "--seed", "-1"], "'-1' is not a number from 0 up", "--help"),
-    (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "`A` alone has", ""),
-    (["run", GEMM, "--size", "M=10000000,N=10000000", "K=64"], "`C` alone has 186,264.5 GiB", ""),
+    ([*RUN, "--seed", "-1"], "'-1' is not a non-negative integer", "--help"),
+    (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "`A` alone ", ""),
+    (["run", GEMM, "--size", "M=10000000,N=10000000", "K=64"], "`C` alone 186,264.5", ""),
     (["run", "kernel.ir"], "kernel.ir is dumped IR", "--reference FILE.py"),
-    ([*RUN, "--reference", GEMM], "--reference is for dumped IR", "leave it out"),
+    ([*RUN, "--reference", GEMM], "--reference needs dumped IR", "leave it out"),
     (["bench", "nothing"], "benchmark", ""),
 ]
 
@@ -216,7 +216,7 @@ def test_a_module_that_fails_to_import(wsdsl, tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("import wsdsl_is_not_called_so\n")
     status, _, err = wsdsl("compile", path)
-    assert status == 2 and "ModuleNotFoundError" in err and "shows where" in err
+    assert status == 2 and "ModuleNotFoundError" in err and "the traceback" in err
 
 
 def test_schedule_options_build_a_schedule():

@@ -330,4 +330,4 @@ def test_constant_operands() -> None:
 @pytest.mark.parametrize(("k", "copied"), [(2001, True), (2000, False)])
 def test_copies_are_explained(k: int, copied: bool) -> None:
     a, b = (np.zeros((2000, k), BF16) for _ in range(2))
-    assert ("copies of A, B, to rows" in matmul.plan(a, b.T).explain()) == copied
+    assert ("copies of A, B to " in matmul.plan(a, b.T).explain()) == copied

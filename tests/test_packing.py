@@ -163,15 +163,15 @@ def test_it_stands_for_the_array_alone() -> None:
     own, w = kernel(), bits(64, 64)
     x = np.zeros((8, 64), ml_dtypes.bfloat16)
     s = np.ones(64, np.float32)
-    with pytest.raises(LaunchError, match=r"it is not packed, expected tensor<i8.*\n.*pack it"):
+    with pytest.raises(LaunchError, match=r"is not packed, expected tensor<i8.*\n.*pack it"):
         own.packed("W").simulate(x, w, s, None)
     with pytest.raises(LaunchError, match="dtype is u8, expected i8"):
         own.simulate(x, Packed(pack(w.view(np.uint8), DTYPES["u8"]).data, (64, 64), "u8"), s, None)
-    rejects("Y: what a kernel writes is not packed", own.pack, Y=x)
-    rejects("elements of f32 are not packed", own.pack, s=s)
+    rejects("Y: the kernel writes it; inputs can be packed", own.pack, Y=x)
+    rejects("its elements are f32; those of", own.pack, s=s)
     rejects(r"has no `w`\n  hint: did you mean `W`", own.pack, w=w)
-    rejects("computes operands from W; 2 arrays given", own.pack, w, w)
-    rejects("4095 bytes are no packed i8", Packed, np.zeros(4095, np.uint8), (64, 64), "i8")
+    rejects("has 2 arrays by position, expected 1", own.pack, w, w)
+    rejects("4095 bytes are not a packed i8", Packed, np.zeros(4095, np.uint8), (64, 64), "i8")
 
 
 def test_refusals() -> None:

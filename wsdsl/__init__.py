@@ -1,4 +1,4 @@
-"""wsdsl: a small tensor language compiled to warp-specialised Hopper kernels."""
+"""wsdsl: a small tensor language compiled to warp-specialized Hopper kernels."""
 
 from typing import TYPE_CHECKING, Any
 

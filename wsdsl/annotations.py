@@ -1,5 +1,5 @@
-"""What the annotations of a kernel refer to: dimensions, and element types, which to Python are
-classes, so that `A: bf16[M, K]` is a legal annotation and editors know the operators of tiles.
+"""Objects of a kernel's annotations: dimensions, and element types, which are Python classes, so
+that `A: bf16[M, K]` is a legal annotation and editors find the operators of tiles.
 """
 
 # ruff: noqa: N801 - element types are spelled as in a kernel.
@@ -17,9 +17,9 @@ Scalar = builtins.bool | int | float
 
 
 def not_python(name: str) -> WsdslError:
+    message = f"WS0001 Python cannot call {name}, which has a meaning only inside a @kernel"
     return WsdslError(
-        f"{name} has a meaning only inside a @kernel or @function, whose source wsdsl reads; "
-        "Python cannot call it"
+        message, hint="call it in a @kernel or @function, whose source wsdsl compiles"
     )
 
 
@@ -35,7 +35,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """What `bf16[M, K]` is to Python: an element type and dimensions."""
+    """Value of `bf16[M, K]` in Python: an element type and dimensions."""
 
     element: type[Tile]
     dims: tuple[Dim | int, ...]
@@ -49,16 +49,14 @@ def _as_tuple(x: object) -> tuple[object, ...]:
 
 
 class Tile:
-    """What editors take a tensor, a tile or a scalar of a kernel to be."""
+    """Type of a kernel's tensors, tiles and scalars, for editors and type checkers."""
 
     def __class_getitem__(cls, dimensions: Any) -> Any:
         found: list[Dim | int] = []
         for d in _as_tuple(dimensions):
             if not isinstance(d, Dim | int) or isinstance(d, builtins.bool):
-                raise WsdslError(
-                    f"{cls.__name__}[…]: {d!r} is no dimension; "
-                    "expected a name made by dims(…) or an int"
-                )
+                message = f"WS0002 {cls.__name__}[…]: {d!r} is not a dimension"
+                raise WsdslError(message, hint='give an int, or a name of `M, N = dims("M N")`')
             found.append(d)
         return TensorType(cls, tuple(found))
 

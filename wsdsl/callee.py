@@ -1,4 +1,4 @@
-"""What calls of kernels and of compiled ones have in common."""
+"""Common part of calls of kernels and of compiled kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def called(method: F) -> F:
 
 
 class Callee:
-    """What is called with a kernel's arrays and numbers, and knows calls like one before."""
+    """Callable of a kernel's arrays and numbers, which caches the geometry of its last calls."""
 
     name: str
 

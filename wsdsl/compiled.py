@@ -120,7 +120,7 @@ class Compiled(Executable):
     def plan(self) -> Plan:
         """The decisions of lowering; their text is a page. CompileError for IR of a later level."""
         if (plan := self.partitioned.plan) is None:
-            raise CompileError(f"{self.name} was not compiled from tile; it has no plan")
+            raise CompileError(f"WS0003 {self.name} was not compiled from TILE IR; it has no plan")
         return plan
 
     @cached_property
@@ -145,8 +145,8 @@ class Compiled(Executable):
     def ir(self, level: ir.Level = "scheduled") -> str:
         """Return the kernel's text at a level; `wsdsl.compile_ir` compiles it, edited or not."""
         if level not in self._levels:
-            has = ", ".join(self._levels)
-            raise CompileError(f"{self.name} was not compiled from {level}; it has {has}")
+            message = f"WS0004 {self.name} was not compiled from `{level}` IR"
+            raise CompileError(message, hint=f"use one of {', '.join(self._levels)}")
         return str(self._levels[level])
 
     @cached_property
@@ -249,7 +249,7 @@ class Compiled(Executable):
     def _need(self, made: T | None) -> T:
         if made is None:
             hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` lists the tools that it finds"
-            raise CompileError("ptxas is not installed", hint=hint)
+            raise CompileError("WS0005 ptxas is not installed", hint=hint)
         return made
 
     @cached_property
@@ -315,6 +315,6 @@ class Compiled(Executable):
         from wsdsl.runtime.launch import launcher_of
 
         if self.artifact.cubin is None:
-            message = f"{self.name}: without ptxas the driver assembles, and spills go unseen"
-            warn(f"{message}; `wsdsl doctor` tells more", UserWarning)
+            message = f"{self.name}: without ptxas the driver assembles and does not report spills"
+            warn(f"{message}; run `wsdsl doctor`", UserWarning)
         return launcher_of(self.artifact)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.callee import called
 from wsdsl.compiled import Compiled
 from wsdsl.deprecation import Renamed
-from wsdsl.diagnostics import CompileError, LaunchError, TypeCheckError, WsdslError, did_you_mean
+from wsdsl.diagnostics import LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
 from wsdsl.forms import OfForm, serving_form
 from wsdsl.lazy import cached_property
@@ -64,7 +64,7 @@ class Kernel(Serving):
         known = "exact", "on_miss"
         if name not in known and not name.startswith("_"):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
-            raise WsdslError(f"`{name}` of a kernel cannot be set", hint=hint)
+            raise WsdslError(f"WS0006 `{name}` of a kernel cannot be set", hint=hint)
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -241,10 +241,7 @@ class Kernel(Serving):
         from wsdsl.report.timeline import timeline
 
         kernel, schedule, sizes = self._asked(schedule, sizes)
-        if missing := [name for name in kernel.dims if name not in sizes]:
-            message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(message, self.tile_ir.loc, hint)
+        self._need_all(kernel.dims, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
         room = made.target.num_sms, made.target.cluster_room(compiled.signature.cluster)
@@ -305,9 +302,7 @@ class Kernel(Serving):
         from wsdsl.runtime.alignment import contiguous
 
         schedule, known = self._checked(schedule, sizes)
-        if missing := [name for name in self.dims if name not in known]:
-            message = f"tuning {self.name} needs a size for {', '.join(missing)}"
-            raise CompileError(message, hint=f"its dimensions are {', '.join(self.dims)}")
+        self._need_all(self.dims, known)
         ones = {p.name: 1 for p in self.params if isinstance(p.type, Tile)}
         call = contiguous(self.params, self.access, known)
         call = dataclasses.replace(call, scalars={**ones, **(scalars or {})})

@@ -30,7 +30,7 @@ _overrides: ContextVar[Mapping[str, Any]] = ContextVar("wsdsl_config", default=N
 
 @dataclass(frozen=True)
 class Knob(Generic[T]):
-    """One environment variable; `parse` turns its text into a value or raises ValueError.
+    """One environment variable; `parse` converts its text to a value or raises ValueError.
     `renamed_from`: its deprecated name, without WSDSL_, in lower case.
     """
 
@@ -65,7 +65,7 @@ class Knob(Generic[T]):
         try:
             return self.parse(text)
         except (ValueError, RuntimeError):  # the latter of `~` without a home
-            message = f"{self.variable} is {text!r}; expected {self.expected}"
+            message = f"WS0007 {self.variable} is {text!r}; expected {self.expected}"
             raise WsdslError(message, hint=f"unset {self.variable}, or correct it") from None
 
 
@@ -79,7 +79,7 @@ def override(**values: Any) -> Generator[None]:
     unknown = sorted(values.keys() - {k.name for k in KNOBS})
     if unknown:
         known = ", ".join(k.name for k in KNOBS)
-        raise WsdslError(f"there is no knob {unknown[0]!r}", hint=f"the knobs are {known}")
+        raise WsdslError(f"WS0008 the knob {unknown[0]!r} is unknown", hint=f"use one of {known}")
     token = _overrides.set({**_overrides.get(), **values})
     try:
         yield
@@ -145,21 +145,21 @@ BACKEND = Knob[Backend](
     _backend,
     "auto",
     '"auto", "gpu" or "simulator"',
-    "Where NumPy arrays run: on a GPU if there is one (auto), always there, or never.",
+    "Where kernels on NumPy arrays run: on a GPU if one is found (auto), on the GPU, simulated.",
 )
 ALLOW_SPILLS = Knob[bool](
     "WSDSL_ALLOW_SPILLS",
     _flag,
     False,
     "0 or 1",
-    "Accept kernels whose registers ptxas spills to local memory; else a CompileError.",
+    "Accept kernels whose registers ptxas spills to local memory (default: a CompileError).",
 )
 CACHE_DIR = Knob[Path | None](
     "WSDSL_CACHE_DIR",
     _cache,
     None,
     'a directory, or "off"',
-    "Where compiled kernels are kept for other processes; `wsdsl cache` lists them. "
+    "The directory that caches compiled kernels across processes; `wsdsl cache` lists them. "
     "Unset: wsdsl in XDG_CACHE_HOME, else in ~/.cache.",
     _users_cache,
 )
@@ -168,14 +168,14 @@ CACHE_MIB = Knob[int](
     _mebibytes,
     1024,
     "a number of MiB",
-    "How much is kept there; what was not used for longest is removed first.",
+    "Limit of WSDSL_CACHE_DIR in MiB; the least recently used kernels are removed first.",
 )
 VERIFY = Knob[bool](
     "WSDSL_VERIFY",
     _flag,
     False,
     "0 or 1",
-    "Check what must hold of a kernel's IR after every pass, not only where a level ends.",
+    "Run the IR verifier after every pass, not only at the end of each level.",
 )
 
 TUNING_CACHE = Knob[bool](

@@ -71,6 +71,9 @@ class Finding:
             object.__setattr__(self, "code", self.message[:6])
             object.__setattr__(self, "message", self.message[7:])
 
+    def within(self, argument: str) -> Finding:
+        return replace(self, message=f"{argument}: {self.message}")
+
     def render(self) -> str:
         told = f"{self.code} {self.message}" if self.code else self.message
         lines = [f"{self.loc}: {told}" if self.loc else told]
@@ -142,7 +145,7 @@ def did_you_mean(name: str, known: Iterable[str], more: Iterable[str] = ()) -> s
     lower = {known.lower(): known for known in reversed([*names, *more])}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     near = [lower[match] for match in near]
-    return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names) or 'none'}"
+    return f"did you mean `{near[0]}`?" if near else f"use one of: {', '.join(names) or 'none'}"
 
 
 def unknown_names(
@@ -155,7 +158,7 @@ def unknown_names(
     return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
 
 
-NONE_FITS = "no schedule that was tried fits: compute less at a time, in several kernels"
+NONE_FITS = "split the kernel into several: no schedule that the compiler tried fits"
 
 
 def of_default(findings: Sequence[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-REASON = "a kernel of wsdsl is compiled already; leave fullgraph=True out, or call it outside"
+REASON = "a wsdsl kernel is already compiled: leave fullgraph=True out, or call it outside"
 _modules = sys.modules
 
 

@@ -65,7 +65,7 @@ class Executable(Callee):
         """`prepare`, of arguments that are resolved already."""
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
-            raise LaunchError("prepare() needs arrays on a GPU", hint=hint)
+            raise LaunchError("WS0009 prepare() needs arrays on a GPU", hint=hint)
         return self.launcher.prepare(
             call.views, call.scalars, call.dims, stream, call.zeroed, keepalive=keepalive
         )
@@ -74,7 +74,7 @@ class Executable(Callee):
     def simulate(self, *args: Any, seed: int = 0, **named: Any) -> Any:
         """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.
 
-        SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
+        SimulationError for a race, a deadlock, a stage read too early or overwritten too soon.
         """
         return self.simulate_call(self.resolve(args), seed)
 
@@ -84,7 +84,7 @@ class Executable(Callee):
         from wsdsl.simulator.machine import simulate
 
         if call.device != "cpu":
-            raise LaunchError("the simulator takes NumPy arrays", hint="copy to the CPU")
+            raise LaunchError("WS0010 simulate() needs arrays on the CPU", hint="copy them there")
         arrays = call.on_host()
         copies = {n: padded_array(arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**arrays, **copies, **call.scalars}, seed=seed)
@@ -99,10 +99,10 @@ def runs_simulated(movable: bool = False) -> bool:
     from wsdsl.runtime.device import gpu_available
 
     if backend == "gpu" and not gpu_available():
-        raise LaunchError("there is no Hopper GPU here", hint="`wsdsl doctor` tells more")
+        raise LaunchError("WS0011 no supported GPU was found", hint="run `wsdsl doctor`")
     if movable and backend == "auto" and gpu_available():
-        hint = 'move them to the GPU, or say `with wsdsl.config.override(backend="simulator"):`'
-        raise LaunchError("the arrays are on the CPU, and there is a GPU", hint=hint)
+        hint = 'move them to the GPU, or use `with wsdsl.config.override(backend="simulator"):`'
+        raise LaunchError("WS0012 the arrays are on the CPU, and there is a GPU", hint=hint)
     if movable and not gpu_available():
-        warn_once("there is no Hopper GPU here; the simulator, which is slow, runs")
+        warn_once("no supported GPU was found; the simulator, which is slow, runs the kernel")
     return not gpu_available()

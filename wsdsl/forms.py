@@ -84,8 +84,8 @@ class OfForm(Compiled):
 
         call = retyped(self.outer.resolve(args), self.params)
         if call is None:
-            message = f"{self.name} was compiled for contiguous arrays that begin at whole words"
-            hint = "call the kernel itself, which is compiled for what it is given"
+            message = f"WS0013 {self.name} was compiled for contiguous arrays of aligned addresses"
+            hint = "call the kernel itself, which is compiled for the alignment of its arrays"
             raise LaunchError(message, hint=hint)
         made = frozenset(call.views.keys() - call.sources.keys())
         bind(self.params, call.views, self.fixed_sizes, access=self.access, allocated=made)

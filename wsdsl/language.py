@@ -114,7 +114,7 @@ def dims(names: str) -> Any:
     found = str(names).replace(",", " ").split()
     bad = [n for n in found if not (n.isidentifier() and n.isascii())]
     if bad or not found:
-        raise WsdslError(f"dims({names!r}): expected names, as in dims('M N K')")
+        raise WsdslError(f"WS0014 dims({names!r}): expected names, as in dims('M N K')")
     made = tuple(Dim(n) for n in found)
     return made[0] if len(made) == 1 else made
 
@@ -361,5 +361,5 @@ class Function(Generic[P, R]):
 def function(python: Callable[P, R]) -> Function[P, R]:
     """Mark a Python function whose body is inlined where a kernel calls it."""
     if not isinstance(python, FunctionType):
-        raise WsdslError(f"@function goes above a def; {python!r} is none")
+        raise WsdslError(f"WS0015 {python!r} is not a function", hint="write @function above a def")
     return Function(python)

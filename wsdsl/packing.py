@@ -33,18 +33,18 @@ def packed_kernel(kernel: Kernel, names: Sequence[str]) -> Kernel:
 
 
 def check(kernel: Kernel, names: Sequence[str]) -> None:
-    """LaunchError for tensors that can not be packed."""
+    """LaunchError for tensors that cannot be packed."""
     params = {p.name: p.type for p in kernel.params}
-    findings = unknown_names(names, params, f"{kernel.name}.packed()")
+    findings = unknown_names(names, params, f"WS0016 {kernel.name}.packed()")
     scales = scale_tensors(kernel.tile_ir)
     for name in names:
         kind = params.get(name)
         if name in scales:
             continue
         if isinstance(kind, Tensor):
-            findings += (Finding(f"{name}: {why}") for why in _faults(kernel, name, kind))
+            findings += (Finding(f"WS0017 {name}: {why}") for why in _faults(kernel, name, kind))
         elif kind is not None:
-            findings.append(Finding(f"{name} is no tensor, and is not packed"))
+            findings.append(Finding(f"WS0018 {name} is a scalar; tensors can be packed"))
     if findings:
         raise LaunchError(findings)
 
@@ -52,11 +52,11 @@ def check(kernel: Kernel, names: Sequence[str]) -> None:
 def _faults(kernel: Kernel, name: str, kind: Tensor) -> list[str]:
     found: list[str] = []
     if name in kernel.access.writes:
-        found.append("what a kernel writes is not packed")
+        found.append("the kernel writes it; inputs can be packed")
     if not packed_swizzle(kind.dtype):
-        found.append(f"elements of {kind.dtype} are not packed; those of 4, 8 and 16 bits are")
+        found.append(f"its elements are {kind.dtype}; those of 4, 8 and 16 bits can be packed")
     if not 2 <= len(kind.dims) <= MAX_PACKED_RANK:
-        found.append(f"{kind} is not packed; tensors of 2 to {MAX_PACKED_RANK} dimensions are")
+        found.append(f"{kind}: tensors of 2 to {MAX_PACKED_RANK} dimensions can be packed")
     return found
 
 
@@ -101,10 +101,9 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
     if arrays:
         names = packable(kernel)
         if len(names) != len(arrays):
-            told = ", ".join(names) or "nothing"
-            hint = "give them by name: pack(W=w)"
-            message = f"{kernel.name} computes operands from {told}; {len(arrays)} arrays given"
-            raise LaunchError(message, hint=hint)
+            message = f"WS0019 {kernel.name}.pack() has {len(arrays)} arrays by position, expected "
+            message += f"{len(names)}: its transformed operands are {', '.join(names) or 'none'}"
+            raise LaunchError(message, hint="give them by name: pack(W=w)")
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
     kinds = {p.name: p.type for p in kernel.params}
@@ -120,8 +119,8 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
 def pack_scales(array: Any) -> Any:
     """An array of scales [rows, blocks], of one byte each, in atoms that zeros fill up."""
     if len(array.shape) < 2 or not all(array.shape) or array.itemsize != 1:
-        told = f"scales are arrays of rows and blocks, of one byte each, not {tuple(array.shape)}"
-        raise LaunchError(told)
+        found = f"shape {tuple(array.shape)} and {array.itemsize} bytes per element"
+        raise LaunchError(f"WS0020 block scale factors have {found}, expected [rows, blocks] and 1")
     *outer, rows, blocks = array.shape
     raw = contiguous(array).view(bytes_of(array))
     raw = with_zeros(raw, [(0, -rows % ROWS), (0, -blocks % BLOCKS)])

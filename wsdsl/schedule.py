@@ -144,7 +144,7 @@ class Schedule:
         for name, is_ok, expected in _CHECKS:
             held = getattr(self, name)
             if (held is not None or name == "arch") and not is_ok(held):
-                faults.append(Finding(f"Schedule.{name} is {held!r}; expected {expected}"))
+                faults.append(Finding(f"WS0021 Schedule.{name} is {held!r}; expected {expected}"))
         return faults
 
     def __hash__(self) -> int:
@@ -173,7 +173,7 @@ def _init(generated: Callable[..., None]) -> Callable[..., None]:
 
     def init(self: Schedule, *args: Any, **named: Any) -> None:
         named = current_fields(named, warns=True)
-        if unknown := unknown_names(named, self.__dataclass_fields__, "Schedule"):
+        if unknown := unknown_names(named, self.__dataclass_fields__, "WS0022 Schedule"):
             raise ScheduleError(unknown)
         generated(self, *args, **named)
 
@@ -237,7 +237,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "smem_privatize",
         _by_name(lambda e: isinstance(e, tuple) and all(map(_positive, e))),
-        "numbers of elements along dimensions, by tensor, `dict(H=(64,))`",
+        "extents in elements by tensor, as in `dict(H=(64,))`",
     ),
     ("reduction", _words("serial", "parallel"), '"serial" or "parallel"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
@@ -254,7 +254,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "mma_promotion_interval",
         lambda p: _positive(p) or (type(p) is int and p == 0),
-        "a number of elements, 0 for never",
+        "a number of elements of K, or 0 for no promotion",
     ),
     ("sf_load", _words("cp", "st"), '"cp" or "st"'),
     ("pdl_independent", _names, 'names of tensors, `("B",)`'),
@@ -288,7 +288,7 @@ def as_schedule(given: Any) -> Schedule | None:
     """Return a given schedule or None; ScheduleError for other types."""
     if given is None or isinstance(given, Schedule):
         return given
-    message = f"{given!r} is not a schedule"
+    message = f"WS0023 {given!r} is not a schedule"
     raise ScheduleError(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")')
 
 

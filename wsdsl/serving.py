@@ -33,7 +33,7 @@ MAX_CALLED = 1024
 
 
 class Serving(Callee):
-    """What a kernel's calls run."""
+    """Dispatch of a kernel's calls to compiled kernels."""
 
     tile_ir: Any
     """The kernel at the level TILE."""
@@ -78,7 +78,7 @@ class Serving(Callee):
     exact: bool = False
     """Whether calls are served by kernels that are chosen for their very sizes."""
     on_miss: OnMiss = "wait"
-    """What calls do for which nothing is compiled."""
+    """Calls without a compiled kernel: "wait" for the compilation, or run the "nearest" one."""
     size_class = Renamed("shape_bucket")
     warm = Renamed("precompile")
 
@@ -91,17 +91,24 @@ class Serving(Callee):
     def _checked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Schedule | None, dict[str, int]]:
-        """What a user gave. CompileError for what are no dimensions, or no sizes of them."""
-        unknown = [name for name in sizes if name not in self.dims]
-        if unknown:
-            message = f"{self.name} has no dimension {', '.join(unknown)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(message, self.tile_ir.loc, hint)
+        """Check the schedule and sizes of a user. CompileError for unknown dimensions or sizes."""
+        self._check_names(sizes)
         wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
-            message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
+            message = f"WS0024 {', '.join(wrong)}: expected sizes from 0 to {MAX_SIZE}"
             raise CompileError(message, self.tile_ir.loc)
         return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        if unknown := [name for name in names if name not in self.dims]:
+            self._reject_sizes(f"WS0025 {self.name} has no dimension {', '.join(unknown)}")
+
+    def _need_all(self, dims: Iterable[str], sizes: Mapping[str, int]) -> None:
+        if missing := [name for name in dims if name not in sizes]:
+            self._reject_sizes(f"WS0026 {self.name} needs a size for {', '.join(missing)}")
+
+    def _reject_sizes(self, message: str) -> None:
+        raise CompileError(message, self.tile_ir.loc, f"give sizes of {', '.join(self.dims)}")
 
     def _told_of_record(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
@@ -127,15 +134,15 @@ class Serving(Callee):
             else None
         )
         own = self._variants.lowered(asked)
-        yield f"calls are of the class {self.shape_bucket(**sizes)}"
+        yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
-            yield f"  and run {own.schedule!r}"
+            yield f"  whose schedule is {own.schedule!r}"
         signature, card = own.signature, own.scheduled.target
         if signature.widths > 1:
             room = card.num_sms, card.cluster_room(signature.cluster)
             dim, widest = signature.tiles[signature.narrowed]
             width = widest - signature.narrowing(sizes, *room)
-            among = f"of {signature.widths} widths, the one by which SMs are done first"
+            among = f"the fastest of {signature.widths} tile_n_variants"
             yield f"  with tiles of {width} along {dim}: {among}"
         if held is not None:
             yield from self._told_of_range(held, sizes)
@@ -146,10 +153,10 @@ class Serving(Callee):
         low, high = held.low + 1, held.ends[-1]
         spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
         num = counted(len(held.schedules), "kernel")
-        yield f"  which serves {dim} {spans}"
+        yield f"  compiled for {dim} {spans}"
         yield (
-            f"  {num} for {dim} {low} to {high}, predicted to take {held.longer} longer in the "
-            "mean than the best of those that were looked at"
+            f"  {num} for {dim} {low} to {high}, predicted to be {held.longer} slower on average "
+            "than the best evaluated schedules"
         )
 
     def _compile(
@@ -171,11 +178,12 @@ class Serving(Callee):
     ) -> tuple[Compiled, ...]:
         """Compile all that calls of these sizes will run, `M=range(1, 4097), N=4096, K=4096`, in as
         many processes as there are CPUs, with a bar on stderr. For contiguous arrays; others that
-        TMA can not take compile when they come. Returns what is compiled, each kernel once.
+        TMA cannot load compile at their first call. Return the compiled kernels, each once.
         """
         from wsdsl.ahead.precompile import combinations, compile_all
 
         asked = dict[Serving, dict["Asked", None]]()
+        self._check_names(sizes)
         for given in combinations(self.name, self.dims, sizes):
             kernel, whole, own = self._asked(schedule, given)
             each = kernel._asked_for(whole, own, exact=self.exact)
@@ -205,7 +213,7 @@ class Serving(Callee):
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
-            raise LaunchError(f'on_miss is {on_miss!r}, expected "wait" or "nearest"')
+            raise LaunchError(f'WS0027 on_miss is {on_miss!r}, expected "wait" or "nearest"')
         if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
             given = as_schedule(schedule)
             alignment = self._alignment(call, given, exact=False)
@@ -227,9 +235,9 @@ class Serving(Callee):
         assembled: bool = False,
         exact: bool | None = None,
     ) -> Compiled:
-        """What runs a call: compiled for the class of its sizes, or `exact`ly these, and for the
-        alignment of its arrays. What the simulator runs is chosen for the very sizes, and ptxas has
-        not seen it, unless it is asked to be `assembled`.
+        """Return the kernel of a call: compiled for the shape bucket of its sizes, or `exact`ly
+        these, and for the alignment of its arrays. The simulator's kernel is compiled for the exact
+        sizes, and ptxas assembles it only if `assembled`.
         """
         schedule, device = as_schedule(schedule), call.device
         simulated = device == "cpu" and runs_simulated()
@@ -252,7 +260,7 @@ class Serving(Callee):
         return found
 
     def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
-        """Operands that are copied in front of a launch, since TMA can not take them."""
+        """Return the TMA-incompatible operands that are copied before a launch."""
         return self._alignment(call, as_schedule(schedule), exact=self.exact)[1]
 
     def _fitting(

@@ -32,7 +32,7 @@ def kernel(fn: Any = None, /, *, schedule: Schedule | None = None) -> Any:
         return partial(kernel, schedule=schedule)
     if not hasattr(fn, "__name__"):
         hint = "write @kernel, or @kernel(schedule=…), above a def"
-        raise ParseError(f"{type(fn).__name__} is no function", hint=hint)
+        raise ParseError(f"WS0028 @kernel is above {type(fn).__name__}, not a function", hint=hint)
     written = Written(inspect.unwrap(fn))
 
     def make() -> ir.Kernel:
@@ -50,7 +50,7 @@ def kernel(fn: Any = None, /, *, schedule: Schedule | None = None) -> Any:
 def _as_text(given: Any) -> str:
     if isinstance(given, str):
         return given
-    raise ParseError(f"{type(given).__name__} is no text", hint="give a str")
+    raise ParseError(f"WS0029 the source is of type {type(given).__name__}", hint="give a str")
 
 
 class Kernels(SimpleNamespace):
@@ -93,7 +93,7 @@ def load(path: str | Path) -> Kernels:
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise CompileError(f"cannot read {path}: {error}") from None
+        raise CompileError(f"WS0030 cannot read {path}: {error}") from None
     return parse(text, str(path))
 
 

@@ -138,7 +138,7 @@ def test_what_the_driver_assembles_is_looked_at(
         assert module._load_ptx()[0] == 0 and loaded == [cubin]
         return
     with pytest.raises(
-        LaunchError, match=r"assembler \(CUDA 12.9\) gives away .*\n.*install ptxas"
+        LaunchError, match=r"assembler \(CUDA 12.9\) overwrites .*\n.*install ptxas"
     ):
         module._load_ptx()
     assert loaded == []

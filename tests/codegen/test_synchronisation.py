@@ -252,5 +252,5 @@ def test_the_grid_is_whole_clusters() -> None:
 def test_a_grid_has_so_many_ctas() -> None:
     dims = {"M": 64 * 2**28}
     assert num_ctas(launch(4, "grid"), dims, 132) == 2**30
-    with pytest.raises(LaunchError, match=r"2\*\*28|268435456 work items .* a cluster of 8 CTAs"):
+    with pytest.raises(LaunchError, match=r"2\*\*28|268435456 work units .* a cluster of 8 CTAs"):
         num_ctas(launch(8, "grid"), dims, 132)

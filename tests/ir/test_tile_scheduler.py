@@ -352,10 +352,10 @@ class Short(SplitK):
 @pytest.mark.parametrize(
     ("scheduler", "words"),
     [
-        (Unlent(2), "no slot"),
+        (Unlent(2), "no workspace"),
         (Reversed(3), "later worker"),
-        (Short(2), "not to its end"),
-        (Beside(2, together=True), "not to its end"),
+        (Short(2), "begin or end"),
+        (Beside(2, together=True), "begin or end"),
         (Twice(2, together=True), "overlap"),
     ],
 )

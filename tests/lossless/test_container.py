@@ -55,7 +55,7 @@ def test_each_byte_counts(written: Path) -> None:
     at = np.random.default_rng(0).choice(len(raw), 60, replace=False)
     for i in (*at.tolist(), 0, 16, 20, len(raw) - 1):
         written.write_bytes(raw[:i] + bytes([raw[i] ^ 1 << i % 8]) + raw[i + 1 :])
-        with pytest.raises(lossless.FileError, match=r"is damaged|no file of packed|of version"):
+        with pytest.raises(lossless.FileError, match=r"damaged|file of packed|has version"):
             lossless.load(written)
 
 
@@ -63,10 +63,10 @@ def test_what_is_cut_or_longer(written: Path) -> None:
     raw = written.read_bytes()
     for size in (0, 10, 30, 90, len(raw) // 2, len(raw) - 1):
         written.write_bytes(raw[:size])
-        with pytest.raises(lossless.FileError, match=r"is damaged|no file of packed"):
+        with pytest.raises(lossless.FileError, match=r"damaged|file of packed"):
             lossless.load(written)
     written.write_bytes(raw + b"\0")
-    with pytest.raises(lossless.FileError, match="something behind its last tensor"):
+    with pytest.raises(lossless.FileError, match="bytes follow the last tensor"):
         lossless.load(written)
 
 
@@ -101,7 +101,7 @@ def test_exponents_that_are_other_than_told(written: Path) -> None:
     body[4 : 4 + size] = bytes(size)
     digest = hashlib.blake2b(body, digest_size=DIGEST).digest()
     written.write_bytes(raw[:at] + body + digest)
-    with pytest.raises(lossless.FileError, match="exponents of w can not be decoded"):
+    with pytest.raises(lossless.FileError, match="exponents of w cannot be decoded"):
         lossless.load(written)
 
 
@@ -109,9 +109,9 @@ def test_other_versions_and_coders(written: Path) -> None:
     raw = written.read_bytes()
     magic, version, size = START.unpack(raw[: START.size])
     written.write_bytes(START.pack(magic, version + 1, size) + raw[START.size :])
-    with pytest.raises(lossless.FileError, match=r"of version 2\n.*reads version 1"):
+    with pytest.raises(lossless.FileError, match=r"has version 2, expected 1"):
         lossless.load(written)
-    with pytest.raises(LaunchError, match="coder is 'lzma', expected one of zlib, zstd"):
+    with pytest.raises(LaunchError, match="coder is 'lzma', expected zlib, zstd"):
         lossless.save(written, {}, "lzma")
 
 
@@ -130,5 +130,5 @@ def test_a_header_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     with pytest.raises(lossless.FileError, match="is damaged"):
         lossless.load(tmp_path / "w")
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(lossless.FileError, match="no regular file"):
+    with pytest.raises(lossless.FileError, match="not a regular file"):
         lossless.load(tmp_path / "fifo")

@@ -154,13 +154,13 @@ def test_no_product_of_64_bits_stands_in_the_loop() -> None:
 
 def test_refusals() -> None:
     packed, x = lossless.pack(normal(8, 32)), normal(4, 32)
-    rejects(r"weights are a ndarray, expected what lossless", lossless.matmul, x, x)
+    rejects(r"weights is a ndarray, expected the result of lossless", lossless.matmul, x, x)
     rejects(r"x has shape \(4, 30\), expected \[..., 32\]", lossless.matmul, x[:, :30], packed)
-    with pytest.raises(LaunchError, match=r"out has shape \(8, 4\).*\n.*\(4, 8\), and contiguous"):
+    with pytest.raises(LaunchError, match=r"out has shape \(8, 4\).*\n.*contiguous .*\(4, 8\)"):
         lossless.matmul(x, packed, np.zeros((8, 4), BF16))
-    with pytest.raises(LaunchError, match="out is bf16, and out_dtype f32"):
+    with pytest.raises(LaunchError, match="different types: bf16 and f32"):
         lossless.matmul(x, packed, np.zeros((4, 8), BF16), out_dtype="f32")
-    rejects("to be i32, expected bf16, f16, f32", lossless.matmul, x, packed, out_dtype="i32")
+    rejects("is i32, expected bf16, f16, f32", lossless.matmul, x, packed, out_dtype="i32")
     rejects("f32", lossless.matmul, x.astype(np.float32), packed)
 
 

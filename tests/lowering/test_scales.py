@@ -78,7 +78,7 @@ def test_refused_with_the_reason(name: str, schedule: Schedule, words: str) -> N
 def test_never_is_a_number() -> None:
     assert Schedule(mma_promotion_interval=0).precise_every == 0
     for wrong in (-1, False, 1.0):
-        with pytest.raises(ScheduleError, match="0 for never"):
+        with pytest.raises(ScheduleError, match="0 for no promotion"):
             Schedule(mma_promotion_interval=wrong)  # type: ignore[arg-type]
 
 

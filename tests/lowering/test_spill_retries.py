@@ -92,7 +92,7 @@ def test_tries_are_bounded_and_a_default_is_not_blamed(monkeypatch: pytest.Monke
         raise SpillError([Finding("spills", None, "choose a smaller tile (Schedule.tile)")])
 
     monkeypatch.setattr(Compiled, "artifact", property(assembled))
-    with pytest.raises(SpillError, match="no schedule that was tried fits") as raised:
+    with pytest.raises(SpillError, match="no schedule that the compiler tried fits") as raised:
         wsdsl.parse(HEAVY).heavy.compile(**SIZES)
     assert "Schedule." not in str(raised.value)
     assert len(tried) <= MOST_TRIES + 1

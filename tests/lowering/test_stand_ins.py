@@ -57,7 +57,7 @@ def test_widths_are_left_to_whoever_says_them() -> None:
     assert alone.tile_n_variants == 1
     assert GEMM.schedule(**sizes).tile_n_variants is None
     told = GEMM.explain(**sizes)
-    assert re.search(r"with tiles of \d+ along M: of 8 widths", told)
+    assert re.search(r"with tiles of \d+ along M: the fastest of 8", told)
 
 
 def serving(kernel: wsdsl.Kernel, given: Schedule | None = None, **sizes: int) -> Asked:
@@ -108,9 +108,9 @@ def test_what_fits_no_more_is_chosen_anew() -> None:
 
 def test_explain_tells_which_classes_share_a_kernel() -> None:
     told = GEMM.explain(M=77, **WIDE)
-    assert f"calls are of the class {GEMM.shape_bucket(M=77, **WIDE)}" in told
-    assert "kernels for M 65 to 4096, predicted to take" in told
-    rows = [m for a, b in SPAN.findall(told.split("which serves M ")[1]) for m in (int(a), int(b))]
+    assert f"shape bucket of calls: {GEMM.shape_bucket(M=77, **WIDE)}" in told
+    assert "kernels for M 65 to 4096, predicted to be" in told
+    rows = [m for a, b in SPAN.findall(told.split("compiled for M ")[1]) for m in (int(a), int(b))]
     schedules = {GEMM.dispatched_schedule(M=m, **WIDE) for m in rows if not is_round(m)}
     assert rows and len(schedules) == 1
 

@@ -114,18 +114,18 @@ def test_proved(form: str, decode: Any) -> None:
 
 def test_refusals() -> None:
     weights, x = quantized.quantize(normal(8, 32), "i4"), normal(4, 32, dtype=BF16)
-    rejects(r"weights are a ndarray\n.*quantized.quantize", quantized.matmul, x, x)
+    rejects(r"weights is a ndarray.* quantized.weights", quantized.matmul, x, x)
     rejects(r"x has shape \(4, 30\), expected \[..., 32\]", quantized.matmul, x[:, :30], weights)
     rejects(r"x is f32, expected bf16 or f16", quantized.matmul, x.astype(np.float32), weights)
     rejects(r"bias has shape \(4,\), expected \(8,\)", quantized.matmul, x, weights, normal(4))
-    with pytest.raises(LaunchError, match="activation is 'swish', expected one of relu"):
+    with pytest.raises(LaunchError, match="activation is 'swish', expected relu"):
         quantized.matmul(x, weights, activation="swish")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(LaunchError, match=r"out has shape \(8, 4\).*\n.*\(4, 8\), and contiguous"):
+    with pytest.raises(LaunchError, match=r"out has shape \(8, 4\).*\n.*contiguous .*\(4, 8\)"):
         quantized.matmul(x, weights, out=np.zeros((8, 4), BF16))
-    with pytest.raises(LaunchError, match="out is bf16, and out_dtype f32"):
+    with pytest.raises(LaunchError, match="different types: bf16 and f32"):
         quantized.matmul(x, weights, out=np.zeros((4, 8), BF16), out_dtype="f32")
     mx, half = quantized.quantize(normal(8, 64), "mxfp4"), normal(4, 64, dtype=np.float16)
-    rejects(r"f8e8m0 .* which f16 does not\n.*x as bf16", quantized.matmul, half, mx)
+    rejects(r"f8e8m0 .* the range of f16\n.*x as bf16", quantized.matmul, half, mx)
 
 
 def test_the_page_shows_its_text() -> None:

@@ -58,7 +58,7 @@ def test_clusters_of_a_size_that_was_not_asked_for_are_those_that_have_room():
                                     dict.fromkeys(NAMES, float("nan")),
                                     dict.fromkeys((*NAMES, "more"), 1.0)])  # fmt: skip
 def test_values_that_can_not_be_are_refused(values):
-    with pytest.raises(ValueError, match="no value"):
+    with pytest.raises(ValueError, match="illegal value"):
         with_values(values, "")
 
 
@@ -121,7 +121,7 @@ def test_a_file_comes_back_as_it_was_written(tmp_path: Path):
         files.write(tmp_path / "a.json", file)
         assert files.read(tmp_path / "a.json") == file
     rows = json.loads(OWN.text())["rates"]
-    assert rows["fma_lanes"]["unit"] == "threads a cycle and SM"
+    assert rows["fma_lanes"]["unit"] == "threads per cycle and SM"
 
 
 def test_nothing_is_looked_for_where_nothing_is_kept():

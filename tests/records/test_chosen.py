@@ -176,5 +176,5 @@ def test_the_command(kept: Database, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "2 measurements merged" in run("merge", file)
     assert {r.source for r in kept.rows()} == {"imported"}
     assert make_gemm().schedule(**SIZES) == USUAL
-    assert "there are some of: gemm" in run("show", "gem", status=2)
+    assert "measured kernels: gemm" in run("show", "gem", status=2)
     run("merge", tmp_path / "none.csv", status=2)

@@ -93,7 +93,7 @@ def test_every_target_is_a_class_or_ignored_or_gives_nan(indices: Any, ignored: 
 
 def test_refusals() -> None:
     x: Any = drawn(4, 32)
-    rejects(r"targets have shape \(3,\), expected \(4,\)", cross_entropy, x, np.zeros(3, np.int32))
-    rejects("a list is no array", cross_entropy, x, [0, 1, 2, 3])
-    rejects("targets are float32, expected int32 or int64", cross_entropy, x, x[:, 0])
+    rejects(r"targets has shape \(3,\), expected \(4,\)", cross_entropy, x, np.zeros(3, np.int32))
+    rejects("a list is not an array", cross_entropy, x, [0, 1, 2, 3])
+    rejects("targets is float32, expected int32, int64", cross_entropy, x, x[:, 0])
     rejects("reduction is 'max', expected none, sum, mean", cross_entropy, x, x[:, 0], "max")

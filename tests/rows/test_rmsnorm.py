@@ -75,14 +75,12 @@ def test_infinity_and_nan() -> None:
 
 def test_refusals() -> None:
     x: Any = drawn(4, 32)
-    rejects(r"x is i32, which is not taken\n.*f32, f16, bf16", rmsnorm, x.astype(np.int32))
+    rejects(r"x is i32, expected f32, f16, bf16", rmsnorm, x.astype(np.int32))
     rejects(r"weight has shape \(31,\), expected \(32,\)", rmsnorm, x, x[0, 1:])
-    rejects(r"x is a single number, expected shape \[..., N\]", rmsnorm, x[0, 0:1].reshape(()))
-    with pytest.raises(
-        LaunchError, match=r"out has shape \(32, 4\).*\n.*\(4, 32\), and contiguous"
-    ):
+    rejects(r"x has shape \(\), expected \[..., N\]", rmsnorm, x[0, 0:1].reshape(()))
+    with pytest.raises(LaunchError, match=r"out has shape \(32, 4\).*\n.*contiguous .*\(4, 32\)"):
         rmsnorm(x, out=np.zeros((32, 4), np.float32))
-    rejects("the result is to be i8, expected f32, f16, bf16", rmsnorm, x, out_dtype="i8")
+    rejects("the result is i8, expected f32, f16, bf16", rmsnorm, x, out_dtype="i8")
     with pytest.raises(LaunchError, match=r"grad has shape \(3, 32\), expected \(4, 32\)"):
         rmsnorm_backward(x[:3], x, None, x[:, 0])
     rejects(r"rstd has shape \(3,\), expected \(4,\)", rmsnorm_backward, x, x, None, x[:3, 0])

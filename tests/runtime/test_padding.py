@@ -197,7 +197,7 @@ def test_a_scalar_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_card_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = card(monkeypatch, capacity=1000)
     call = prepared(Launcher(b"\x7fELF", PLAIN, ACCESS))
-    with pytest.raises(LaunchError, match="no 51200 bytes for a copy"):
+    with pytest.raises(LaunchError, match="copied to 51200 bytes"):
         call()
     assert not fake.launched
 

@@ -148,7 +148,7 @@ def test_what_autograd_records_is_refused(card: Card, compiled: Any) -> None:
     known(a, b, c)
     for name, tensor in zip("ABC", (a, b, c), strict=True):
         tensor.requires_grad = True
-        rejects(rf"\({name}\): torch records the gradient.*\n.*no_grad", known, a, b, c)
+        rejects(rf"\({name}\): torch records its gradient.*\n.*no_grad", known, a, b, c)
         card.grad_mode = False
         known(a, b, c)
         card.grad_mode, tensor.requires_grad = True, False
@@ -210,7 +210,7 @@ def test_an_output_that_is_written_whole_is_not(card: Card) -> None:
         (lambda a, b, c: (a, b, Tensor((128, 64), C, strides=(0, 1))), "share memory"),
         (lambda a, b, c: (a, b, Tensor((128, 64), C, layout="torch.sparse_coo")), "layout"),
         (lambda a, b, c: (a, b, Tensor((128, 64), C + 8)), "multiple of 16 bytes"),
-        (lambda a, b, c: (None, b, c), "it is an input"),
+        (lambda a, b, c: (None, b, c), "it is None"),
     ],
 )
 def test_what_is_wrong_is_still_said(card: Card, compiled: Any, change: Any, words: str) -> None:

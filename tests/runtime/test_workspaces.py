@@ -283,7 +283,7 @@ def test_too_little_memory(machine: Machine, capturing: bool) -> None:
         machine.fake.captures = {MAIN: 3}
     with pytest.raises(LaunchError, match=f"gemm needs {10 * SLOT} bytes of device") as caught:
         machine.prepare(m=1280)()
-    assert "for partials" in str(caught.value)
+    assert "for workspace partials" in str(caught.value)
     assert "fewer splits" in str(caught.value)
     machine.fake.captures = {}
     prepared()
@@ -293,7 +293,7 @@ def test_too_little_memory(machine: Machine, capturing: bool) -> None:
 def test_more_lines_than_i32(machine: Machine) -> None:
     signature = replace(GEMM, scheduler="split_k", splits=2)
     machine.launcher = Launcher(b"\x7fELF", signature, Access())
-    rejects("lines for partials, for 33552384 tiles", machine.prepare, m=2**31 - 2**17, n=512)
+    rejects("workspace partials, for 33552384 tiles", machine.prepare, m=2**31 - 2**17, n=512)
 
 
 def test_threads(machine: Machine) -> None:

@@ -142,7 +142,7 @@ def test_one_to_a_byte(name: str) -> None:
 
 def test_an_odd_number_of_nibbles() -> None:
     text = WIDEN.format("f4e2m1", "M, N", "M, N", "m, n", "m, n")
-    with pytest.raises(LaunchError, match=r"two elements of f4e2m1 to a byte, .* N = 5"):
+    with pytest.raises(LaunchError, match=r"two elements of f4e2m1 per byte, .* N = 5"):
         wsdsl.parse(text).widen.reference(np.zeros((2, 3), np.uint8), np.zeros((2, 5), np.float32))
     narrow = wsdsl.parse(NARROW.format("u4", "M, N", "M, N", "m, n", "m, n")).widen
     with pytest.raises(LaunchError, match="pad all arrays to 6"):

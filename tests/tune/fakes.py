@@ -106,7 +106,7 @@ class InThisProcess:
         if job.schedule.stages == 15:
             while not self.ended:
                 time.sleep(0.01)
-            return Failed((Finding("the process that compiles has ended"),))
+            return Failed((Finding("the compiling process has ended"),))
         artifact = from_bytes(job.text, InThisProcess.today).value[1]
         held = Choice(job.schedule), replace(artifact, schedule=job.schedule)
         return Made(job.sizes, to_bytes(Entry(job.text, "", held)))

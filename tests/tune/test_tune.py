@@ -99,13 +99,13 @@ def test_the_quickest_wins_and_is_chosen(database: Database) -> None:
 @pytest.mark.parametrize(
     ("stages", "why"),
     [
-        (9, "no sign of life for 1 s"),
-        (10, "its process has ended (code 3)"),
+        (9, "the GPU hung for 1 s"),
+        (10, "the measuring process has ended (exit status 3)"),
         (11, "wrong: `C` has a relative error of 0.5"),
         (12, "ValueError: an error of CUDA"),
-        (13, "its process has ended (code 4)"),
+        (13, "the measuring process has ended (exit status 4)"),
         (14, "ptxas spills 100 bytes"),
-        (15, "it was not compiled in 0 s"),
+        (15, "compilation exceeded 0 s"),
     ],
 )
 def test_who_fails_costs_itself(database: Database, stages: int, why: str) -> None:
@@ -120,7 +120,7 @@ def test_noise_is_no_gain(database: Database) -> None:
     before = gemm.schedule(**SIZES)
     tuned = tune(gemm, *(like(n) for n in (240, 224, 208, 192)), of="Equal")
     assert tuned.winner is None and gemm.schedule(**SIZES) == before
-    assert "what is chosen today stays" in str(tuned)
+    assert "the incumbent schedule stays" in str(tuned)
     assert len(database.rows()) == 5 and not database.chosen(gemm.declaration.digest)
 
 
@@ -157,12 +157,12 @@ def test_arrays_are_left_alone(database: Database) -> None:
 
 
 def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    rejects(r"nothing can be measured.*no GPU", tune, make_gemm(), like(192), of="NoCard")
-    rejects("what is chosen today cannot be measured", tune, make_gemm(), like(192), of="Broken")
+    rejects(r"schedules cannot be measured.*no GPU", tune, make_gemm(), like(192), of="NoCard")
+    rejects("the incumbent schedule cannot be measured", tune, make_gemm(), like(192), of="Broken")
     with pytest.raises(CompileError, match="needs a size for K"):
         make_gemm().tune_for(dict(M=1, N=1))
     with config.override(cache_dir=None):
-        assert "nothing is kept: WSDSL_CACHE_DIR is off" in str(tune(make_gemm(), like(192)))
+        assert "not cached: WSDSL_CACHE_DIR is off" in str(tune(make_gemm(), like(192)))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(WsdslError, match="a figure needs matplotlib"):
         tune(make_gemm(), like(192), plot="x.png")
@@ -209,5 +209,5 @@ def test_a_candidate_has_to_be_what_is_given(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    with pytest.raises(ScheduleError, match="is none of"):
+    with pytest.raises(ScheduleError, match="contradicts the"):
         make_gemm().tune_for(SIZES, candidates=[like(192)], schedule=Schedule(stages=3))

@@ -72,7 +72,7 @@ def run(job: Job) -> Made | Failed:
     except WsdslError as error:
         return Failed(error.findings, isinstance(error, ScheduleError))
     except Exception as error:
-        return Failed((Finding(f"{type(error).__name__}: {error}"),))
+        return Failed((Finding(f"WS1030 {type(error).__name__}: {error}"),))
 
 
 def _made(job: Job) -> Made:

@@ -69,7 +69,7 @@ class Misses:
         if failed is not None and asked not in self._told:
             self._told.add(asked)
             told = f"{self.name} could not be compiled for {found}: {failed}"
-            warn(f"{told}\n  calls are served by what is compiled for other sizes")
+            warn(f"{told}\n  calls run kernels that are compiled for other sizes")
 
     def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
         job = Job(self._text(), self._variants.key, *given, knobs=now)

@@ -19,17 +19,13 @@ def combinations(
     name: str, dims: Sequence[str], sizes: Mapping[str, int | Iterable[int]]
 ) -> Iterator[dict[str, int]]:
     """All of the sizes that are given. CompileError where a dimension has none."""
-    unknown = [dim for dim in sizes if dim not in dims]
-    if unknown:
-        message = f"{name} has no dimension {', '.join(unknown)}"
-        raise CompileError(message, hint=f"its dimensions are {', '.join(dims)}")
     missing = [dim for dim in dims if dim not in sizes]
     if missing:
-        message = f"{name}.precompile() needs sizes for {', '.join(missing)}"
+        message = f"WS1031 {name}.precompile() needs sizes for {', '.join(missing)}"
         example = ", ".join(
             f"{dim}=range(1, 4097)" if dim == dims[0] else f"{dim}=4096" for dim in dims
         )
-        raise CompileError(message, hint=f"as in {name}.precompile({example})")
+        raise CompileError(message, hint=f"give them, as in {name}.precompile({example})")
     each = [[n] if isinstance(n, int) else [*n] for n in sizes.values()]
     for chosen in itertools.product(*each):
         yield dict(zip(sizes, chosen, strict=True))

@@ -23,8 +23,8 @@ class Process(ChildProcess):
                 self.send(job)
                 found = self.receive()
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
-                told = f"the process that compiles has ended (code {self.end()})"
-                return Failed((Finding(told),))
+                message = f"WS1032 the compiling process has ended (exit status {self.end()})"
+                return Failed((Finding(message),))
         assert isinstance(found, Made | Failed)
         return found
 

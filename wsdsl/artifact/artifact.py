@@ -1,4 +1,4 @@
-"""What compiling leaves behind: plain data, from which a kernel is launched in any process."""
+"""Results of compilation: plain data, from which a kernel is launched in any process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wsdsl.schedule import Schedule
 
 @dataclass(frozen=True)
 class Versions:
-    """What made an artifact. `emitter`: of the sources that determine code, and of LLVM."""
+    """Versions of an artifact's tools. `emitter`: of the sources that determine code, and LLVM."""
 
     wsdsl: str
     emitter: str
@@ -39,7 +39,7 @@ class Artifact:
     access: Access
     certificate: Certificate
     deflated_ir: bytes
-    """The text at the level SCHEDULED, of which the certificate is."""
+    """The SCHEDULED IR, which the certificate is about."""
     deflated_ptx: bytes
     cubin: bytes | None
     resources: Resources | None
@@ -49,7 +49,7 @@ class Artifact:
 
     @property
     def image(self) -> bytes | str:
-        """What the driver loads."""
+        """Cubin or PTX that the driver loads."""
         return self.ptx if self.cubin is None else self.cubin
 
     @cached_property
@@ -92,7 +92,7 @@ class Declaration:
 
     @cached_property
     def exact_dims(self) -> tuple[str, ...]:
-        """Dimensions each size of which has a kernel of its own."""
+        """Dimensions with one kernel per size."""
         return tuple(sorted({*self.whole_dims, *self.held_dims}))
 
     @cached_property
@@ -104,7 +104,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a call of a kernel runs: the whole schedule, and what else `explain` tells of it."""
+    """Choice for a call of a kernel: the whole schedule, and the notes of `explain`."""
 
     schedule: Schedule
     notes: tuple[str, ...] = ()
@@ -112,8 +112,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why the code of a schedule is not taken: registers of operands are `overwritten`, or so many
-    bytes are `spilled`.
+    """Reason to reject the code of a schedule: registers of operands are `overwritten`, or a number
+    of bytes are `spilled`.
     """
 
     message: str
@@ -156,8 +156,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the machine code takes: a thread's registers, stack and spills, a CTA's SMEM. ptxas
-    knows of its static part alone; the dynamic one stands in the signature."""
+    """Resources of the machine code: registers, stack and spills per thread, SMEM per CTA. ptxas
+    reports the static part of SMEM; the signature has the dynamic part."""
 
     registers: int
     smem_bytes: int
@@ -178,7 +178,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved of a kernel (`digest` of its text), and how far one had to look."""
+    """Proved properties of a kernel (`digest` of its text), and the size of the exploration."""
 
     kernel: str
     digest: str
@@ -191,13 +191,13 @@ class Certificate:
     steps: int
 
     def __str__(self) -> str:
-        together = f"{self.ctas} CTAs together" if self.ctas > 1 else "one CTA stands for all"
+        together = f"{self.ctas} CTAs together" if self.ctas > 1 else "one CTA represents all"
         lines = [
             f"{self.kernel}: proved, for all sizes",
             *(f"  {line}" for line in self.proved),
             f"  not proved: {NOT_PROVED}",
             f"  how: {self.how}",
-            f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers a CTA ({together}); "
+            f"  {self.warpgroups} warpgroups and {self.barriers} mbarriers per CTA ({together}); "
             f"{self.states} states, {self.steps} steps",
         ]
         return "\n".join(lines)
@@ -207,15 +207,15 @@ NO_ALIGNMENT: Mapping[str, int] = {}
 
 
 NOT_PROVED = (
-    "values (arithmetic, coordinates, swizzles, how much of K a product covers), and what "
-    "docs/prover.md takes for granted"
+    "values (arithmetic, coordinates, swizzles, the part of K that an MMA covers), and the "
+    "assumptions of docs/prover.md"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Names of tensor parameters. `alignment`: bytes of which address and row strides must be
-    multiples, where several elements are accessed together.
+    """Names of tensor parameters. `alignment`: bytes that divide address and row strides, where
+    several elements are accessed together.
     """
 
     reads: frozenset[str] = frozenset()
@@ -232,7 +232,7 @@ class Access:
 
     @property
     def only_written(self) -> frozenset[str]:
-        """What a call may leave out, since nothing of it is read."""
+        """Tensors that a call may leave out, since the kernel does not read them."""
         return self.writes - self.reads
 
     def writes_whole(self, name: str, dims: Mapping[str, int]) -> bool:

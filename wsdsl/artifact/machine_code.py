@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-FIXED_IN = "CUDA 13.3 and newer keep them"
+FIXED_IN = "CUDA 13.3 and newer keep these registers"
 OF_REGISTERS = re.compile(rb"wgmma\.mma_async[^;]*\}\s*,\s*\{")
 """In PTX: a product whose left operand is in registers."""
 WORD = 16

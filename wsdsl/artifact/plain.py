@@ -105,7 +105,7 @@ def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
     except (struct.error, ValueError, TypeError, RecursionError) as error:
         raise CorruptError(f"{type(error).__name__}: {error}") from None
     if held != key:
-        raise CorruptError("it is another entry's")
+        raise CorruptError("it has another key")
     return emitter, value, rest[4 + size :]
 
 
@@ -127,7 +127,7 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
         return {CLASS: "DType", "name": value.name}
     name = type(value).__name__
     if KNOWN.get(name) is not type(value) or not is_dataclass(value):
-        raise TypeError(f"{name} is no plain data")
+        raise TypeError(f"{name} is not plain data")
     held = {f.name: _plain(getattr(value, f.name), blobs) for f in fields(value)}
     return {CLASS: name} | held
 

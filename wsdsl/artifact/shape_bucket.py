@@ -1,14 +1,14 @@
-"""Classes of sizes: calls whose sizes are of one class run the same kernel, which takes sizes when
-it is launched.
+"""Shape buckets: calls whose sizes are in one bucket run the same kernel, whose sizes are arguments
+of the launch.
 
-A class is arithmetic: it depends on the kernel's text, and on nothing that was called or measured
-before. The rows of the output, as their number changes from call to call, are told apart in 32
-parts of an octave (1025 to 1056, ..., 4033 to 4095), and no finer than by 8. A round number of
-rows is a class of its own, since who writes 4096 means it. Other dimensions (weights) are told
-apart in the same parts where rows of memory fill whole lines of L2, so that most of these are
-alone, and else in quarters of an octave. What one tile has whole is exact. Along the contiguous
-dimension of a tensor a class has one alignment: its rows in memory begin at lines of L2, where TMA
-takes them, at words, or anywhere.
+A bucket is arithmetic: it depends on the kernel's source only, not on earlier calls or
+measurements. Numbers of rows of the output, which change from call to call, are in 32 buckets per
+octave (1025 to 1056, ..., 4033 to 4095) of at least 8 sizes. A round number of rows, which a user
+writes on purpose, is alone in its bucket. Other dimensions (weights) have these buckets where rows
+of memory fill whole lines of L2, so that most sizes are alone, and else four per octave. A
+dimension that one tile covers is exact. Along the contiguous dimension of a tensor a bucket has one
+alignment: its rows in memory begin at lines of L2, at addresses that TMA supports, at words, or
+anywhere.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class ShapeBucket:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Those that stand for all: the largest."""
+        """The bucket representatives: the largest sizes."""
         return {dim: span.high for dim, span in self.spans}
 
 
 def shape_bucket(declaration: Declaration, sizes: Mapping[str, int]) -> ShapeBucket:
-    """The class of sizes of a kernel's dimensions."""
+    """Return the shape bucket of sizes of a kernel's dimensions."""
     lines, rows = alignments(declaration), declaration.rows
     spans: list[tuple[str, Span]] = []
     for dim in (dim for dim in declaration.dims if dim in sizes):

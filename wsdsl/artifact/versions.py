@@ -126,7 +126,7 @@ def find_ptxas(path: str | None = None) -> str | None:
 
         found = shutil.which(path)
         if found is None:
-            raise CompileError(f"no ptxas at {path}", hint="unset WSDSL_PTXAS, or correct it")
+            raise CompileError(f"WS1029 no ptxas at {path}", hint="correct or unset WSDSL_PTXAS")
         return found
     return _find_tool("ptxas")
 

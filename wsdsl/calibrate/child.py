@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from wsdsl.calibrate.benches import Bench, benches
-from wsdsl.diagnostics import WsdslError
+from wsdsl.diagnostics import CODE, WsdslError
 
 
 def main(arguments: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
 
         gpu = Cuda()
     except WsdslError as error:
-        _tell(failed=str(error))
+        _tell(failed=CODE.sub("", str(error)))
         return 1
     device = gpu.context.device
     _tell(
@@ -44,7 +44,7 @@ def _run(bench: Bench, gpu: Any) -> bool:
     try:
         found = bench.measure(gpu)
     except (WsdslError, ValueError, ZeroDivisionError) as error:
-        _tell(bench=bench.name, error=str(error).splitlines()[0])
+        _tell(bench=bench.name, error=CODE.sub("", str(error)).splitlines()[0])
         return _works(gpu)
     _tell(bench=bench.name, values=found)
     gpu.free()

@@ -127,7 +127,7 @@ class Cuda:
         driver.call("cuStreamSynchronize", self._stream)
         samples = self._samples(grid)
         if any(looks >= PATIENCE for _, _, looks in samples):
-            raise LaunchError(f"{kernel.name}: what a thread waited for did not come")
+            raise LaunchError(f"WS1037 {kernel.name}: a thread's wait timed out")
         cycles = statistics.fmean(cycles for cycles, _, _ in samples)
         elapsed = statistics.fmean(ns for _, ns, _ in samples)
         longest = max(ns for _, ns, _ in samples)

@@ -34,9 +34,9 @@ def products(loaded: bool) -> Kernel:
     """
     asm = Asm()
     tensor.declare(asm, COLUMNS)
-    asm(".reg .b32 full, empty, slot, phase, place, last, to, v<4>;")
+    asm(".reg .b32 full, empty, stage, phase, place, last, to, v<4>;")
     asm(f"add.u32 full, base, {SLOTS * SLOT};")
-    asm(f"add.u32 empty, full, {8 * SLOTS};\nmov.u32 slot, 0;\nmov.u32 phase, 0;")
+    asm(f"add.u32 empty, full, {8 * SLOTS};\nmov.u32 stage, 0;\nmov.u32 phase, 0;")
     with asm.where("eq.u32 tid, 0"):
         asm.init("full", SLOTS)
         asm.init("empty", SLOTS, 2)
@@ -49,9 +49,9 @@ def products(loaded: bool) -> Kernel:
         asm("setmaxnreg.inc.sync.aligned.u32 240;")
         with asm.loop("i", "count"):
             if loaded:
-                asm("mad.lo.u32 bar, slot, 8, full;")
+                asm("mad.lo.u32 bar, stage, 8, full;")
                 asm.wait("bar", "phase")
-            asm(f"mad.lo.u32 place, slot, {SLOT}, base;\nmad.lo.u32 x, j, 8192, place;")
+            asm(f"mad.lo.u32 place, stage, {SLOT}, base;\nmad.lo.u32 x, j, 8192, place;")
             asm("mov.u32 y, x;\nadd.u32 k, place, 16384;")
             tensor.operands(asm, "y", "k")
             asm("setp.ne.u32 further, i, 0;")
@@ -82,18 +82,18 @@ def _fill(asm: Asm) -> None:
 
 
 def _advance(asm: Asm, loaded: bool) -> None:
-    """The next slot; the products of the one in front are over, and it is given back."""
+    """The next stage; the products of the one in front are over, and it is given back."""
     if loaded:
         asm(
             "and.b32 x, tid, 127;\nsetp.eq.u32 chosen, x, 0;\nsetp.ne.and.u32 chosen, i, 0, chosen;"
         )
-        asm(f"sub.u32 last, slot, 1;\nand.b32 last, last, {SLOTS - 1};")
+        asm(f"sub.u32 last, stage, 1;\nand.b32 last, last, {SLOTS - 1};")
         asm("mad.lo.u32 last, last, 8, empty;")
         asm("@chosen mbarrier.arrive.shared::cta.b64 _, [last];")
     asm(f"""
-        add.u32 slot, slot, 1;
-        and.b32 slot, slot, {SLOTS - 1};
-        setp.eq.u32 done, slot, 0;
+        add.u32 stage, stage, 1;
+        and.b32 stage, stage, {SLOTS - 1};
+        setp.eq.u32 done, stage, 0;
         selp.u32 x, 1, 0, done;
         xor.b32 phase, phase, x;""")
 
@@ -101,9 +101,9 @@ def _advance(asm: Asm, loaded: bool) -> None:
 def _bring(asm: Asm) -> None:
     asm("mov.u32 phase, 1;")
     with asm.loop("i", "count"):
-        asm(f"mad.lo.u32 bar, slot, 8, empty;\nmad.lo.u32 to, slot, {SLOT}, base;")
+        asm(f"mad.lo.u32 bar, stage, 8, empty;\nmad.lo.u32 to, stage, {SLOT}, base;")
         asm.wait("bar", "phase")
-        asm("mad.lo.u32 bar, slot, 8, full;")
+        asm("mad.lo.u32 bar, stage, 8, full;")
         asm(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {SLOT};")
         for n in range(BLOCKS):
             asm("cvt.u64.u32 address, k;\nadd.u64 address, source, address;")

@@ -17,25 +17,25 @@ STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
 def begin(asm: Asm, slots: int) -> None:
     """mbarriers behind the slots, for each that it is full."""
-    asm(".reg .b32 slot, phase, before, to, at;")
-    asm(f"add.u32 bar, base, {slots * BLOCK};\nmov.u32 slot, 0;\nmov.u32 phase, 0;")
+    asm(".reg .b32 stage, phase, before, to, at;")
+    asm(f"add.u32 bar, base, {slots * BLOCK};\nmov.u32 stage, 0;\nmov.u32 phase, 0;")
     with asm.where("eq.u32 tid, 0"):
         asm.init("bar", slots)
     asm("bar.sync 0;")
 
 
 def take(asm: Asm) -> None:
-    """Wait for what the slot held before; `at` is its barrier, `to` the slot."""
-    asm("xor.b32 before, phase, 1;\nmad.lo.u32 at, slot, 8, bar;")
-    asm(f"mad.lo.u32 to, slot, {BLOCK}, base;")
+    """Wait for what the stage held before; `at` is its barrier, `to` the stage."""
+    asm("xor.b32 before, phase, 1;\nmad.lo.u32 at, stage, 8, bar;")
+    asm(f"mad.lo.u32 to, stage, {BLOCK}, base;")
     asm.wait("at", "before")
 
 
-def step(asm: Asm, slots: int, slot: str = "slot", phase: str = "phase") -> None:
+def step(asm: Asm, slots: int, stage: str = "stage", phase: str = "phase") -> None:
     asm(f"""
-        add.u32 {slot}, {slot}, 1;
-        setp.eq.u32 done, {slot}, {slots};
-        selp.u32 {slot}, 0, {slot}, done;
+        add.u32 {stage}, {stage}, 1;
+        setp.eq.u32 done, {stage}, {slots};
+        selp.u32 {stage}, 0, {stage}, done;
         selp.u32 y, 1, 0, done;
         xor.b32 {phase}, {phase}, y;""")
 
@@ -122,7 +122,7 @@ def copies(name: str) -> Kernel:
 
 
 def _copied_load(asm: Asm) -> None:
-    asm(f"mad.lo.u32 at, slot, 8, bar;\nmad.lo.u32 to, slot, {BLOCK}, base;")
+    asm(f"mad.lo.u32 at, stage, 8, bar;\nmad.lo.u32 to, stage, {BLOCK}, base;")
     expect(asm)
     asm(f"{BULK} [to], [address], {BLOCK}, [at];\nadd.u64 address, address, stride;")
     step(asm, SLOTS)

@@ -46,7 +46,7 @@ def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured
         now = ""
         for line in _lines(seconds * POWER_SHARE, left):
             if "failed" in line:
-                raise LaunchError(f"nothing can be measured: {line['failed']}")
+                raise LaunchError(f"WS1038 microbenchmarks cannot run: {line['failed']}")
             now = line.get("begins", now)
             found.card = line.get("card", found.card)
             if "begins" in line:
@@ -57,17 +57,17 @@ def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured
                 if "error" in line:
                     found.failed[now] = line["error"]
         if now in left:
-            found.failed[now] = "it did not end, or ended its process"
+            found.failed[now] = "it hung, or crashed its process"
             left.remove(now)
         elif left and not now:
-            raise LaunchError("the process that measures ended before it began")
+            raise LaunchError("WS1039 the measuring process ended before the first microbenchmark")
     for name, value in list(found.values.items()):
         if not 0 <= value < float("inf") or (value == 0 and name not in ZERO):
             found.failed[name] = f"measured as {value}"
             del found.values[name]
     if not found.values:
-        told = "; ".join(f"{name}: {why}" for name, why in found.failed.items())
-        raise LaunchError(f"nothing was measured ({told})")
+        reasons = "; ".join(f"{name}: {why}" for name, why in found.failed.items())
+        raise LaunchError(f"WS1040 no microbenchmark succeeded ({reasons})")
     return found
 
 
@@ -129,7 +129,7 @@ def rates_file(measured: Measured) -> RatesFile:
         if name in taken:
             values[name], sources[name] = taken[name], f"measured by wsdsl calibrate, {date}"
         elif name in by_products:
-            values[name], sources[name] = by_products[name], "fitted to measured products"
+            values[name], sources[name] = by_products[name], "fitted to measured matmuls"
         else:
             values[name] = float(getattr(before, name))
             sources[name] = f"not measured: {before.origin}"
@@ -141,7 +141,7 @@ def rates_file(measured: Measured) -> RatesFile:
 
 def table(file: RatesFile, before: RatesFile | None, failed: dict[str, str]) -> Iterator[str]:
     """Lines for a person. `before`: the values that are shipped."""
-    yield f"{'rate':26} {'value':>12} {'shipped':>12} {'ratio':>6}  unit"
+    yield f"{'parameter':26} {'value':>12} {'shipped':>12} {'ratio':>6}  unit"
     for d in DESCRIBED:
         value, known = file.values[d.name], before.values[d.name] if before else 0.0
         ratio = f"{value / known:6.2f}" if known else " " * 6

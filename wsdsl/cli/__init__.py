@@ -50,17 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command, _, option = old.partition(" --")
             if options.verb == command and getattr(options, option, command):
                 print(f"`wsdsl {old}` is deprecated; use `wsdsl {new}`", file=sys.stderr)
+        for name in ("seconds", "candidates"):
+            if (value := getattr(options, name, None)) is not None and not value > 0:
+                raise UsageError(f"WS1000 --{name} is {value}, expected a positive number")
         return int(options.command(options))
     except BrokenPipeError:  # `wsdsl compile … | head`
         sys.stderr.close()
         return 0
     except (WsdslError, OSError, MemoryError) as error:
-        findings = error.findings if isinstance(error, WsdslError) else [Finding(str(error))]
+        findings = error.findings if isinstance(error, WsdslError) else [Finding(f"WS1001 {error}")]
         if not isinstance(error, UsageError) and "--schedule" not in given:
             findings = [replace(f, hint=in_options(f.hint)) for f in findings]
         if "--json" in given:
             found = [
-                {"message": f.message, "location": f.loc and str(f.loc), "hint": f.hint}
+                dict(code=f.code, message=f.message, location=f.loc and str(f.loc), hint=f.hint)
                 for f in findings
             ]
             print(json.dumps({"error": type(error).__name__, "findings": found}, indent=2))
@@ -72,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"`{self.prog} --help` lists what there is")
+        raise UsageError(f"WS1002 {message}", hint=f"see `{self.prog} --help`")
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 
@@ -107,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
             dest="set",
             action="append",
             type=lambda arch: f"arch={arch}",
-            help="sm_90a, sm_100a or sm_103a; the same as --set arch=ARCH",
+            help="sm_90a, sm_100a or sm_103a; equivalent to --set arch=ARCH",
         )
         made.add_argument(
             "--size",
@@ -118,10 +121,10 @@ def parser() -> argparse.ArgumentParser:
             help="sizes of dimensions: --size M=512 N=512 K=512, or M=512,N=512,K=512",
         )
 
-    compiling = command("compile", compile_command, "Compile a kernel, and show any level of it.")
+    compiling = command("compile", compile_command, "Compile a kernel, and show any of its levels.")
     kernel_options(compiling)
     compiling.add_argument("--emit", choices=[*SUFFIXES, "all"], action="append", default=[])
-    text = "write files there: all levels, unless --emit says which"
+    text = "write files to DIR: the levels of --emit, or all"
     compiling.add_argument("-o", "--output", metavar="DIR", type=Path, help=text)
 
     proving = command("prove", prove_command, "Prove that a kernel neither hangs nor races.")
@@ -129,17 +132,17 @@ def parser() -> argparse.ArgumentParser:
 
     running = command("run", run_command, "Run a kernel on random inputs against its reference.")
     kernel_options(running)
-    running.add_argument("--reference", metavar="FILE", help="the kernel that dumped IR is from")
+    running.add_argument("--reference", metavar="FILE", help="source of the dumped IR's kernel")
     running.add_argument("--backend", choices=["auto", "gpu", "simulator"])
     running.add_argument(
-        "--seed", type=_seed, default=0, help="of inputs and simulated interleaving"
+        "--seed", type=_seed, default=0, help="seed of inputs and simulated interleaving"
     )
 
     def drawing(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
         made = command(name, run, text)
         kernel_options(made)
         made.add_argument(
-            "--schedule", metavar="SCHEDULE", help='as it is written: "Schedule(tile=dict(n=128))"'
+            "--schedule", metavar="SCHEDULE", help='as in Python: "Schedule(tile=dict(n=128))"'
         )
         made.set_defaults(explain=name == "explain", output=None)
         return made
@@ -159,18 +162,17 @@ def parser() -> argparse.ArgumentParser:
     timeline.add_argument("--part", choices=parts, default=parts[0], help="of the time (--warps)")
     view = timeline.add_mutually_exclusive_group()
     for flag, run, text in (
-        ("--warps", timeline_command, "which warp waits for which edge"),
-        ("--sms", schedule_command, "which tile each SM computes when"),
+        ("--warps", timeline_command, "show when each warp of a CTA computes and waits"),
+        ("--sms", schedule_command, "show the tiles of each SM over time"),
     ):
         view.add_argument(flag, action="store_const", dest="command", const=run, help=text)
 
     calibrating = command(
         "calibrate", calibrate_command, "Measure hardware parameters for the cost model."
     )
-    calibrating.add_argument("bench", nargs="*", help="some of the microbenchmarks; left out: all")
-    calibrating.add_argument(
-        "--out", metavar="FILE", type=Path, help="write the rates there, and not where they count"
-    )
+    calibrating.add_argument("bench", nargs="*", help="microbenchmarks (default: all)")
+    text = "write the parameters to FILE instead of the cache, which the cost model reads"
+    calibrating.add_argument("--out", metavar="FILE", type=Path, help=text)
 
     tuning = command(
         "tune", tune_command, "Measure schedules, and store the fastest in the tuning cache."
@@ -180,25 +182,26 @@ def parser() -> argparse.ArgumentParser:
     sweeping = command("sweep", sweep_command, text)
     kernel_options(sweeping)
     sweeping.add_argument("--predict", action="store_true", help="measure nothing")
-    sweeping.add_argument("-o", "--output", metavar="FILE", type=Path, help="draw it: .svg or .png")
+    sweeping.add_argument("-o", "--output", metavar="FILE", type=Path, help="plot: .svg or .png")
     for made in (calibrating, tuning, sweeping):
-        made.add_argument("--seconds", type=float, default=60.0, help="about how long (60)")
-    tuning.add_argument("--candidates", type=int, metavar="N", help="how many are tried (48)")
-    tuning.add_argument("--plot", metavar="FILE", type=Path, help="draw time over depth and width")
+        text = "approximate run time (default: 60)"
+        made.add_argument("--seconds", type=float, default=60.0, help=text)
+    tuning.add_argument("--candidates", type=int, metavar="N", help="number of schedules (48)")
+    tuning.add_argument("--plot", metavar="FILE", type=Path, help="plot time by stages and tile")
     for made in (running, tuning):
         made.add_argument(
-            "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
+            "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar (default: 1)"
         )
 
     tuning_cache_options(command)
 
     caching = command("cache", cache_command, "List the compiled kernels in the cache.")
     one = caching.add_mutually_exclusive_group()
-    one.add_argument("--check", action="store_true", help="status 1 if one is damaged")
-    one.add_argument("--clear", action="store_true", help="remove them")
+    one.add_argument("--check", action="store_true", help="exit with 1 if an entry is damaged")
+    one.add_argument("--clear", action="store_true", help="remove all entries")
 
     command("doctor", doctor_command, "Report requirements, and how to install missing ones.")
     bench = command("bench", bench_command, "Run a benchmark of the repository's benchmarks/.")
-    bench.add_argument("name", nargs="?", help="which one; left out: list them")
+    bench.add_argument("name", nargs="?", help="name of the benchmark (default: list all)")
     bench.add_argument("rest", nargs=argparse.REMAINDER, help="arguments of the benchmark")
     return top

@@ -16,6 +16,7 @@ from wsdsl.artifact.kept import disk
 from wsdsl.artifact.plain import CorruptError, OtherFormatError, from_bytes, opened
 from wsdsl.artifact.versions import emitter
 from wsdsl.cli.options import UsageError
+from wsdsl.cli.target import CACHE_OFF
 from wsdsl.diagnostics import counted
 from wsdsl.regular import read_regular
 
@@ -23,7 +24,7 @@ from wsdsl.regular import read_regular
 def cache_command(options: argparse.Namespace) -> int:
     place = disk()
     if place is None:
-        raise UsageError("the cache is off", hint="WSDSL_CACHE_DIR names a directory")
+        raise UsageError(CACHE_OFF)
     if options.clear:
         gone = place.clear()
         told = {"folder": str(place.folder), "removed": len(gone), "bytes": _bytes(gone)}
@@ -53,10 +54,10 @@ def cache_command(options: argparse.Namespace) -> int:
     print(
         f"{place.folder}: {counted(len(files), 'entry', 'entries')}, {used:.1f} of {room:.0f} MiB"
     )
-    print(f"{told['of_other_versions']} of other versions of wsdsl, which are not used any more")
-    print(f"{damaged} damaged, which are made anew when they are needed")
+    print(f"{told['of_other_versions']} of other versions of wsdsl, which are unused")
+    print(f"{damaged} damaged, which are rebuilt on demand")
     if emitter() is None:
-        print("this process keeps nothing: the sources of wsdsl are no files, or have just changed")
+        print("this process caches nothing: the sources of wsdsl are not files, or have changed")
     return int(options.check and damaged > 0)
 
 

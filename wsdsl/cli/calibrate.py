@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from wsdsl.cli.options import UsageError, check_names
+from wsdsl.cli.target import CACHE_OFF, require_gpu
 from wsdsl.rates import files
 
 
@@ -17,14 +19,11 @@ def calibrate_command(options: argparse.Namespace) -> int:
     check_names(
         options.bench, [bench.name for bench in benches(0.0)], "microbenchmark", "calibrate"
     )
-    if not options.seconds > 0:
-        raise UsageError("--seconds: expected a positive number", hint="60 by default")
     place = files.folder()
     out: Path | None = options.out
     if place is None and out is None:
-        hint = "--out FILE says where to write, or WSDSL_CACHE_DIR a directory"
-        raise UsageError("the cache is off", hint=hint)
-    _require_gpu()
+        raise UsageError(replace(CACHE_OFF, hint=f"{CACHE_OFF.hint}, or give --out FILE"))
+    require_gpu()
     from wsdsl.calibrate.run import measure, rates_file, table
 
     def heard(name: str) -> None:
@@ -43,11 +42,3 @@ def calibrate_command(options: argparse.Namespace) -> int:
             print(line)
         print(f"written to {path}")
     return 1 if measured.failed else 0
-
-
-def _require_gpu() -> None:
-    from wsdsl.runtime.device import gpu_available, needed_device
-
-    if not gpu_available():
-        hint = f"{needed_device()} is needed; `wsdsl doctor` says what is missing"
-        raise UsageError("no GPU was found to measure", hint=hint)

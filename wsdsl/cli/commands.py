@@ -22,7 +22,7 @@ from wsdsl.cli.options import (
     sizes_from,
     written_schedule,
 )
-from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read
+from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read, require_gpu
 from wsdsl.ir.op import LEVELS
 from wsdsl.schedule import Schedule
 
@@ -104,18 +104,18 @@ def run_command(options: argparse.Namespace) -> int:
 
     source = options.reference or options.target
     if is_ir(source):
-        hint = "name the kernel's source: --reference FILE.py"
-        raise UsageError(f"{source} is dumped IR, which has no reference", hint=hint)
+        hint = "give the kernel's source: --reference FILE.py"
+        raise UsageError(f"WS1003 {source} is dumped IR, which has no reference", hint=hint)
     kernel = load_kernel(source)
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     edited = dumped(options.target, schedule, {}) if is_ir(options.target) else None
     if options.reference and edited is None:
-        raise UsageError("--reference is for dumped IR", hint="leave it out")
+        raise UsageError("WS1004 --reference needs dumped IR (.ir)", hint="leave it out")
     scalars = scalars_from(options.scalar)
     require_sizes(kernel, sizes)
     backend = options.backend or BACKEND.get()
     if backend == "gpu":
-        require_gpu()
+        require_gpu("; --backend simulator needs no GPU")
     arguments = random_arguments(kernel.tile_ir, sizes, scalars, options.seed)
     expected = in_tuple(kernel.reference(*copies(arguments)))
     given, run = copies(arguments), edited or partial(kernel, schedule=schedule)
@@ -152,7 +152,7 @@ def _timeline(
     schedule = schedule_from(options.set)
     if options.schedule is not None:
         if schedule:
-            raise UsageError("both --schedule and --set", hint="give one of them")
+            raise UsageError("WS1005 both --schedule and --set are given", hint="give one of them")
         schedule = written_schedule(options.schedule)
     require_sizes(kernel, sizes)
     return kernel, schedule, sizes, kernel.timeline(schedule, **sizes)
@@ -245,12 +245,11 @@ def bench_command(options: argparse.Namespace) -> int:
     )
     if not known:
         hint = "run this in a checkout of the repository; the installed package has no benchmarks"
-        raise UsageError("the folder benchmarks/ is not here", hint=hint)
+        raise UsageError("WS1006 the folder benchmarks/ was not found", hint=hint)
     if options.name is None:
         print(json.dumps(known) if options.json else "\n".join(known))
         return 0
-    if options.name not in known:
-        raise UsageError(f"unknown benchmark `{options.name}`", hint=f"one of {', '.join(known)}")
+    check_names([options.name], known, "benchmark", "benchmarks/")
     more = ["--json"] if options.json else []
     command = [sys.executable, "-m", f"benchmarks.{options.name}", *more, *options.rest]
     return subprocess.run(command, check=False).returncode
@@ -259,7 +258,8 @@ def bench_command(options: argparse.Namespace) -> int:
 def dumped(target: str, schedule: Schedule | None, sizes: dict[str, int]) -> wsdsl.Compiled:
     """A file of IR, which has its schedule and sizes."""
     if schedule or sizes:
-        raise UsageError("dumped IR carries its schedule and sizes", hint="edit them")
+        message = "WS1007 dumped IR contains its schedule and sizes"
+        raise UsageError(message, hint="edit the file, and leave out --set and --size")
     return wsdsl.compile_ir(read(Path(target)), target)
 
 
@@ -277,8 +277,8 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"cannot make the folder {path}: {error.strerror}"
-        raise UsageError(message, hint="-o takes a folder") from error
+        message = f"WS1008 cannot make the folder {path}: {error.strerror}"
+        raise UsageError(message, hint="give a folder: -o DIR") from error
 
 
 def in_tuple(held: Any) -> tuple[Any, ...]:
@@ -295,13 +295,5 @@ def require_sizes(kernel: Any, sizes: dict[str, int]) -> None:
     check_names(sizes, names, "dimension", kernel.name)
     if missing := [n for n in names if n not in sizes]:
         needed = " ".join(f"{n}=512" for n in missing)
-        message = f"kernel `{kernel.name}` needs a size for {', '.join(missing)}"
-        raise UsageError(message, hint=f"--size {needed}")
-
-
-def require_gpu() -> None:
-    from wsdsl.runtime.device import gpu_available
-
-    if not gpu_available():
-        hint = "`wsdsl doctor` says what is missing; --backend simulator needs no GPU"
-        raise UsageError("no GPU that runs sm_90a was found", hint=hint)
+        message = f"WS1009 kernel `{kernel.name}` needs a size for {', '.join(missing)}"
+        raise UsageError(message, hint=f"give --size {needed}")

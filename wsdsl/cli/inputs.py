@@ -108,8 +108,8 @@ def require_memory(bytes_of: Mapping[str, int]) -> None:
     if needed > there:
         largest = max(bytes_of, key=lambda name: bytes_of[name])
         raise MemoryError(
-            f"`{largest}` alone has {bytes_of[largest] / 2**30:,.1f} GiB, and all arrays with "
-            f"their copies {needed / 2**30:,.1f}; this machine has {there / 2**30:,.1f}"
+            f"all arrays with their copies need {needed / 2**30:,.1f} GiB of memory "
+            f"(`{largest}` alone {bytes_of[largest] / 2**30:,.1f}); {there / 2**30:,.1f} GiB exist"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from wsdsl.deprecation import FIELDS, current_fields
-from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
+from wsdsl.diagnostics import ScheduleError, WsdslError, did_you_mean
 from wsdsl.records.row import parse_schedule
 from wsdsl.schedule import Schedule
 
@@ -24,9 +24,9 @@ def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise UsageError(f"{option} {text}: expected NAME=VALUE", hint=example)
+            raise UsageError(f"WS1010 {option} {text}: expected NAME=VALUE", hint=f"give {example}")
         if found.setdefault(key.strip(), value.strip()) != value.strip():
-            raise UsageError(f"{option} {key.strip()} is given twice", hint=example)
+            raise UsageError(f"WS1011 {option} {key.strip()} has two values", hint="give one value")
     return found
 
 
@@ -35,8 +35,8 @@ def sizes_from(texts: Iterable[str]) -> dict[str, int]:
     each = (part for text in texts for part in text.split(",") if part.strip())
     for name, value in pairs(each, "--size", "--size M=512 N=512").items():
         if not value.isdecimal():
-            message = f"--size {name}={value}: {value!r} is not a size"
-            raise UsageError(message, hint=f"a whole number, as in --size {name}=512")
+            message = f"WS1012 --size {name}={value}: {value!r} is not a size"
+            raise UsageError(message, hint=f"give an integer, as in --size {name}=512")
         found[name] = int(value)
     return found
 
@@ -47,8 +47,8 @@ def scalars_from(texts: Iterable[str]) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            message = f"--scalar {name}={value}: {value!r} is not a number"
-            raise UsageError(message, hint=f"as in --scalar {name}=0.5") from None
+            message = f"WS1013 --scalar {name}={value}: {value!r} is not a number"
+            raise UsageError(message, hint=f"give a number, as in --scalar {name}=0.5") from None
     return found
 
 
@@ -65,13 +65,14 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
         by_name = by_name or (name == "operand_transform" and bool(dot))
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"
-            raise ScheduleError(f"--set {key}={value}", hint=f"as in --set {want}")
+            message = f"WS1014 --set {key}={value}: {name} is {'' if by_name else 'not '}a mapping"
+            raise ScheduleError(message, hint=f"give --set {want}")
         if name == "smem_privatize":
             held.setdefault(name, {})[part] = tuple(map(int, re.findall(r"\d+", value)))
         elif by_name:
             if isinstance(typed, str) and name != "operand_transform":
-                message = f"--set {key}={value}: {value!r} is not a whole number"
-                raise ScheduleError(message, hint=f"as in --set {key}=128")
+                message = f"WS1015 --set {key}={value}: {value!r} is not an integer"
+                raise ScheduleError(message, hint=f"give an integer, as in --set {key}=128")
             held.setdefault(name, {})[part] = typed
         else:
             names = name == "pdl_independent"
@@ -93,8 +94,8 @@ def written_schedule(text: str) -> Schedule:
     try:
         return parse_schedule(text)
     except ValueError:
-        hint = "as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
-        raise UsageError(f"--schedule {text}: no schedule", hint=hint) from None
+        hint = "write it as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
+        raise UsageError(f"WS1016 --schedule {text}: not a schedule", hint=hint) from None
 
 
 def check_names(
@@ -106,4 +107,5 @@ def check_names(
 ) -> None:
     for name in given:
         if name not in known:
-            raise kind(Finding(f"{where} has no {what} `{name}`", hint=did_you_mean(name, known)))
+            hint = did_you_mean(name, known)
+            raise kind(f"WS1017 {where} has no {what} `{name}`", hint=hint)

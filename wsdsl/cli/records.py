@@ -11,8 +11,8 @@ from pathlib import Path
 
 from wsdsl.cli.commands import require_sizes
 from wsdsl.cli.options import UsageError, check_names, scalars_from, schedule_from, sizes_from
-from wsdsl.cli.target import load_kernel
-from wsdsl.diagnostics import ScheduleError, counted
+from wsdsl.cli.target import CACHE_OFF, load_kernel
+from wsdsl.diagnostics import CODE, ScheduleError, counted
 from wsdsl.ir.types import Tile
 from wsdsl.records import text
 from wsdsl.records.database import Database, RecordsError, user_file
@@ -29,22 +29,22 @@ def tuning_cache_options(
     made.add_argument(
         "action", choices=ACTIONS, nargs="?", default="list", help="list: the entries in use"
     )
-    text = "show: the kernels, all measurements of each; merge: databases or exported files"
+    text = "show: kernels, with all their measurements; merge: databases or exported files"
     made.add_argument("what", nargs="*", metavar="KERNEL|FILE", help=text)
-    made.add_argument("-o", "--output", metavar="FILE", type=Path, help="export: where to (stdout)")
+    made.add_argument("-o", "--output", metavar="FILE", type=Path, help="export: the file (stdout)")
 
 
 def tuning_cache_command(options: argparse.Namespace) -> int:
     takes_names = options.action in ("show", "merge")
     if bool(options.what) != takes_names:
         expected = (
-            "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no more"
+            "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no names"
         )
-        raise UsageError(f"tuning-cache {options.action}: expected {expected}")
+        raise UsageError(f"WS1018 tuning-cache {options.action}: expected {expected}")
     try:
         return _ACTIONS[options.action](options)
     except RecordsError as error:
-        raise UsageError(str(error), hint="`wsdsl tuning-cache clear` empties it") from None
+        raise UsageError(f"WS1019 {error}", hint="`wsdsl tuning-cache clear` empties it") from None
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -53,16 +53,16 @@ def _list(options: argparse.Namespace) -> int:
         return _json(rows)
     for row in rows:
         print(f"{row.name}  {_about(row)}\n    {row}\n    {row.schedule}")
-    print(f"{counted(len(rows), 'entry', 'entries')}; the user's: {user_file() or 'nowhere'}")
+    print(f"{counted(len(rows), 'entry', 'entries')}; the user's: {user_file() or 'off'}")
     return 0
 
 
 def _show(options: argparse.Namespace) -> int:
     rows = [row for row in _all() if row.name in options.what or row.kernel in options.what]
     if not rows:
-        known = ", ".join(sorted({row.name for row in _all()})) or "none at all"
-        message = f"there are no measurements of {', '.join(options.what)}"
-        raise UsageError(message, hint=f"there are some of: {known}")
+        known = ", ".join(sorted({row.name for row in _all()})) or "none"
+        message = f"WS1020 the tuning cache has no measurements of {', '.join(options.what)}"
+        raise UsageError(message, hint=f"measured kernels: {known}")
     if options.json:
         return _json(rows)
     for _, same in groupby(sorted(rows, key=_quickest), key=lambda row: row.key):
@@ -81,10 +81,10 @@ def _merge(options: argparse.Namespace) -> int:
             try:
                 fault = row.fault()
             except (ValueError, ScheduleError) as error:
-                fault = f"its schedule is none of this version: {error}"
+                fault = f"this version rejects the schedule: {CODE.sub('', str(error))}"
             if fault:
-                hint = "leave that measurement out of the file"
-                raise UsageError(f"{file}: {row.name}, {row.sizes}: {fault}", hint=hint)
+                hint = "remove this measurement from the file"
+                raise UsageError(f"WS1021 {file}: {row.name}, {row.sizes}: {fault}", hint=hint)
         num += Database(path).merge(rows)
     told = {"file": str(path), "merged": num}
     print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} merged")
@@ -127,7 +127,7 @@ def _all() -> list[Row]:
 def _own() -> Path:
     path = user_file()
     if path is None:
-        raise UsageError("the cache is off", hint="WSDSL_CACHE_DIR names a directory")
+        raise UsageError(CACHE_OFF)
     return path
 
 
@@ -152,8 +152,6 @@ def tune_command(options: argparse.Namespace) -> int:
     require_sizes(kernel, sizes)
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
-    if not options.seconds > 0 or (options.candidates is not None and options.candidates < 1):
-        raise UsageError("--seconds and --candidates: expected positive numbers")
     tuned = kernel.tune_for(
         sizes,
         scalars,

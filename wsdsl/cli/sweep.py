@@ -41,7 +41,7 @@ def sweep_command(options: argparse.Namespace) -> int:
         for key, value in pairs(options.set, "--set", "--set stages=2,3,4").items()
     }
     if not fields:
-        raise UsageError("WS1101 `sweep` has no field to vary", hint="add --set stages=2,3,4")
+        raise UsageError("WS1041 `sweep` has no field to vary", hint="add --set stages=2,3,4")
     every = [dict(zip(fields, values)) for values in product(*fields.values())]
     points = [_predicted(kernel, values, sizes) for values in every]
     _measure(kernel, points, sizes, options)

@@ -9,9 +9,11 @@ from typing import Any
 
 import wsdsl
 from wsdsl.cli.options import UsageError, check_names
-from wsdsl.diagnostics import WsdslError
+from wsdsl.diagnostics import Finding, WsdslError
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.tile_ops import Store
+
+CACHE_OFF = Finding("WS1022 the cache is off", hint="set WSDSL_CACHE_DIR to a directory")
 
 
 def is_ir(target: str) -> bool:
@@ -23,15 +25,15 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read {path}: {why}") from error
+        raise UsageError(f"WS1023 cannot read {path}: {why}") from error
 
 
 def load_kernel(target: str) -> Any:
     """The kernel that FILE[:KERNEL] names; a file of one kernel need not name it."""
     kernels = load_kernels(target)
     if len(kernels) > 1:
-        hint = " or ".join(f"{target}:{k.name}" for k in kernels)
-        raise UsageError(f"{target} has {len(kernels)} kernels: say which", hint=hint)
+        hint = f"give {' or '.join(f'{target}:{k.name}' for k in kernels)}"
+        raise UsageError(f"WS1024 {target} has {len(kernels)} kernels, expected one", hint=hint)
     return kernels[0]
 
 
@@ -40,14 +42,14 @@ def load_kernels(target: str) -> list[Any]:
     file, _, name = target.partition(":")
     path = Path(file)
     if path.suffix not in (".py", ".ws"):
-        what = "dumped IR" if path.suffix == ".ir" else "no kernel's file"
-        raise UsageError(f"`{file}` is {what}", hint="give a .py or .ws file with the kernel")
+        what = "dumped IR" if path.suffix == ".ir" else "not a kernel's source file"
+        raise UsageError(f"WS1025 `{file}` is {what}", hint="give the kernel's .py or .ws file")
     read(path)
     held = vars(wsdsl.load(file) if path.suffix == ".ws" else import_file(path))
     kernels = {k: v for k, v in held.items() if isinstance(v, wsdsl.Kernel)}
     if not kernels:
-        hint = "a kernel is a function decorated with @kernel"
-        raise UsageError(f"{file} has no kernel", hint=hint)
+        hint = "decorate a function with @kernel"
+        raise UsageError(f"WS1026 {file} has no kernel", hint=hint)
     if name:
         check_names([name], list(kernels), "kernel", file)
         return [kernels[name]]
@@ -65,11 +67,19 @@ def import_file(path: Path) -> Any:
     except WsdslError:
         raise
     except Exception as error:
-        message = f"importing {path} failed: {type(error).__name__}: {error}"
-        raise UsageError(message, hint=f"`python {path}` shows where") from error
+        message = f"WS1027 importing {path} failed: {type(error).__name__}: {error}"
+        raise UsageError(message, hint=f"run `python {path}` for the traceback") from error
     finally:
         sys.path.pop(0)
     return module
+
+
+def require_gpu(alternative: str = "") -> None:
+    from wsdsl.runtime.device import gpu_available, needed_device
+
+    if not gpu_available():
+        hint = f"use a GPU of {needed_device()}; `wsdsl doctor` lists missing parts{alternative}"
+        raise UsageError("WS1028 no supported GPU was found", hint=hint)
 
 
 def outputs(kernel: IrKernel) -> list[Any]:

@@ -24,8 +24,9 @@ OF_HOST = {
 def shape_of(name: str, array: Any) -> tuple[int, ...]:
     """LaunchError for what is no array."""
     if not hasattr(array, "shape"):
-        hint = "give one of torch, CuPy, JAX or NumPy"
-        raise LaunchError(f"{name} of type {type(array).__name__}, expected an array", hint=hint)
+        hint = "give an array of torch, CuPy, JAX or NumPy"
+        kind = type(array).__name__
+        raise LaunchError(f"WS0800 {name} of type {kind}, expected an array", hint=hint)
     return tuple(array.shape)
 
 
@@ -34,10 +35,10 @@ def matrix_shape(name: str, array: Any) -> tuple[int, int]:
     shape = shape_of(name, array)
     if len(shape) != 2:
         hint = "give one matrix at a time"
-        raise LaunchError(f"{name} of shape {shape}, expected [N, K]", hint=hint)
+        raise LaunchError(f"WS0801 {name} of shape {shape}, expected [N, K]", hint=hint)
     if 0 in shape:
-        message = f"{name} of shape {shape}, expected at least one row and one column"
-        raise LaunchError(message, hint="leave out the product: its result is empty, or 0")
+        message = f"WS0802 {name} of shape {shape}, expected at least one row and one column"
+        raise LaunchError(message, hint="leave out the matmul: its result is empty, or 0")
     return shape[0], shape[1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError
-from wsdsl.kernels.gemm.dtypes import OUTPUTS, dtype_of
+from wsdsl.kernels.gemm.dtypes import OUTPUTS, TWO_DTYPES, dtype_of, wrong_dtype, wrong_shape
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
 
@@ -21,10 +21,9 @@ def type_of_addend(
         return None
     view = describe(array, name)
     if view.shape != shape:
-        raise LaunchError(f"{name} has shape {view.shape}, expected {shape}")
+        raise wrong_shape(name, view.shape, shape)
     if view.dtype.name not in kinds:
-        hint = f"convert it to one of {', '.join(kinds)}"
-        raise LaunchError(f"{name} is {view.dtype}, which is not taken", hint=hint)
+        raise wrong_dtype(name, view.dtype, kinds)
     return view.dtype.name
 
 
@@ -40,11 +39,11 @@ def type_of_output(
     if out is not None:
         view = describe(out, "out")
         if view.shape != shape or view.strides != contiguous_strides(shape):
-            message = f"out has shape {view.shape} and strides {view.strides}"
-            raise LaunchError(message, hint=f"it is {shape}, and contiguous")
+            message = f"WS0803 out has shape {view.shape} and strides {view.strides}"
+            raise LaunchError(message, hint=f"give a contiguous array of shape {shape}")
         if wanted not in (None, view.dtype.name):
-            raise LaunchError(f"out is {view.dtype}, and out_dtype {wanted}")
+            raise LaunchError(f"{TWO_DTYPES} {view.dtype} and {wanted}", hint="leave one out")
         wanted = view.dtype.name
     if wanted not in (None, *kinds):
-        raise LaunchError(f"the result is to be {wanted}, expected {', '.join(kinds)}")
+        raise wrong_dtype("the result", wanted, kinds)
     return wanted or default

@@ -1,4 +1,4 @@
-"""The rates of the card that a kernel is chosen for."""
+"""Hardware parameters of the GPU that a kernel is compiled for."""
 
 from wsdsl.rates.of_target import rates_of
 from wsdsl.rates.rates import Rates

@@ -1,4 +1,4 @@
-"""The rates of one card as a file: JSON, of the same form whether it is shipped with the package
+"""The hardware parameters of one GPU as a JSON file, which is shipped with the package
 (`shipped/`) or written by `wsdsl calibrate` on the user's machine.
 """
 
@@ -24,8 +24,8 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True)
 class Card:
-    """What a file is about: the card by the name that its driver gives, and by its size, since some
-    of one name have less memory than others, or are a part of a card.
+    """The GPU of a file, by the driver's name and by its size, since some GPUs of a name have less
+    memory than others, or are a part of a GPU.
     """
 
     device: str
@@ -66,8 +66,8 @@ class RatesFile:
 
 
 def read(path: Path) -> RatesFile:
-    """OSError where it can not be read, ValueError where it is not such a file, or of other rates
-    than there are."""
+    """OSError where it cannot be read, ValueError for other files, and for other rates than
+    there are."""
     try:
         held: Any = json.loads(read_regular(path))
         card = Card(**held["card"])
@@ -81,7 +81,7 @@ def read(path: Path) -> RatesFile:
 
 
 def write(path: Path, file: RatesFile) -> None:
-    """The file appears whole, whoever else writes it."""
+    """The file appears whole, also with concurrent writers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}.part")
     try:
@@ -93,13 +93,13 @@ def write(path: Path, file: RatesFile) -> None:
 
 
 def folder() -> Path | None:
-    """Where `wsdsl calibrate` keeps what it measures; None where nothing is kept on disk."""
+    """Return the folder of `wsdsl calibrate`'s files; None without a cache."""
     cache = config.CACHE_DIR.get()
     return None if cache is None else cache / "rates"
 
 
 def of_folder(place: Path | None) -> list[Path]:
-    """The files there; none where it can not be looked through."""
+    """The files there; none where it cannot be listed."""
     with suppress(OSError):
         return sorted(place.glob(f"*{SUFFIX}")) if place else []
     return []

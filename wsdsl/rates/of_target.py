@@ -1,5 +1,5 @@
-"""Which rates a kernel is chosen by: measured on this machine, else shipped, else of the card that
-is nearest.
+"""Select a target's hardware parameters: measured on this machine, else shipped, else those of the
+nearest GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wsdsl.rates.files import RatesFile
 from wsdsl.rates.rates import Rates
 from wsdsl.regular import read_regular
 
-CALIBRATE = "run `wsdsl calibrate` on the card"
+CALIBRATE = "run `wsdsl calibrate` on the GPU"
 
 
 def rates_of(target: Target) -> Rates:
@@ -31,7 +31,7 @@ def _rates_of(target: Target, folder: Path | None) -> Rates:
 
 
 def calibrated(target: Target, folder: Path | None) -> tuple[RatesFile | None, list[str]]:
-    """The newest file that this machine has of such a card, and what is wrong with others."""
+    """The newest file that this machine has of such a GPU, and the faults of others."""
     found: list[RatesFile] = []
     faults: list[str] = []
     for path in files.of_folder(folder):
@@ -51,8 +51,8 @@ def _shipped(target: Target, fault: str) -> Rates:
         if (file.card.target, file.card.num_sms) == (target.name, target.num_sms):
             return file.rates(f"shipped, of {file.card.device}", fault)
     near = min(known, key=lambda file: _distance(target, _target(file)))
-    told = f"the rates of {target.name} are not known: those of {near.card.target} are taken, "
-    told += f"by its SMs and its memory; {CALIBRATE}"
+    told = f"the hardware parameters of {target.name} are not measured: those of "
+    told += f"{near.card.target} are used, scaled by SMs and memory; {CALIBRATE}"
     return scaled(near, target, f"{fault}; {told}" if fault else told)
 
 
@@ -67,7 +67,7 @@ def _distance(target: Target, near: Target) -> tuple[bool, float]:
 
 
 def scaled(file: RatesFile, target: Target, notice: str) -> Rates:
-    """For a card with other SMs and memory: what an SM does by itself stays as it is."""
+    """Scale to a GPU with other SMs and memory; parameters of a single SM are unchanged."""
     rates = file.rates(f"scaled from {file.card.target}", notice)
     memory = target.memory_bytes / _target(file).memory_bytes
     sms = target.num_sms / rates.num_sms

@@ -1,12 +1,11 @@
-"""The rates of a card: the few numbers from which the time of a kernel is told.
+"""Hardware parameters of a GPU, from which the cost model predicts the time of a kernel.
 
 Each has a unit, a meaning, and the microbenchmark of `wsdsl calibrate` that measures it
-(`wsdsl/calibrate`). docs/rates.md lists them with the values of both cards.
+(`wsdsl/calibrate`). docs/rates.md lists them with the values of both GPUs.
 
-Cycles are those of an SM. What lies outside of it (L2, other SMs) has a clock of its own, which
-does not fall when the tensor cores are busy: its cycles are `tensor_smem_clock` times nanoseconds,
-so that a model can add them to those of products. Memory and the start of a kernel are told in
-nanoseconds.
+Cycles are those of an SM. Units outside of it (L2, other SMs) have another clock, which does not
+fall when the tensor cores are busy: their cycles are `tensor_smem_clock` times nanoseconds, so that
+a model can add them to those of MMAs. DRAM and the start of a kernel have nanoseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ COLUMN_BYTES = 32
 """Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
 PRODUCTS = "products"
-"""What no microbenchmark measures, but products that were measured tell."""
+"""The source of parameters that are fitted to measured matmuls, without a microbenchmark."""
 
 
 def rate(unit: str, meaning: str, bench: str, *, outside: bool = False) -> Any:
@@ -37,7 +36,7 @@ def outside(unit: str, meaning: str, bench: str) -> Any:
 
 
 class Described(NamedTuple):
-    """What is known of a rate beside its value."""
+    """Description of a hardware parameter."""
 
     name: str
     unit: str
@@ -48,96 +47,96 @@ class Described(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """`origin`: where they come from; `notice`: what the user should do about it, if anything."""
+    """`origin`: where they come from; `notice`: a suggestion to the user, or empty."""
 
     # Tensor cores. One wgmma multiplies 64 rows by N columns over 32 bytes of the contraction.
     tensor_16_cycles: float = rate(
-        "cycles a column", "of a wgmma of bf16 or f16, where nothing else limits it", "tensor"
+        "cycles per column", "of a wgmma of bf16 or f16, where nothing else limits it", "tensor"
     )
-    tensor_8_cycles: float = rate("cycles a column", "of a wgmma of fp8", "tensor")
-    tensor_32_cycles: float = rate("cycles a column", "of a wgmma of tf32", "tensor")
+    tensor_8_cycles: float = rate("cycles per column", "of a wgmma of fp8", "tensor")
+    tensor_32_cycles: float = rate("cycles per column", "of a wgmma of tf32", "tensor")
     tensor_least_cycles: float = rate(
         "cycles", "of a wgmma with A in registers, however few its columns", "tensor"
     )
     tensor_smem_bytes: float = rate(
-        "bytes a cycle and SM", "at which wgmma reads its operands in SMEM", "tensor"
+        "bytes per cycle and SM", "at which wgmma reads its operands in SMEM", "tensor"
     )
     tensor_latency_cycles: float = rate(
         "cycles",
-        "from the issue of a wgmma to its sums in registers, beside those it is busy for",
+        "from the issue of a wgmma to its accumulator in registers, less its issue cycles",
         "tensor",
     )
 
     # SMEM.
-    smem_read_bytes: float = rate("bytes a cycle and SM", "that threads read of SMEM", "smem")
+    smem_read_bytes: float = rate("bytes per cycle and SM", "that threads read from SMEM", "smem")
     smem_fill_sharing: float = rate(
-        "share",
-        "of the shorter time that is added where wgmma reads SMEM while TMA fills it: 0 if each "
-        "has ports, 1 if they share one",
+        "fraction",
+        "of the shorter time that is added where wgmma reads SMEM while TMA fills it: 0 with "
+        "separate ports, 1 with one port",
         "smem_sharing",
     )
 
     # L2, lines that it holds.
     l2_bytes: float = outside(
-        "bytes a cycle and SM",
-        "that TMA brings to each of all SMs, aligned lines, each wanted by a row or column of CTAs "
-        "as the operands of a product are",
+        "bytes per cycle and SM",
+        "that TMA loads to each of all SMs, aligned lines, each read by a row or column of CTAs, "
+        "as the operands of a matmul are",
         PRODUCTS,
     )
     l2_own_bytes: float = outside(
-        "bytes a cycle and SM", "the same where no two CTAs want the same lines", "l2"
+        "bytes per cycle and SM", "as `l2_bytes`, where each line is read by one CTA", "l2"
     )
-    l2_one_bytes: float = outside("bytes a cycle", "that TMA brings to one SM alone", "l2")
+    l2_one_bytes: float = outside("bytes per cycle", "that TMA loads to one SM alone", "l2")
     l2_cluster_2_bytes: float = outside(
-        "bytes a cycle and SM",
+        "bytes per cycle and SM",
         "as `l2_bytes` with CTAs in clusters of 2, without multicast",
         PRODUCTS,
     )
     l2_cluster_4_bytes: float = outside(
-        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS
+        "bytes per cycle and SM", "as `l2_cluster_2_bytes`, in clusters of 4", PRODUCTS
     )
     l2_multicast_2_bytes: float = outside(
-        "bytes a cycle and SM",
-        "that come to each SM by multicast in clusters of 2, of which each loads half",
+        "bytes per cycle and SM",
+        "that each SM receives by multicast in clusters of 2, whose CTAs load half each",
         PRODUCTS,
     )
     l2_multicast_4_bytes: float = outside(
-        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS
+        "bytes per cycle and SM", "as `l2_multicast_2_bytes`, in clusters of 4", PRODUCTS
     )
     l2_crossing: float = rate(
-        "times as long", "takes a row of 128 bytes that crosses from one line to the next", PRODUCTS
+        "times as long", "for a row of 128 bytes that crosses from one line to the next", PRODUCTS
     )
     l2_split: float = rate(
-        "times as long", "takes a row of 128 bytes that begins amid a sector of 32", PRODUCTS
+        "times as long", "for a row of 128 bytes that begins inside a sector of 32", PRODUCTS
     )
     l2_load_bytes: float = outside(
-        "bytes a cycle and SM", "that threads load, 16 bytes each, 8 under way", "l2_threads"
+        "bytes per cycle and SM", "that threads load, 16 bytes each, 8 in flight", "l2_threads"
     )
     l2_store_bytes: float = outside(
-        "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads"
+        "bytes per cycle and SM", "that threads store, 16 bytes each", "l2_threads"
     )
-    l2_tma_store_bytes: float = outside("bytes a cycle and SM", "that TMA stores", "l2")
+    l2_tma_store_bytes: float = outside("bytes per cycle and SM", "that TMA stores", "l2")
 
     # DRAM: of the whole card, in nanoseconds, since it has a clock of its own.
-    dram_read_bytes: float = rate("bytes a nanosecond", "that TMA reads and nobody writes", "dram")
-    dram_write_bytes: float = rate("bytes a nanosecond", "that are written and not read", "dram")
-    dram_copy_bytes: float = rate("bytes a nanosecond", "read and written, half and half", "dram")
+    dram_read_bytes: float = rate("bytes per nanosecond", "that TMA reads, without writes", "dram")
+    dram_write_bytes: float = rate("bytes per nanosecond", "written, without reads", "dram")
+    dram_copy_bytes: float = rate("bytes per nanosecond", "read and written, half and half", "dram")
     dram_loaded_ns: float = rate(
         "nanoseconds",
-        "from a load to its data while all SMs load: the bytes under way over this are the rate, "
-        "as long as that is less than memory has",
+        "from a load to its data while all SMs load: the bytes in flight over this latency are the "
+        "rate, up to the bandwidth of DRAM",
         "dram",
     )
 
     # Instructions.
-    fma_lanes: float = rate("threads a cycle and SM", "`fma.f32`", "issue")
-    exp_lanes: float = rate("threads a cycle and SM", "`ex2`, `rcp`, `rsqrt`, `tanh`", "issue")
+    fma_lanes: float = rate("threads per cycle and SM", "`fma.f32`", "issue")
+    exp_lanes: float = rate("threads per cycle and SM", "`ex2`, `rcp`, `rsqrt`, `tanh`", "issue")
 
     # Latencies.
     tma_l2_cycles: float = outside(
-        "cycles", "from the issue of a TMA load to the end of its wait, of what L2 holds", "latency"
+        "cycles", "from the issue of a TMA load to the end of its wait, of lines in L2", "latency"
     )
-    tma_dram_cycles: float = outside("cycles", "the same of what memory holds", "latency")
+    tma_dram_cycles: float = outside("cycles", "as `tma_l2_cycles`, of lines in DRAM", "latency")
     tma_issue_cycles: float = rate(
         "cycles", "of the thread that issues them, from one TMA load to the next", "latency"
     )
@@ -154,7 +153,7 @@ class Rates:
         "cycles", "of a `barrier.cluster` of two CTAs", "cluster"
     )
     cluster_send_bytes: float = outside(
-        "bytes a cycle and SM", "that threads store to the SMEM of a neighbour", "cluster"
+        "bytes per cycle and SM", "that threads store to the SMEM of another CTA", "cluster"
     )
     hand_over_cycles: float = outside(
         "cycles",
@@ -165,32 +164,32 @@ class Rates:
     atomic_cycles: float = outside("cycles", "of an `atom.add` whose result is used", "hand_over")
     kernel_ns: float = rate(
         "nanoseconds",
-        "from kernel to kernel in a graph, of a CTA an SM with all its SMEM, which do nothing",
+        "from empty kernel to empty kernel in a graph, of one CTA per SM with all its SMEM",
         "kernels",
     )
     dependent_kernel_ns: float = rate(
-        "nanoseconds", "the same where each is let start before the one in front is over", "kernels"
+        "nanoseconds", "as `kernel_ns`, with programmatic dependent launch", "kernels"
     )
 
     # The clock, by what is busy. The card's power is limited: what moves more bytes runs slower.
-    clock: float = rate("cycles a nanosecond", "of an SM that has little to do", "power")
+    clock: float = rate("cycles per nanosecond", "of a lightly loaded SM", "power")
     tensor_smem_clock: float = rate(
-        "cycles a nanosecond",
-        "while all tensor cores multiply random numbers, 64 x 256 a wgmma, operands in SMEM",
+        "cycles per nanosecond",
+        "while all tensor cores multiply random numbers, 64 x 256 per wgmma, operands in SMEM",
         "power",
     )
     tensor_l2_clock: float = rate(
-        "cycles a nanosecond",
-        "the same while L2 brings both operands of tiles of 128 x 256: 48 bytes a cycle and SM",
+        "cycles per nanosecond",
+        "as `tensor_smem_clock`, both operands of 128 x 256 tiles from L2 (48 bytes per cycle)",
         "power",
     )
 
     # What there is.
-    num_sms: float = rate("SMs", "of the card", "card")
+    num_sms: float = rate("SMs", "of the GPU", "card")
     l2_capacity_bytes: float = rate("bytes", "of L2", "card")
-    clusters_2: float = rate("clusters", "of 2 CTAs, each with an SM, that run together", "card")
-    clusters_4: float = rate("clusters", "of 4", "card")
-    clusters_8: float = rate("clusters", "of 8", "card")
+    clusters_2: float = rate("clusters", "of 2 CTAs, each with an SM, that run at once", "card")
+    clusters_4: float = rate("clusters", "as `clusters_2`, of 4 CTAs", "card")
+    clusters_8: float = rate("clusters", "as `clusters_2`, of 8 CTAs", "card")
 
     origin: str = field(default="", compare=False)
     notice: str = field(default="", compare=False)
@@ -244,7 +243,7 @@ def with_values(values: Mapping[str, float], origin: str, notice: str = "") -> R
         n for n, v in values.items() if not 0 <= v < float("inf") or (not v and n not in ZERO)
     ]
     if wrong:
-        raise ValueError(f"no value, or none that can be, for {', '.join(wrong)}")
+        raise ValueError(f"missing or illegal values: {', '.join(wrong)}")
     return Rates(**values, origin=origin, notice=notice)
 
 

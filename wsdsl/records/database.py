@@ -133,7 +133,7 @@ def _opened(path: Path, mode: str, seconds: float) -> sqlite3.Connection:
 
     for each in (path, *(path.with_name(f"{path.name}-{end}") for end in ("journal", "wal"))):
         if each.exists() and not each.is_file():
-            raise OSError(f"{each.name} is no regular file")
+            raise OSError(f"{each.name} is not a regular file")
     given = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(given, uri=True, timeout=seconds)
 
@@ -142,7 +142,7 @@ def _version(connection: sqlite3.Connection) -> int:
     """0 of an empty file. ValueError for another than ours."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
-        raise ValueError(f"it is of version {version}, not {VERSION}")
+        raise ValueError(f"its version is {version}, expected {VERSION}")
     return version
 
 

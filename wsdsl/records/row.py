@@ -15,8 +15,8 @@ from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 class Key(NamedTuple):
     """Key of a tuning-cache entry. `kernel`: digest of its text at the level TILE; `sizes`: bucket;
-    `alignment`: tensors that TMA can not take, or that are copied for it; `promises`: what the user
-    must have given, since results depend on it; `card`: its name in `ir/target.py`.
+    `alignment`: TMA-incompatible tensors, and those copied for TMA; `promises`: fields that the
+    user must have given, since results depend on them; `card`: its name in `ir/target.py`.
     """
 
     kernel: str
@@ -31,7 +31,7 @@ class Key(NamedTuple):
 class Row:
     """Microseconds of a call, in `bursts` of a few ms between those of others, and `sustained` (0
     where that was not measured). `spread`: half of what the middle half of bursts covers, as a part
-    of their median. A row of which `failure` says something has no times.
+    of their median. A row with a `failure` has no times.
     """
 
     kernel: str
@@ -79,7 +79,7 @@ class Row:
             own, held = getattr(asked, name), getattr(self.whole, name)
             by_default = name == "mma_promotion_interval" and 0 < (held or 0) <= PRECISE_EVERY
             if held not in (own, None) and not (own is None and by_default):
-                return f"its schedule has {name}={held!r}, its key {own!r}"
+                return f"its schedule has {name}={held!r}, but its key {own!r}"
         return ""
 
     def __str__(self) -> str:

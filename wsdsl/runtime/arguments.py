@@ -105,17 +105,18 @@ def in_order(
     names = [p.name for p in params]
     if not args and set(named) == set(names):
         return tuple([named[n] for n in names])
-    findings = unknown_names(named, names, f"{name}()", OPTIONS)
+    findings = unknown_names(named, names, f"WS0700 {name}()", OPTIONS)
     if len(args) > len(names):
-        findings.append(Finding(f"{name} takes {len(names)} arguments; {len(args)} given"))
+        message = f"WS0701 {name}() has {len(args)} arguments, expected at most {len(names)}"
+        findings.append(Finding(message, None, f"give {', '.join(names)}"))
     given = dict(zip(names, args))
     twice = [n for n in named if n in given]
-    findings += [Finding(f"{name}(): `{n}` is given by position and by name") for n in twice]
+    findings += [Finding(f"WS0702 {name}(): `{n}` is given by position and by name") for n in twice]
     given |= named
     missing = [n for n in names if n not in given and n not in access.only_written]
     if missing and not findings:
-        what = f"{name}(): {', '.join(f'`{n}`' for n in missing)} missing"
-        findings.append(Finding(what, None, f"it takes {', '.join(names)}"))
+        message = f"WS0703 {name}(): {', '.join(f'`{n}`' for n in missing)} missing"
+        findings.append(Finding(message, None, f"give {', '.join(names)}"))
     if findings:
         raise LaunchError(findings)
     return tuple(given.get(n) for n in names)
@@ -150,12 +151,11 @@ def resolve(
                 assert isinstance(param.type, Tile)
                 scalars[param.name] = number = as_scalar(value, param.type.dtype)
                 if param.name in access.positive and not number > 0:
-                    message = f"{number} is not positive, and the result would depend on tile sizes"
+                    message = f"WS0704 {number} is not positive; results would depend on tile sizes"
                     hint = "multiply before a maximum is taken: max(x * scale, over=t)"
                     raise LaunchError(message, hint=hint)
         except LaunchError as error:
-            findings += [Finding(f"{where[param.name]}: {f.message}", None, f.hint)
-                         for f in error.findings]  # fmt: skip
+            findings += [f.within(where[param.name]) for f in error.findings]
     if findings:
         raise LaunchError(findings)
     dims = bind(params, views, sizes, access=access)
@@ -200,21 +200,18 @@ def _match(
     else:
         names = ", ".join(p.name for p in params)
         without = f", or {len(shorter)} without its outputs" if shorter != list(params) else ""
-        message = f"{name} takes {len(params)} arguments ({names}){without}; {len(args)} given"
+        message = f"WS0705 {name}() has {len(args)} arguments, expected {len(params)} ({names})"
+        message += without
         read = [p.name for p in params if p.name in access.writes - optional]
-        hint = f"{', '.join(read)} can not be left out: the kernel reads it (and so does `+=`)"
+        hint = f"give {', '.join(read)}: the kernel reads it (as `+=` does)"
         raise LaunchError(message, hint=hint if read else "")
     given = {p.name: i for i, (p, arg) in enumerate(zip(chosen, args)) if arg is not None}
     where = positions(params)
     findings: list[Finding] = []
     for param in params:
         if param.name not in given and param.name not in optional:
-            reason = (
-                "the kernel reads what it holds"
-                if param.name in access.writes
-                else "it is an input"
-            )
-            findings.append(Finding(f"{where[param.name]}: None given, but {reason}"))
+            reason = "reads its elements" if param.name in access.writes else "only reads it"
+            findings.append(Finding(f"WS0706 {where[param.name]}: it is None; the kernel {reason}"))
     if findings:
         raise LaunchError(findings)
     return given
@@ -232,44 +229,43 @@ def _allocate(
     place = where[param.name]
     unknown = [d for d in param.type.dims if isinstance(d, str) and d not in dims]
     if unknown:
-        message = f"{place}: left out, but no other argument tells the size of {unknown[0]}"
+        message = f"WS0707 {place}: left out, and no other argument has the size of {unknown[0]}"
         raise LaunchError(message, hint=f"give {param.name}")
     if not views:
-        message = f"{place}: left out, but there is no input to say of what kind it shall be"
+        message = f"WS0708 {place}: left out, and no other array has a framework and device"
         raise LaunchError(message, hint=f"give {param.name}")
     shape = [d if isinstance(d, int) else dims[d] for d in param.type.dims]
     try:
         like = next(iter(views.values()))
         return allocate(like, shape, param.type.dtype, zeros=zeros and not like.on_gpu)
     except LaunchError as error:
-        raise LaunchError([Finding(f"{place}: {f.message}", hint=f.hint)
-                           for f in error.findings]) from None  # fmt: skip
+        raise LaunchError([f.within(place) for f in error.findings]) from None
 
 
 def as_scalar(value: Any, dtype: DType) -> Scalar:
     """A number of Python or NumPy as a scalar argument of `dtype`; LaunchError if it does not fit.
 
-    A tensor of one element is refused: to read it would wait for the GPU.
+    A tensor of one element is rejected: reading it would wait for the GPU.
     """
-    if hasattr(value, "shape") and getattr(value, "shape", ()) != ():
-        raise LaunchError(f"an array, expected a number ({dtype})")
-    if is_array(value) and not hasattr(value, "__array_interface__"):
-        raise LaunchError(f"an array, expected a number ({dtype})", hint="give a number: x.item()")
+    has_elements = hasattr(value, "shape") and getattr(value, "shape", ()) != ()
+    if has_elements or (is_array(value) and not hasattr(value, "__array_interface__")):
+        hint = "" if has_elements else "give a number: x.item()"
+        raise LaunchError(f"WS0709 an array, expected a number ({dtype})", hint=hint)
     try:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError  # float() would read it
         number = float(value) if dtype.is_float else operator.index(value)
     except (TypeError, ValueError, OverflowError):
-        message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"
+        message = f"WS0710 {value!r} of type {type(value).__name__}, expected a number ({dtype})"
         raise LaunchError(message) from None
     if dtype.is_float and not _fits_f32(float(number)):
-        hint = "f32 holds up to 3.4e38; float('inf') is infinity"
-        raise LaunchError(f"{value!r} does not fit {dtype}", hint=hint)
+        hint = "give at most 3.4e38 in magnitude, or float('inf')"
+        raise LaunchError(f"WS0711 {value!r} does not fit {dtype}", hint=hint)
     if dtype.is_integer:
         low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
         high = low + (1 << dtype.bits) - 1
         if not low <= number <= high:
-            raise LaunchError(f"{number} does not fit {dtype}, expected {low} to {high}")
+            raise LaunchError(f"WS0712 {number} does not fit {dtype}, expected {low} to {high}")
     return number
 
 

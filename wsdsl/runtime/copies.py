@@ -68,7 +68,7 @@ class Copies:
         except driver.DriverError as error:
             if error.code != "CUDA_ERROR_OUT_OF_MEMORY":
                 raise
-            message = f"there are no {bytes} bytes for a copy of an operand that TMA can not take"
+            message = f"WS0730 out of memory: a TMA-incompatible operand is copied to {bytes} bytes"
             hint = "free memory, or give operands whose rows begin at multiples of 16 bytes"
             raise LaunchError(message, hint=hint) from None
 

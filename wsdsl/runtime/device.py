@@ -16,7 +16,7 @@ from wsdsl.runtime import driver
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What the compiler and the launch want to know about a card."""
+    """Properties of a GPU for the compiler and the launch."""
 
     index: int
     name: str
@@ -108,7 +108,7 @@ def num_sms_of(device: str) -> int:
 
 
 def needed_device(arch: str = "sm_90a") -> str:
-    """What runs code for `arch`."""
+    """Describe the GPUs that run code for `arch`."""
     cards = [target for target in TARGETS if target.arch == arch]
     major, minor = cards[0].capability
     return f"compute capability {major}.{minor} ({', '.join(card.name for card in cards)})"
@@ -117,11 +117,8 @@ def needed_device(arch: str = "sm_90a") -> str:
 def require_arch(device: Device, arch: str) -> None:
     """LaunchError unless `device` runs code for `arch` (which runs on exactly one capability)."""
     if device.arch != arch:
-        message = f"the kernel is compiled for {arch}; the arrays are on {device}"
-        hint = (
-            f"it needs {needed_device(arch)}; "
-            "NumPy arrays run in the simulator with WSDSL_BACKEND=simulator"
-        )
+        message = f"WS0731 the kernel is compiled for {arch}; the arrays are on {device}"
+        hint = f"use a GPU of {needed_device(arch)}, or NumPy arrays with WSDSL_BACKEND=simulator"
         raise LaunchError(message, hint=hint)
 
 
@@ -144,7 +141,7 @@ def context_for(index: int) -> Context:
     A thread without any context gets the primary one made current, as the CUDA runtime does.
     """
     if not 0 <= index < num_devices():
-        raise LaunchError(f"there is no GPU cuda:{index} here (found {num_devices()})")
+        raise LaunchError(f"WS0732 cuda:{index} is not among the {num_devices()} GPUs")
     handle = driver.call("cuCtxGetCurrent")
     if int(handle) == 0:
         handle = _primary(index)

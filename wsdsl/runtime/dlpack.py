@@ -47,7 +47,7 @@ def device_of(array: Any) -> str:
     if int(kind) in (CPU, CUDA_HOST):
         return "cpu"
     hint = "copy it to a CUDA device or to the host"
-    raise LaunchError(f"an array on DLPack device type {int(kind)}", hint=hint)
+    raise LaunchError(f"WS0733 the array is on DLPack device type {int(kind)}", hint=hint)
 
 
 def describe(array: Any) -> ArrayView:

@@ -52,7 +52,7 @@ def _package(name: str) -> Row:
 
 def _optional(name: str) -> Row:
     held = util.find_spec(name) is not None
-    return Row(name, True, "installed" if held else "not installed; its arrays would be taken")
+    return Row(name, True, "installed" if held else "not installed; optional, for its arrays")
 
 
 def _knob(knob: config.Knob[Any]) -> Row:
@@ -68,7 +68,7 @@ def _knob(knob: config.Knob[Any]) -> Row:
 def _ptxas() -> Row:
     from wsdsl.artifact.versions import find_ptxas, ptxas_version
 
-    hint = "pip install nvidia-cuda-nvcc; without it the driver assembles, and spills go unseen"
+    hint = "pip install nvidia-cuda-nvcc; without it the driver assembles, and reports no spills"
     given = config.PTXAS.get()
     if given == "off":
         return Row("ptxas", True, "switched off by WSDSL_PTXAS")
@@ -93,9 +93,9 @@ def _gpu() -> list[Row]:
     simulated = "kernels run in the simulator until then"
     if not driver.is_installed():
         hint = f"install NVIDIA's driver; {simulated}"
-        return [Row("driver", False, "libcuda is not here", hint)]
+        return [Row("driver", False, "libcuda was not found", hint)]
     if not num_devices():
-        return [Row("driver", False, "libcuda sees no GPU", simulated)]
+        return [Row("driver", False, "libcuda finds no GPU", simulated)]
     found = [device_properties(i) for i in range(num_devices())]
     fits = gpu_available()
     shown = ", ".join(str(device) for device in found)

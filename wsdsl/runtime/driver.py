@@ -23,12 +23,12 @@ STICKY = {
 """Errors that a kernel leaves behind, and every later call reports."""
 
 HINTS = {
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture",
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the driver is older than the PTX; update it",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile the kernel for the architecture of this GPU",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "update the driver, which is older than the PTX",
     "CUDA_ERROR_OUT_OF_MEMORY": "free device memory",
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "call the kernel once before the capture",
     "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT": (
-        "the legacy default stream cannot be used while another stream is captured"
+        "use another stream: the legacy default stream cannot run while a stream is captured"
     ),
 }
 
@@ -40,8 +40,8 @@ class DriverError(LaunchError):
         self.code = code
         hint = HINTS.get(code, "")
         if code in STICKY:
-            hint = "a kernel that ran before left the context broken; start a new process"
-        message = f"{function} failed: {code}" + (f" ({detail})" if detail else "")
+            hint = "start a new process: an earlier kernel corrupted the CUDA context"
+        message = f"WS0734 {function} failed: {code}" + (f" ({detail})" if detail else "")
         super().__init__(Finding(message, hint=hint))
 
 
@@ -62,10 +62,10 @@ def api() -> Any:
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
         hint = 'install it: pip install "cuda-bindings>=12.9"'
-        raise LaunchError(f"cuda-python cannot be imported: {error}", hint=hint) from None
+        raise LaunchError(f"WS0735 cuda-python cannot be imported: {error}", hint=hint) from None
     if not is_installed():
         hint = "install an NVIDIA driver, or run in the simulator (WSDSL_BACKEND=simulator)"
-        raise LaunchError("there is no CUDA driver (libcuda.so.1) here", hint=hint)
+        raise LaunchError("WS0736 no CUDA driver (libcuda.so.1) was found", hint=hint)
     status = driver.cuInit(0)[0]
     if int(status) != 0:
         raise DriverError("cuInit", name_of(status))

@@ -1,4 +1,4 @@
-"""torch, CuPy, JAX, NumPy and whatever speaks __cuda_array_interface__ or DLPack, as ArrayViews.
+"""Arrays of torch, CuPy, JAX, NumPy, __cuda_array_interface__ and DLPack as ArrayViews.
 
 None of them is imported here: an array that exists has brought its module along.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from wsdsl.diagnostics import LaunchError
+from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DType
 from wsdsl.runtime import dlpack, driver
 from wsdsl.runtime.views import (
@@ -26,7 +26,8 @@ from wsdsl.runtime.views import (
 
 Describer = Callable[[Any], ArrayView]
 Looker = Callable[[Any], tuple[Any, int]]
-MASKED_HINT = "a kernel reads all elements: give x.filled(0), or the mask as a tensor of its own"
+MASKED = Finding("WS0737 a masked array", hint="give x.filled(0), or the mask as another argument")
+FOREIGN = "WS0738 the byte order is foreign:"
 _torch_dtypes: dict[Any, DType] = {}
 _torch_devices: dict[Any, str] = {}
 _describers: dict[type, Describer] = {}
@@ -45,8 +46,7 @@ def describe(array: Any, name: str = "") -> ArrayView:
     except LaunchError as error:
         if not name:
             raise
-        found = error.findings[0]
-        raise LaunchError(f"{name}: {found.message}", hint=found.hint) from None
+        raise LaunchError(error.findings[0].within(name)) from None
 
 
 def look_of(array: Any) -> tuple[Any, int]:
@@ -88,19 +88,19 @@ def _describer(kind: type) -> Describer:
         return _jax
     if root in ("jax", "jaxlib"):
         hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"
-        raise LaunchError(f"a {kind.__name__} of JAX has no memory", hint=hint)
+        raise LaunchError(f"WS0739 a {kind.__name__} of JAX has no memory", hint=hint)
     if root == "cupy" and hasattr(kind, "data"):
         return _cupy
     if hasattr(kind, "__cuda_array_interface__"):
         return _cuda_array_interface
     if hasattr(kind, "filled") and hasattr(kind, "mask"):
-        raise LaunchError("a masked array", hint=MASKED_HINT)
+        raise LaunchError(MASKED)
     if hasattr(kind, "__array_interface__"):
         return _numpy
     if hasattr(kind, "__dlpack__"):
         return dlpack.describe
     hint = "give a torch, CuPy, JAX or NumPy array, or one with __cuda_array_interface__ or DLPack"
-    raise LaunchError(f"a {kind.__name__} is no array", hint=hint)
+    raise LaunchError(f"WS0740 a {kind.__name__} is not an array", hint=hint)
 
 
 def has_gradient(array: Any) -> bool:
@@ -137,7 +137,7 @@ def address_of(tensor: Any) -> int:
         found = 0
     if traced or (not found and 0 not in tensor.shape and tensor.device.type != "meta"):
         hint = "call the kernel on plain tensors, outside torch.func, torch.export and fake modes"
-        raise LaunchError("a tensor without memory, of a trace or transform", hint=hint)
+        raise LaunchError("WS0741 a tensor of a trace or transform has no memory", hint=hint)
     return found
 
 
@@ -145,19 +145,19 @@ def _torch(array: Any) -> ArrayView:
     address = address_of(array)
     if getattr(array, "is_neg", bool)():
         hint = "give x.resolve_neg()"
-        raise LaunchError("a view that negates its memory, as .conj().imag", hint=hint)
+        raise LaunchError("WS0742 a view that negates its memory, as .conj().imag", hint=hint)
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     tangent = forward.unpack_dual(array).tangent if is_transformed() else None
     if has_gradient(array) or tangent is not None:
         hint = "call it under `torch.no_grad()`, or give `.detach()` of the tensor"
-        raise LaunchError("torch records the gradient of it; a kernel has none", hint=hint)
+        raise LaunchError("WS0743 torch records its gradient; a kernel has no gradient", hint=hint)
     dtype = _torch_dtypes.get(array.dtype)
     if dtype is None:
         name = str(array.dtype).removeprefix("torch.")
         dtype = _torch_dtypes[array.dtype] = dtype_named(name, array.element_size())
     layout = str(getattr(array, "layout", "torch.strided"))
     if layout != "torch.strided":
-        raise LaunchError(f"a torch tensor of layout {layout}", hint="give a dense tensor")
+        raise LaunchError(f"WS0744 a torch tensor of layout {layout}", hint="give a dense tensor")
     device = _torch_devices.get(array.device)
     if device is None:
         kind, index = array.device.type, array.device.index
@@ -187,12 +187,12 @@ def _no_look(array: Any) -> tuple[Any, int]:
 
 def _jax(array: Any) -> ArrayView:
     if array.is_deleted():
-        hint = "it was donated to a jitted function; use that function's result"
-        raise LaunchError("a JAX array that has been deleted", hint=hint)
+        hint = "use the result of the jitted function to which it was donated"
+        raise LaunchError("WS0745 a JAX array that has been deleted", hint=hint)
     devices = list(array.devices())
     if len(devices) != 1:
-        hint = "give each device's shard of its own"
-        raise LaunchError(f"a JAX array sharded over {len(devices)} devices", hint=hint)
+        hint = "call the kernel for the shard of each device"
+        raise LaunchError(f"WS0746 a JAX array sharded over {len(devices)} devices", hint=hint)
     device = devices[0]
     index = getattr(device, "local_hardware_id", None)
     on_gpu = device.platform in ("gpu", "cuda")
@@ -211,9 +211,9 @@ def _jax(array: Any) -> ArrayView:
     )
 
 
-def _element_strides(strides: Sequence[int], itemsize: int, name: str) -> tuple[int, ...]:
+def _element_strides(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
     if any(s % itemsize for s in strides):
-        message = f"strides of {tuple(strides)} bytes are no multiples of {name}'s {itemsize}"
+        message = f"WS0747 strides are {tuple(strides)} bytes, expected multiples of {itemsize}"
         raise LaunchError(message, hint="make a contiguous copy")
     return tuple(s // itemsize for s in strides)
 
@@ -224,7 +224,7 @@ def _cupy(array: Any) -> ArrayView:
         pointer=int(array.data.ptr),
         dtype=dtype_named(name, itemsize),
         shape=tuple(array.shape),
-        strides=_element_strides(array.strides, itemsize, name),
+        strides=_element_strides(array.strides, itemsize),
         device=f"cuda:{int(array.device.id)}",
         framework="cupy",
         keepalive=array,
@@ -240,16 +240,16 @@ def _numpy(array: Any) -> ArrayView:
     dtype = array.dtype
     name, itemsize = str(dtype.name), int(dtype.itemsize)
     if not dtype.isnative:
-        raise LaunchError(f"{name} in foreign byte order", hint="use .astype(native)")
+        raise LaunchError(f"{FOREIGN} {name}", hint="use .astype(x.dtype.newbyteorder('='))")
     if name in ("int4", "uint4", "float4_e2m1fn"):
-        hint = "give two elements to a byte, low nibble first, in a uint8 array of half the width"
-        raise LaunchError(f"{name} of ml_dtypes takes a byte an element", hint=hint)
+        hint = "give a uint8 array of half the width, two elements per byte, low nibble first"
+        raise LaunchError(f"WS0748 {name} of ml_dtypes takes a byte per element", hint=hint)
     pointer, readonly = array.__array_interface__["data"]
     return ArrayView(
         pointer=int(pointer),
         dtype=dtype_named(name, itemsize),
         shape=tuple(array.shape),
-        strides=_element_strides(array.strides, max(1, itemsize), name),
+        strides=_element_strides(array.strides, max(1, itemsize)),
         device="cpu",
         readonly=bool(readonly),
         framework="numpy",
@@ -260,13 +260,13 @@ def _numpy(array: Any) -> ArrayView:
 def _cuda_array_interface(array: Any) -> ArrayView:
     interface: dict[str, Any] = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise LaunchError("a masked array", hint=MASKED_HINT)
+        raise LaunchError(MASKED)
     typestr = str(interface["typestr"])
     order, kind, itemsize = typestr[0], typestr[1], int(typestr[2:])
     words = {"f": "float", "i": "int", "u": "uint", "V": "V"}
     name = "bool" if kind == "b" else f"{words.get(kind, kind)}{8 * itemsize}"
     if order == ">":
-        raise LaunchError(f"{name} in foreign byte order", hint="convert it")
+        raise LaunchError(f"{FOREIGN} {name}", hint="convert it")
     pointer, readonly = interface["data"]
     shape = tuple(int(n) for n in interface["shape"])
     strides = interface.get("strides")
@@ -276,7 +276,7 @@ def _cuda_array_interface(array: Any) -> ArrayView:
         shape=shape,
         strides=contiguous_strides(shape)
         if strides is None
-        else _element_strides(strides, itemsize, name),
+        else _element_strides(strides, itemsize),
         device=f"cuda:{_device_of(int(pointer or 0))}",
         readonly=bool(readonly),
         framework="cuda array interface",
@@ -313,7 +313,8 @@ def allocator(
         name = "uint8"
     module: Any = sys.modules.get(like.framework)
     if module is None:
-        raise LaunchError(f"outputs cannot be allocated by {like.framework}", hint="give it")
+        message = f"WS0749 {like.framework} cannot allocate outputs"
+        raise LaunchError(message, hint="give all outputs of the call")
     if like.framework == "torch":
         device = like.keepalive.device
         return partial(getattr(module, make), shape, dtype=getattr(module, name), device=device)

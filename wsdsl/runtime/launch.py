@@ -61,14 +61,14 @@ def num_ctas(
     if items * signature.cluster > MAX_CTAS:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
         ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
-        message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
+        message = f"WS0750 {signature.name} has {items} work units ({sizes}) of {ctas}, expected "
         message += f"at most {MAX_CTAS} CTAs"
         raise LaunchError(message, hint="use larger tiles, or split the call")
     room = num_sms * signature.ctas_per_sm // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
     if told := scheduler.fault(items, depth, room):
         hint = 'use fewer splits, or reduction="serial"'
-        raise LaunchError(f"{signature.name}: {told}", hint=hint)
+        raise LaunchError(f"WS0751 {signature.name}: {told}", hint=hint)
     return scheduler.num_workers(items, depth, room) * signature.cluster
 
 
@@ -140,7 +140,7 @@ class Launcher:
         if resident < 1:
             what = "cluster" if self.signature.cluster > 1 else "CTA"
             uses = f"{self.signature.smem_bytes} bytes of SMEM, {self.signature.threads} threads"
-            message = f"no {what} of {self.signature.name} ({uses}) fits on {context.device}"
+            message = f"WS0752 no {what} of {self.signature.name} ({uses}) fits on {context.device}"
             raise LaunchError(message, hint="use smaller tiles, or fewer stages")
         self._fits.add(context.id)
 
@@ -247,7 +247,7 @@ def _zeros(context: Context, stream: int) -> int:
         if found is not None:
             return found
         if is_capturing(stream):
-            message = "a tensor is empty for the first time, and a CUDA graph is being captured"
+            message = "WS0753 an empty tensor needs an allocation, but a CUDA graph is captured"
             hint = "call the kernel once with these arrays before the capture"
             raise LaunchError(message, hint=hint)
         with current(context), may_allocate():

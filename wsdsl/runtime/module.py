@@ -54,7 +54,7 @@ class Module:
             if found is not None:
                 return found
             if is_capturing(stream):
-                message = f"{self.name} is not loaded yet, and a CUDA graph is being captured"
+                message = f"WS0754 {self.name} is not loaded yet, but a CUDA graph is captured"
                 hint = "call the kernel, or prepare() it, once before the capture"
                 raise LaunchError(message, hint=hint)
             with current(context), may_allocate():
@@ -73,7 +73,7 @@ class Module:
             local = attributes.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
             spilled = int(driver.call("cuFuncGetAttribute", local, handle))
             if spilled:
-                notes = (*notes, f"{self.name} uses {spilled} bytes of local memory a thread")
+                notes = (*notes, f"{self.name} uses {spilled} bytes of local memory per thread")
         return Function(handle, context, notes)
 
     def _load_cubin(self) -> tuple[Any, tuple[str, ...]]:
@@ -97,11 +97,11 @@ class Module:
             else:
                 module = driver.call("cuModuleLoadDataEx", self.image + b"\0", *given)
         except driver.DriverError as error:
-            message = f"the driver cannot assemble {self.name}: {error.code}\n{_text(errors)}"
+            message = f"WS0755 the driver rejects PTX of {self.name}: {error.code}\n{_text(errors)}"
             hint = "install ptxas (pip install nvidia-cuda-nvcc), or update the driver"
             raise LaunchError(message.rstrip(), hint=hint) from None
         version = "{}.{}".format(*context_driver())
-        notes = [f"assembled by the driver (CUDA {version}), since there is no ptxas"]
+        notes = [f"assembled by the driver (CUDA {version}), since ptxas was not found"]
         lines = [line for log in (info, errors) for line in _text(log).splitlines()]
         notes += [line.strip() for line in lines if SERIALISED.search(line)]
         return module, tuple(notes)
@@ -121,12 +121,12 @@ class Module:
         if overwritten(cubin):
             version = "{}.{}".format(*context_driver())
             message = (
-                f"{self.name}: the driver's assembler (CUDA {version}) gives away registers of an "
-                "operand that a product still reads"
+                f"WS0756 {self.name}: the driver's assembler (CUDA {version}) overwrites registers "
+                "of an operand that an MMA in flight reads"
             )
             hint = (
-                f"{FIXED_IN}: install ptxas (pip install nvidia-cuda-nvcc); or make the operand "
-                'in shared memory: Schedule(operand_transform="smem")'
+                "install ptxas (pip install nvidia-cuda-nvcc), or transform the operand in SMEM: "
+                f'Schedule(operand_transform="smem"); {FIXED_IN}'
             )
             raise LaunchError(message, hint=hint)
         return driver.call("cuModuleLoadData", cubin)

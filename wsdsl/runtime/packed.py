@@ -28,7 +28,7 @@ ORDER = {
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """What `Kernel.pack` makes of an array, and stands for it in calls.
+    """Packed array of `Kernel.pack`, which represents the array in calls.
 
     `data` (bytes, an array of the same framework) may be kept, and a `Packed` made of it again,
     with the array's `shape` and `dtype`, an element type of the language by name; then `unpack`
@@ -39,13 +39,14 @@ class Packed:
     shape: tuple[int, ...]
     dtype: str
     like: Any = field(default=None, repr=False)
-    """What the framework calls the elements."""
+    """The framework's dtype of the elements."""
 
     def __post_init__(self) -> None:
         kind = DTYPES.get(self.dtype)
         wanted = packed_bytes(self.shape, kind) if kind and packed_swizzle(kind) else -1
         if self.nbytes != wanted:
-            message = f"{self.nbytes} bytes are no packed {self.dtype} of shape {self.shape}"
+            kind = f"{self.dtype} of shape {self.shape}"
+            message = f"WS0757 {self.nbytes} bytes are not a packed {kind}"
             raise LaunchError(message, hint="pack the array: kernel.pack(array)")
 
     @property
@@ -73,11 +74,11 @@ def pack(array: Any, dtype: DType) -> Packed:
     array = array.detach() if hasattr(array, "detach") else array
     view = adapt(describe(array), dtype)
     if view.dtype != dtype:
-        hint = "of 4 bits it is of uint8, two elements to a byte" if dtype.bits == 4 else ""
-        raise LaunchError(f"dtype is {view.dtype}, expected {dtype}", hint=hint)
+        hint = "give a uint8 array, two elements per byte" if dtype.bits == 4 else ""
+        raise LaunchError(f"WS0758 pack() has a {view.dtype} array, expected {dtype}", hint=hint)
     *_, lines, last = view.shape
     if view.is_empty:
-        raise LaunchError(f"an array of shape {view.shape} has nothing to pack")
+        raise LaunchError(f"WS0759 an array of shape {view.shape} has no elements to pack")
     raw = contiguous(array).view(bytes_of(array))
     over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
     over.append((0, dtype.size(num_blocks(last) * PACKED_LINES - last)))

@@ -88,8 +88,8 @@ def _stride(argument: StrideArgument, view: ArrayView) -> int:
     stride = view.strides[argument.dim]
     if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
         return stride
-    message = f"{argument.tensor} has rows {stride} elements apart, expected {argument.known}"
-    raise LaunchError(message, hint="copy it: rows that `where` takes are contiguous")
+    message = f"WS0760 {argument.tensor} has row stride {stride}, expected {argument.known}"
+    raise LaunchError(message, hint="make it contiguous: `where` takes contiguous rows")
 
 
 def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:

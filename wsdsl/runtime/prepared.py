@@ -1,4 +1,4 @@
-"""A call of which only the launch is left."""
+"""A prepared call: its arguments are resolved and packed, only the launch remains."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _attribute(together: bool) -> Any:
 
 
 class Prepared:
-    """A call of which only the launch is left. Calling it is safe from several threads, and inside
-    the capture of a CUDA graph.
+    """A call whose arguments are resolved and packed. Calling it is safe from several threads, and
+    inside the capture of a CUDA graph.
 
     It runs on the stream it was prepared with, else on what is the current stream at each call.
     With `lending` the arguments depend on that too. `movable` says that arguments depend on where
@@ -177,7 +177,7 @@ class Prepared:
     def set_scalar(self, name: str, value: Scalar) -> None:
         """Change a scalar argument for the next calls."""
         if not (self._lending or self._packed).set_scalar(name, value):
-            raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
+            raise LaunchError(f"WS0761 {self._signature.name} has no scalar {name!r}")
         if self._copies is not None:
             self._copies.set_scalar(name, value)
 
@@ -205,7 +205,7 @@ class Prepared:
             name, detail = driver.name_of(status), driver.describe(status)
             if name in RETRIED:
                 where = self._kernel.context.device
-                hint = f"the stream must belong to the arrays' device, {where}"
-                message = f"the launch of {self._signature.name} failed: {name} ({detail})"
+                hint = f"give a stream of the arrays' device, {where}"
+                message = f"WS0762 the launch of {self._signature.name} failed: {name} ({detail})"
                 raise LaunchError(message, hint=hint)
             raise driver.DriverError(f"the launch of {self._signature.name}", name, detail)

@@ -69,7 +69,7 @@ def given_stream(stream: Any) -> int:
     if type(stream).__module__.partition(".")[0] == "cuda":
         return int(stream)
     hint = "give a torch or CuPy stream, or the CUstream as an int"
-    raise LaunchError(f"stream is {stream!r}, which is no CUDA stream", hint=hint)
+    raise LaunchError(f"WS0763 stream is {stream!r}, expected a CUDA stream", hint=hint)
 
 
 def current_stream(view: ArrayView) -> StreamOf:

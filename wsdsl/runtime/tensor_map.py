@@ -65,11 +65,11 @@ def tiled_map(
     """
     faults = tma_faults(view)
     if view.dtype.name not in DATA_TYPES:
-        faults.append(f"TMA has no {view.dtype}")
+        faults.append(f"TMA has no data type {view.dtype}")
     if fault := box_fault(argument.box, len(view.shape), view.dtype, argument.swizzle):
         faults.append(fault)
     if faults:
-        raise LaunchError(f"no tensor map for {argument.tensor}: {'; '.join(faults)}")
+        raise LaunchError(f"WS0764 no tensor map for {argument.tensor}: {'; '.join(faults)}")
     if argument.swizzle in PACKED_SPAN:
         return _packed_map(view, argument, zeros)
     dtype = view.dtype
@@ -150,7 +150,7 @@ def _encode(tiled: TiledMap) -> bytes:
             cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     except driver.DriverError as error:
-        raise LaunchError(f"the driver refuses {tiled}: {error.code}") from None
+        raise LaunchError(f"WS0765 the driver rejects {tiled}: {error.code}") from None
     return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
 
 

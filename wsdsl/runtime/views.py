@@ -1,4 +1,4 @@
-"""ArrayView: what the runtime knows of an array, whoever made it; and questions of geometry."""
+"""ArrayView: the runtime's description of an array of any framework; and its geometry."""
 
 from __future__ import annotations
 
@@ -221,12 +221,12 @@ def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
     """
     faults: list[str] = []
     if not 1 <= len(view.shape) <= TMA_MAX_RANK:
-        faults.append(f"rank is {len(view.shape)}; TMA takes 1 to {TMA_MAX_RANK}")
+        faults.append(f"rank is {len(view.shape)}; TMA supports ranks 1 to {TMA_MAX_RANK}")
     if view.is_empty:
         return faults
     row = view.shape[-1] * view.dtype.bits // 8 if view.shape else 0
     if written and row % TMA_ALIGN:
-        faults.append(f"rows are {row} bytes long; a TMA store writes multiples of 16")
+        faults.append(f"rows are {row} bytes long; a TMA store writes multiples of 16 bytes")
     if view.pointer % TMA_ALIGN:
         faults.append(f"the address is {view.pointer:#x}; TMA needs a multiple of 16 bytes")
     for axis, stride in row_strides(view):

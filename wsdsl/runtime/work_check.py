@@ -97,7 +97,7 @@ def check_work(
     if fault:
         problem = f"{tiles} tiles of {depth} steps for {workers} workers"
         hint = 'use scheduler="persistent" for this problem'
-        raise LaunchError(f"{name}: {fault} ({scheduler}, {problem})", hint=hint)
+        raise LaunchError(f"WS0766 {name}: {fault} ({scheduler}, {problem})", hint=hint)
 
 
 @lru_cache(maxsize=4096)
@@ -108,7 +108,7 @@ def _fault(scheduler: TileScheduler, tiles: int, depth: int, workers: int, slots
         fewer = max(0, tiles // workers - MAX_ROUNDS) * workers
         pieces = pieces_of(scheduler, _problem(tiles - fewer, depth, workers))
     except OverflowError:
-        return "the work has more steps than i32 has room for"
+        return "the number of steps exceeds i32"
     if slots == tiles:
         slots -= fewer
     return next(_faults(pieces, tiles - fewer, depth, slots), "")
@@ -129,21 +129,21 @@ def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]
     tile, begin, end = pieces.tile[order], pieces.begin[order], pieces.end[order]
     stride = pieces.stride[order]
     if np.any((tile < 0) | (tile >= tiles) | (begin < 0) | (begin >= end) | (end > depth)):
-        yield "a piece is empty, or lies outside"
+        yield "a work unit is empty, or exceeds the tiles"
     next_tile = np.diff(tile, prepend=-1, append=tiles)
     first, last = next_tile[:-1] > 0, next_tile[1:] > 0
     if np.any(next_tile > 1) or np.any(begin[first] != 0) or np.any(end[last] != depth):
-        yield "a tile is not done, or not to its end"
+        yield "no work unit covers the begin or end of a tile"
     behind, front = np.flatnonzero(~first), np.flatnonzero(~first) - 1
     # Those that go through it together are as many as the stride, one a step behind the other.
     apart = stride > 1
     follows = np.where(apart[front], begin[front] + 1, end[front])
     odd = apart & ((end != depth) | (last & (begin != stride - 1)))
     if np.any(begin[behind] != follows) or np.any(stride[behind] != stride[front]) or np.any(odd):
-        yield "pieces of a tile overlap, or leave something out"
+        yield "work units of a tile overlap, or have gaps"
     if np.any(tile[behind] >= slots):
-        yield "a tile that is cut has no slot"
+        yield "a split tile has no workspace"
     lower = worker[front] < worker[behind]
     earlier = (worker[front] == worker[behind]) & (iteration[front] < iteration[behind])
     if not np.all(lower | earlier):
-        yield "a piece needs what a later worker does"
+        yield "a work unit depends on a later worker"

@@ -52,7 +52,7 @@ def lent_for(signature: Signature, slots: int) -> LaunchWorkspace:
         assert isinstance(first, str)
         lines = tensor.each * max(1, slots)
         if lines > MAX_SIZE:
-            raise _no_memory(signature.name, f"{lines} lines", tensor.name, slots)
+            raise _no_memory(signature.name, f"{lines} rows", tensor.name, slots)
         shape = (lines, *(n for n in rest if isinstance(n, int)))
         assert len(shape) == len(tensor.type.dims)
         strides = contiguous_strides(shape)
@@ -64,9 +64,9 @@ def lent_for(signature: Signature, slots: int) -> LaunchWorkspace:
 
 
 def _no_memory(kernel: str, amount: str, tensor: str, slots: int | None = None) -> LaunchError:
-    why = "" if slots is None else f", for {slots} tiles whose contraction is cut"
+    why = "" if slots is None else f", for {slots} tiles of split contractions"
     hint = 'use fewer splits, larger tiles, scheduler="persistent", or a smaller problem'
-    return LaunchError(f"{kernel} needs {amount} for {tensor}{why}", hint=hint)
+    return LaunchError(f"WS0767 {kernel} needs {amount} for workspace {tensor}{why}", hint=hint)
 
 
 class Buffer:

@@ -1,4 +1,4 @@
-"""Measure the best schedules that the model knows of, and store the fastest in the tuning cache."""
+"""Measure the best schedules of the cost model, and store the fastest in the tuning cache."""
 
 from wsdsl.tune.result import Tuned
 

@@ -107,7 +107,7 @@ class Arena:
         self._failed(name, why)
         if is_incumbent:
             self._process.close()
-            raise LaunchError(f"what is chosen today cannot be measured: {why}")
+            raise LaunchError(f"WS1033 the incumbent schedule cannot be measured: {why}")
 
     def _restart(self) -> None:
         entered, self._entered = self._entered, {}
@@ -117,6 +117,7 @@ class Arena:
 
 
 # The process that measures, under a watchdog.
+ENDED = "the measuring process has ended"
 START_SECONDS = 60.0
 """Until it has a GPU, and memory on it."""
 
@@ -146,20 +147,20 @@ class Watched(ChildProcess):
         except (LostError, FaultError) as error:
             self.close()
             told = str(error).removeprefix("LaunchError: ")
-            raise LaunchError(f"nothing can be measured: {told}") from None
+            raise LaunchError(f"WS1034 schedules cannot be measured: {told}") from None
         self._limit = limit
 
     def ask(self, what: str, *given: Any) -> Any:
         try:
             self.send((what, given))
         except OSError:
-            raise self._lost("", "its process has ended") from None
+            raise self._lost("", ENDED) from None
         doing = ""
         while True:
             try:
                 kind, value = self._told.get(timeout=self._limit)
             except queue.Empty:
-                raise self._lost(doing, f"no sign of life for {self._limit:.0f} s") from None
+                raise self._lost(doing, f"the GPU hung for {self._limit:.0f} s") from None
             if kind == "doing":
                 doing = value
             elif kind == "done":
@@ -167,11 +168,11 @@ class Watched(ChildProcess):
             elif kind == "raised":
                 raise FaultError(value)
             else:
-                raise self._lost(doing, "its process has ended")
+                raise self._lost(doing, ENDED)
 
     def _lost(self, doing: str, why: str) -> LostError:
         code = self.end()
-        return LostError(doing, f"{why} (code {code})" if "ended" in why else why)
+        return LostError(doing, f"{why} (exit status {code})" if why == ENDED else why)
 
     def _read(self) -> None:
         with suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):

@@ -8,6 +8,7 @@ import importlib
 from typing import Any
 
 from wsdsl.child_process import Tell, serve
+from wsdsl.diagnostics import CODE
 
 _card: list[Any] = []
 
@@ -24,7 +25,7 @@ def answer(asked: tuple[str, Any], tell: Tell) -> None:
             given = *given, lambda text: tell(("doing", text))
         tell(("done", getattr(_card[0], what)(*given)))
     except Exception as error:
-        tell(("raised", f"{type(error).__name__}: {error}"))
+        tell(("raised", f"{type(error).__name__}: {CODE.sub('', str(error))}"))
 
 
 if __name__ == "__main__":

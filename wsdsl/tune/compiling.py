@@ -45,7 +45,7 @@ def compiled(
             hung = not watchdog.is_alive()
             watchdog.cancel()
             if hung:
-                made = Failed((Finding(f"it was not compiled in {limit:.0f} s"),))
+                made = Failed((Finding(f"WS1035 compilation exceeded {limit:.0f} s"),))
             if child.ended:
                 child = None
             ready.put((job, made))

@@ -34,7 +34,7 @@ class Keeping:
         self._database = None if path is None else Database(path)
         self.notes: tuple[str, ...] = ()
         if path is None:
-            self.notes = ("nothing is kept: WSDSL_CACHE_DIR is off",)
+            self.notes = ("the measurements are not cached: WSDSL_CACHE_DIR is off",)
         self._known = {row.schedule: row for row in self._rows() if row.emitter == self._emitter}
 
     def recall(self, trial: Trial, incumbent: Trial) -> bool:
@@ -96,4 +96,4 @@ class Keeping:
 
     def _lose(self, error: RecordsError) -> None:
         self._database = None
-        self.notes = (*self.notes, f"nothing is kept: {error}")
+        self.notes = (*self.notes, f"the measurements are not cached: {error}")

@@ -143,7 +143,7 @@ def fault(name: str, held: Any, exact: Any, dtype_name: str, tolerance: float) -
     a, b = (_numbers(x, dtype) for x in (held, exact))
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite):
-        return f"wrong: `{name}` is not finite where it should be, or not written"
+        return f"wrong: `{name}` has elements that are not finite, or not written"
     difference = float(np.linalg.norm((a - b)[finite]))
     norm = float(np.linalg.norm(b[finite]))
     if difference > tolerance * norm:

@@ -17,8 +17,8 @@ MOST_TICKS = 10
 
 
 def plot(tuned: Tuned, path: Path) -> Path:
-    """A panel for depth, and for each side of the tiles that more than one size was measured of; a
-    line through the quickest of each.
+    """Draw a panel for stages, and one per tile extent with more than one measured size; a line
+    connects the fastest of each.
     """
     require_matplotlib().use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -32,17 +32,17 @@ def plot(tuned: Tuned, path: Path) -> Path:
         best = [min(y for other, y in points if other == x) for x in values]
         every = [x for x, _ in points], [y for _, y in points]
         place.plot(*every, ".", color="0.6", label="a schedule")
-        place.plot(values, best, "-", color="C0", label="the quickest of each")
-        place.axhline(today, color="C3", linestyle="--", linewidth=1, label="chosen today")
+        place.plot(values, best, "-", color="C0", label="the fastest of each")
+        place.axhline(today, color="C3", linestyle="--", linewidth=1, label="incumbent")
         if winner is not None:
             at = _value(winner, name)
             kept = dict(color="C2", markersize=13, label="new tuning-cache entry")
             place.plot([at], [winner.ratio * today], "*", **kept)
         # Those that were measured, as far as there is room for them.
         place.set_xticks(values[:: -(-len(values) // MOST_TICKS)])
-        place.set_xlabel("stages of a ring" if name == "stages" else f"{name}, elements")
+        place.set_xlabel("pipeline stages" if name == "stages" else f"{name}, elements")
         place.grid(axis="y", alpha=0.3)
-    places[0][0].set_ylabel("µs of a call, in bursts")
+    places[0][0].set_ylabel("µs per call, in bursts")
     sizes = ", ".join(f"{dim} = {size}" for dim, size in tuned.sizes.items())
     figure.suptitle(f"{tuned.name}, {sizes} on {tuned.device}", fontsize=10)
     told = places[0][0].get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""What was measured, and what came of it."""
+"""Results of tuning: the measured schedules, and the fastest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wsdsl.schedule import Schedule
 @dataclass
 class Trial:
     """A schedule. `ratio`: of its bursts' time to the incumbent's of the same rounds, with `error`;
-    `sustained_ratio` likewise, 0 if it was not that good. Times are microseconds of a call.
+    `sustained_ratio`: of sustained times, 0 if not measured. Times are microseconds per call.
     """
 
     schedule: Schedule
@@ -39,7 +39,7 @@ class Trial:
         sustained = f"{self.sustained:9.1f}" if self.sustained else " " * 9
         both = f"{self.ratio:6.3f}"
         both += f" · {self.sustained_ratio:.3f}" if self.sustained_ratio else " " * 8
-        note = "  (chosen today)" if self.is_incumbent else "  (earlier)" if self.is_old else ""
+        note = "  (incumbent)" if self.is_incumbent else "  (earlier)" if self.is_old else ""
         return f"{self.bursts:9.1f} {sustained}  {both}  {self.schedule!r}{note}"
 
 
@@ -59,12 +59,12 @@ class Tuned:
 
     @property
     def schedule(self) -> Schedule:
-        """What calls run from now on."""
+        """The schedule of calls from now on."""
         return (self.winner or self.incumbent).schedule
 
     @property
     def measured(self) -> list[Trial]:
-        """The quickest first; what went through more rounds in front."""
+        """The fastest first; schedules of the later rounds precede others."""
         held = [t for t in self.trials if not t.failure and t.samples]
         return sorted(held, key=lambda t: (not t.sustained, t.both))
 
@@ -73,7 +73,7 @@ class Tuned:
         return [t for t in self.trials if t.failure]
 
     def plot(self, path: str | Path) -> Path:
-        """Time over depth and over tile width. WsdslError where there is no matplotlib."""
+        """Plot time versus stages and tile extents. WsdslError without matplotlib."""
         from wsdsl.tune.plot import plot
 
         return plot(self, Path(path))
@@ -81,13 +81,13 @@ class Tuned:
     def __str__(self) -> str:
         sizes = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
         lines = [f"{self.name}, {sizes}, on {self.device}, {self.seconds:.0f} s:"]
-        lines.append(f"{'µs':>9} {'sustained':>9}  {'÷ today (sustained)':16}")
+        lines.append(f"{'µs':>9} {'sustained':>9}  {'÷ incumbent (sustained)':16}")
         lines += map(str, self.measured)
         lines += (f"  {trial}" for trial in self.failed)
         if self.untried:
             lines.append(f"{self.untried} candidates were not measured: no time was left")
         if self.winner is None:
-            lines.append("what is chosen today stays: nothing beats it beyond the noise")
+            lines.append("the incumbent schedule stays: no candidate is faster beyond the noise")
         else:
             gain = 100 * (1 - self.winner.ratio)
             lines.append(f"new tuning-cache entry, {gain:.1f} % faster: {self.winner.schedule!r}")

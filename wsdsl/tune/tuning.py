@@ -1,4 +1,4 @@
-"""`Kernel.tune`: candidates are compiled, measured beside what is chosen today, and kept."""
+"""`Kernel.tune`: compile candidates, measure them versus the incumbent, and cache the results."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
         whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule
         assert whole is not None
         if not agrees(q.given, whole):
-            message = f"the candidate {schedule!r} is none of {q.given!r}"
+            message = f"WS1036 the candidate {schedule!r} contradicts the given {q.given!r}"
             raise ScheduleError(message, hint="leave one of them out")
         found[whole] = None
     return list(found)
@@ -183,7 +183,7 @@ def _fault(trial: Trial, text: str, made: Made | Failed) -> str:
         return made.findings[0].message
     choice: Choice = from_bytes(text, made.kept).value[0]
     if choice.schedule != trial.schedule:
-        return choice.notes[0] if choice.notes else "refused for another"
+        return choice.notes[0] if choice.notes else "replaced by another schedule"
     return ""
 
 

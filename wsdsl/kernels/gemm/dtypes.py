@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError
@@ -12,6 +13,7 @@ from wsdsl.runtime.views import ArrayView, adapt, dtype_named
 OUTPUTS = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "i16", "i8", "u32", "u16", "u8")
 ADDENDS = ("f32", "f16", "bf16", "i32")
 RESIDUALS = (*ADDENDS, "f8e4m3", "f8e5m2", "i8", "u8")
+TWO_DTYPES = "WS0804 out and out_dtype have different types:"
 PAIRS = "both bf16, both f16, both tf32, of f8e4m3 and f8e5m2, or of i8 and u8"
 
 
@@ -26,8 +28,20 @@ def dtype_of(given: Any, what: str) -> DType:
             found = DTYPES.get(bare) or dtype_named(bare, 0)
             if found.kind != "other":
                 return found
-    message = f"{what} is {given!r}, expected an element type"
-    raise LaunchError(message, hint=f"one of {', '.join(OUTPUTS)}")
+    raise wrong_option(what, repr(given), f"an element type: {', '.join(OUTPUTS)}")
+
+
+def wrong_dtype(name: str, dtype: object, expected: Sequence[str]) -> LaunchError:
+    message = f"WS0805 {name} is {dtype}, expected {', '.join(expected)}"
+    return LaunchError(message, hint="convert it")
+
+
+def wrong_shape(name: str, shape: tuple[int, ...], expected: object) -> LaunchError:
+    return LaunchError(f"WS0806 {name} has shape {shape}, expected {expected}")
+
+
+def wrong_option(name: str, given: str, expected: str) -> LaunchError:
+    return LaunchError(f"WS0807 {name} is {given}, expected {expected}")
 
 
 def operand_views(
@@ -36,15 +50,14 @@ def operand_views(
     """The operands as what they are multiplied as, and their sum's type."""
     pair: Any = given if isinstance(given, tuple | list) else (given, given)
     if len(pair) != 2:
-        message = f"operand_dtype has {len(pair)} types, expected one for both operands, or two"
-        raise LaunchError(message)
+        raise wrong_option("operand_dtype", repr(given), "one type, or a type for each operand")
     found = [_as(view, wanted, name) for view, wanted, name in zip((a, b), pair, "ab")]
     total = sum_of(found[0].dtype, found[1].dtype)
     if total is None:
-        held, hint = [v.dtype.name for v in found], f"operands are {PAIRS}"
+        held, hint = [v.dtype.name for v in found], f"convert them: operands are {PAIRS}"
         if held == ["f32", "f32"]:
-            hint = 'operand_dtype="tf32" multiplies their upper 19 bits; or convert to bf16 or f16'
-        message = f"a is {held[0]} and b is {held[1]}, which the tensor cores do not multiply"
+            hint = 'give operand_dtype="tf32" (the upper 19 bits), or convert to bf16 or f16'
+        message = f"WS0808 a is {held[0]} and b is {held[1]}; tensor cores cannot multiply them"
         raise LaunchError(message, hint=hint)
     return (found[0], found[1]), total
 
@@ -55,8 +68,9 @@ def _as(view: ArrayView, given: Any, name: str) -> ArrayView:
     wanted = dtype_of(given, "operand_dtype")
     found = adapt(view, wanted)
     if found.dtype != wanted:
-        hint = f"convert {name}; operand_dtype only says what the bits stand for, or tf32 for f32"
-        raise LaunchError(f"{name} is {view.dtype}, which cannot be taken as {wanted}", hint=hint)
+        hint = f"convert {name}: operand_dtype reinterprets bits, or is tf32 for f32"
+        message = f"WS0809 {name} is {view.dtype}, which cannot be multiplied as {wanted}"
+        raise LaunchError(message, hint=hint)
     return found
 
 

@@ -30,6 +30,7 @@ INDEX = {
 """How a dimension is indexed, by its name; the number 1 is that of a tensor of one element."""
 
 ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh")
+
 ADDED_IN_PLACE = ("f32", "f16", "bf16", "i32", "u32")
 """Types that memory adds; others are read, added and stored."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 from wsdsl.diagnostics import LaunchError, unknown_names
 from wsdsl.dynamo import opaque
+from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
@@ -31,7 +32,7 @@ MAX_PLANS = 1024
 
 
 class Matmul:
-    """See `__call__`. `plan(…)` takes the same arguments, and gives the product without running."""
+    """See `__call__`. `plan(…)` takes the same arguments, and returns the matmul without a run."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -71,9 +72,9 @@ class Matmul:
         the contiguous one; of others it is K. `transpose_a` and `transpose_b` take [..., K, M] and
         [..., N, K], for arrays without strides.
 
-        Types: both bf16 or both f16; f8e4m3 and f8e5m2 in any pairing; i8 and u8, likewise; f32
-        with operand_dtype="tf32", which says that 10 bits of the mantissa will do. A type or a pair
-        of types as `operand_dtype` says what CuPy's bytes stand for, too.
+        Types: both bf16 or both f16; f8e4m3 and f8e5m2 in any pairing; i8 and u8 in any pairing;
+        f32 with operand_dtype="tf32", which multiplies 10 bits of the mantissa. A type or a pair of
+        types as `operand_dtype` also reinterprets CuPy's bytes.
 
         bias: [..., N], f32, f16, bf16 or i32
         activation: "relu", "gelu" (the exact one), "silu", "sigmoid" or "tanh"
@@ -85,11 +86,11 @@ class Matmul:
         scales: (scale_a, scale_b), each None, a number, or an f32 array: one element, [..., M] of a
             and [..., N] of b (or [..., M, 1] and [..., 1, N]), or for blocks of K of 128 elements
             [..., M, ceil(K / 128)], or for blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)],
-            of b likewise with N. Either axis of a block's scales may be the contiguous one.
+            and with N for b. Either axis of block scale factors may be the contiguous one.
         out: written, and returned. With accumulate=True the result is added to what it holds.
         constant: the operands, ("b",) for weights, which the kernel in front on the stream does not
-            write: they may be loaded before it is over, which shortens products of few rows.
-            Nothing checks this; where it is not so, the result is wrong now and then.
+            write: they may be loaded before it is complete, which shortens matmuls of few rows.
+            This is not checked; if that kernel does write them, results may be wrong.
         schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
@@ -204,7 +205,7 @@ class Matmul:
         """Measure the best schedules for calls of these arguments, as `Kernel.tune` does; the
         fastest is stored in the tuning cache, and calls of this kernel and bucket run it.
 
-        LaunchError where arguments do not fit, or there is no GPU.
+        LaunchError for arguments that do not fit, or without a GPU.
         """
         product = self.plan(*args, **options)
         how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
@@ -225,7 +226,7 @@ class Matmul:
 
 def _unknown(names: Iterable[str], call: Callable[..., Any]) -> LaunchError:
     known = sorted({*inspect.signature(call).parameters} - {"self", "unknown"})
-    return LaunchError(unknown_names(names, known, "matmul()"))
+    return LaunchError(unknown_names(names, known, "WS0810 matmul()"))
 
 
 def _constant(names: Any) -> tuple[str, ...]:
@@ -233,15 +234,13 @@ def _constant(names: Any) -> tuple[str, ...]:
     known = isinstance(names, Iterable) and not isinstance(names, str)
     held: tuple[Any, ...] = tuple(names) if known else ()
     if not known or not all(isinstance(x, str) and x in OPERANDS for x in held):
-        hint = 'constant=("b",) for weights'
-        raise LaunchError(f"constant is {names!r}, expected names of a and b", hint=hint)
+        raise wrong_option("constant", repr(names), 'names of a and b, as in ("b",)')
     return tuple(OPERANDS[name] for name in held)
 
 
 def _pair(scales: Any) -> tuple[Any, Any]:
     if not isinstance(scales, tuple | list) or len(scales) != 2:
-        hint = "scales=(scale_a, None) scales by one alone"
-        raise LaunchError("scales is no pair (scale_a, scale_b)", hint=hint)
+        raise wrong_option("scales", f"a {type(scales).__name__}", "a pair: (scale_a, None)")
     return _number(scales[0]), _number(scales[1])
 
 
@@ -255,18 +254,17 @@ def _number(scale: Any) -> Any:
 def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
     for name in options.numbers:
         if not name.startswith("scale_"):
-            raise LaunchError(f"{name} is a number, expected an array")
+            raise wrong_option(name, "a number", "an array")
     for name in "ab":
         if name not in views:
-            raise LaunchError(f"{name} is None, expected an array")
+            raise wrong_option(name, "None", "an array")
     accumulate: Any = options.accumulate
     if not isinstance(accumulate, bool):
-        raise LaunchError(f"accumulate is {accumulate!r}, expected True or False")
+        raise wrong_option("accumulate", repr(accumulate), "True or False")
     activation: Any = options.activation
     named = activation is None or isinstance(activation, str)
     if not named or activation not in (None, *ACTIVATIONS):
-        hint = f"one of {', '.join(ACTIVATIONS)}, or None"
-        raise LaunchError(f"there is no activation {activation!r}", hint=hint)
+        raise wrong_option("activation", repr(activation), f"{', '.join(ACTIVATIONS)} or None")
     return make_plan(views, options)
 
 

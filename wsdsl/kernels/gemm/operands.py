@@ -13,9 +13,12 @@ from wsdsl.kernels.gemm.dtypes import (
     ADDENDS,
     OUTPUTS,
     RESIDUALS,
+    TWO_DTYPES,
     default_output,
     dtype_of,
     operand_views,
+    wrong_dtype,
+    wrong_shape,
 )
 from wsdsl.kernels.gemm.form import Form, Param, is_float_result
 from wsdsl.kernels.gemm.scales import (
@@ -30,6 +33,7 @@ from wsdsl.kernels.gemm.scales import (
     no_scales,
     readings,
     viewed,
+    wrong_batch,
 )
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
 from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
@@ -104,10 +108,11 @@ class Operands:
             readings_of = partial(readings, view, rows, self.sizes, self.batch, own)
             found[name] = readings_of(along_k=not self.total.is_integer)
             if not found[name] and readings_of(along_k=True):
-                message = f"{name} has scales of blocks, and the operands are integers"
-                hint = "their sum is an integer: give a scale for each row, or one for all"
-                raise LaunchError(message, hint=hint)
-            if not found[name] or view.dtype.name != "f32":
+                message = f"WS0811 {name} has block scale factors; the accumulator is an integer"
+                raise LaunchError(message, hint="give one scale factor per row, or one in all")
+            if view.dtype.name != "f32":
+                raise wrong_dtype(name, view.dtype, ("f32",))
+            if not found[name]:
                 raise LaunchError(no_scales(name, view, rows, self.sizes))
         for name, other in (("scale_a", "scale_b"), ("scale_b", "scale_a")):
             if found[name]:
@@ -119,8 +124,7 @@ class Operands:
             return
         self.check_dtype("bias", view.dtype, ADDENDS)
         if not view.shape or view.shape[-1] != self.sizes["N"]:
-            expected = f"[{self.sizes['N']}], one for each column"
-            raise LaunchError(f"bias has shape {view.shape}, expected {expected}")
+            raise wrong_shape("bias", view.shape, f"[{self.sizes['N']}], one per column")
         self.add("bias", self.check_batch("bias", view, 1), ("N",))
 
     def residual(self) -> None:
@@ -142,17 +146,16 @@ class Operands:
         self.check_dtype("out" if view is not None else "out_dtype", found, OUTPUTS)
         if view is None:
             if self.options.accumulate:
-                raise LaunchError("accumulate=True adds to out", hint="give out")
+                raise LaunchError("WS0812 accumulate=True needs out", hint="give out")
             # Contiguous, as it will be allocated.
             self.views["out"] = view = contiguous(self.views["a"], self.shape, found)
         elif adapt(view, found).dtype != found:
-            message = f"out is {view.dtype}, and out_dtype is {found}"
-            raise LaunchError(message, hint="give one of the two")
+            raise LaunchError(f"{TWO_DTYPES} {view.dtype} and {found}", hint="leave one out")
         elif view.shape != self.shape:
-            raise LaunchError(f"out has shape {view.shape}, expected {self.shape}")
+            raise wrong_shape("out", view.shape, self.shape)
         elif overlaps_itself(view):
-            message = f"out has strides {view.strides}: its elements share memory"
-            raise LaunchError(message, hint="give an array of its own, not a broadcast")
+            message = f"WS0813 out has strides {view.strides}: its elements share memory"
+            raise LaunchError(message, hint="give an array with separate elements")
         self.add("out", self.like_result("out", view), ("M", "N"))
         return found
 
@@ -165,8 +168,7 @@ class Operands:
 
     def check_dtype(self, name: str, dtype: DType, allowed: Sequence[str]) -> None:
         if dtype.name not in allowed:
-            hint = f"convert it to one of {', '.join(allowed)}"
-            raise LaunchError(f"{name} is {dtype}, which is not taken", hint=hint)
+            raise wrong_dtype(name, dtype, allowed)
 
     def check_batch(self, name: str, view: ArrayView, rank: int) -> ArrayView:
         """The array with no more batch dimensions than the result, of which those may be 1."""
@@ -174,8 +176,7 @@ class Operands:
             view = viewed(view, view.shape[1:], view.strides[1:])
         lead = view.shape[: len(view.shape) - rank]
         if not broadcasts(lead, self.batch):
-            message = f"{name} has batch dimensions {lead}, the result has {self.batch}"
-            raise LaunchError(message, hint="they must be the same, or 1")
+            raise wrong_batch(name, lead, "the result", self.batch)
         return view
 
     def like_result(self, name: str, view: ArrayView) -> ArrayView:
@@ -183,7 +184,7 @@ class Operands:
         vectors = [len(self.views[x].shape) == 1 for x in "ab"]
         tail = self.shape[len(self.batch) :]
         if len(view.shape) < len(tail) or view.shape[len(view.shape) - len(tail) :] != tail:
-            raise LaunchError(f"{name} has shape {view.shape}, expected {self.shape}")
+            raise wrong_shape(name, view.shape, self.shape)
         shape, strides = view.shape, view.strides
         if vectors[1]:
             shape, strides = (*shape, 1), (*strides, 1)

@@ -71,8 +71,8 @@ def make_plan(views: Mapping[str, ArrayView], options: Options) -> Plan:
     batch = merge_batches(o.sizes, batch_axes(len(o.batch)), o.strides.values())
     if len(batch) > len(BATCHES):
         left = " x ".join(str(o.sizes[x]) for x in batch)
-        message = f"{len(batch)} batch dimensions can not be walked as fewer ({left})"
-        hint = f"at most {len(BATCHES)}: make the operands contiguous, or split the call"
+        message = f"WS0814 {len(batch)} batch dimensions ({left}) are left, expected {len(BATCHES)}"
+        hint = "make the operands contiguous, or split the call"
         raise LaunchError(message, hint=hint)
     names = dict(zip(batch, BATCHES))
     params: dict[str, Param | None] = dict.fromkeys(ARRAYS)
@@ -105,7 +105,7 @@ def _parameter(
             raise LaunchError(_not_contiguous(name, o.views[name], dtype, either))
         matrix = found
     elif sizes[matrix[0]] > 1 and strides[matrix[0]] != 1:
-        message = f"{name} has stride {strides[matrix[0]]}, expected 1"
+        message = f"WS0815 {name} has stride {strides[matrix[0]]}, expected 1"
         raise LaunchError(message, hint="make it contiguous")
     kept = [x for x in names if x in strides or name == "out"]
     axes = (*kept, *matrix)
@@ -125,14 +125,11 @@ def _slot(
 def _not_contiguous(name: str, view: ArrayView, dtype: DType, either: bool) -> Finding:
     where = f"{name} has shape {view.shape} and strides {view.strides}"
     if either:
-        return Finding(
-            f"{where}: neither of its last two axes is contiguous", hint="make it contiguous"
-        )
+        message = f"WS0816 {where}: neither of its last two axes is contiguous"
+        return Finding(message, hint="make it contiguous")
     other = {
-        "a": "give it row-major",
-        "b": "store b as [N, K], and give b.T of it, or it with transpose_b=True",
+        "a": "make it row-major",
+        "b": "store b as [N, K], and give its transpose, or give it with transpose_b=True",
     }
-    return Finding(
-        f"{where}: of {dtype} the tensor cores take only operands whose K is contiguous",
-        hint=other[name],
-    )
+    message = f"WS0817 {where}: tensor cores need a contiguous K of {dtype} operands"
+    return Finding(message, hint=other[name])

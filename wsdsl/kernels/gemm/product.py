@@ -1,12 +1,14 @@
-"""One matrix product of given arrays: the kernel behind it, and what can be done with it."""
+"""One matmul of given arrays: its kernel, to run, compile, explain, prove or tune."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import F32
 from wsdsl.kernels.gemm.form import kernel_of
@@ -61,7 +63,7 @@ class Product:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """What the kernel is called with."""
+        """Arguments of the kernel's call."""
         given = {**self.views, **self.numbers}
         return tuple(given[p.name] for p in self.plan.form.params)
 
@@ -79,10 +81,8 @@ class Product:
             call = self.kernel.resolve(self.arguments)
         except LaunchError as error:
             # As the caller of `matmul` knows the arguments: "argument 1 (A): …" is "a: …".
-            found = [
-                Finding(PLACE.sub(lambda m: m[1].lower(), f.message), f.loc, f.hint)
-                for f in error.findings
-            ]
+            named = partial(PLACE.sub, lambda m: m[1].lower())
+            found = [replace(f, message=named(f.message)) for f in error.findings]
             raise LaunchError(found) from None
         if call.device != "cpu":
             plan.dims = call.dims
@@ -105,7 +105,7 @@ class Product:
         return self.call.dims
 
     def compile(self, schedule: Schedule | None = None) -> Compiled:
-        """What `run` runs on a GPU: where ptxas has too few registers, tiles are chosen narrower.
+        """Compile the kernel of `run` on a GPU; if it spills registers, with narrower tiles.
         CompileError or ScheduleError.
         """
         return self._compiled(schedule, assembled=True)
@@ -125,7 +125,7 @@ class Product:
 
     def explain(self, schedule: Schedule | None = None) -> str:
         copied = self.kernel.padded_for(self.call, with_constants(schedule, self.constant))
-        said = f"in front of each launch: copies of {', '.join(copied)}, to rows that TMA can take"
+        said = f"before each launch: copies of {', '.join(copied)} to TMA-compatible rows"
         return "\n".join((self._compiled(schedule).explain(), *([said] if copied else [])))
 
     def prove(self, schedule: Schedule | None = None) -> Certificate:

@@ -56,16 +56,14 @@ def likely(own: list[Reading], other: list[Reading]) -> Reading:
 
 
 def no_scales(name: str, view: ArrayView, rows: str, sizes: Mapping[str, int]) -> Finding:
-    if view.dtype.name != "f32":
-        return Finding(f"{name} is {view.dtype}, expected f32", hint="convert it")
     size, groups = sizes[rows], blocks(sizes["K"])
     hint = (
-        f"one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one for each of "
-        f"{rows}, for each and {BLOCK} of K, or for each {BLOCK} x {BLOCK}; batch dimensions may "
-        "come before"
+        f"give one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one per "
+        f"index of {rows}, also per {BLOCK} of K, or per {BLOCK} x {BLOCK} block; batch "
+        "dimensions may precede"
     )
     operand = name.removeprefix("scale_")
-    message = f"{name} has shape {view.shape}, which scales of {operand} do not have"
+    message = f"WS0818 {name} has shape {view.shape}, which does not fit scale factors of {operand}"
     return Finding(message, hint=hint)
 
 
@@ -107,11 +105,11 @@ def as_matrix(name: str, view: ArrayView, transposed: bool, axes: tuple[str, str
     """The operand with its axes in the order of the product; a vector gets the one it lacks."""
     shape, strides = view.shape, view.strides
     if not shape:
-        raise LaunchError(f"{name} is a scalar, expected a matrix", hint="multiply by `*`")
+        raise LaunchError(f"WS0819 {name} is a scalar, expected a matrix", hint="multiply by `*`")
     if len(shape) == 1:
         if transposed:
-            message = f"transpose_{name} is given, and {name} is a vector of shape {shape}"
-            raise LaunchError(message, hint="leave it out")
+            message = f"WS0820 transpose_{name} is True, but {name} is a vector of shape {shape}"
+            raise LaunchError(message, hint=f"leave transpose_{name} out")
         position = axes.index("K")
         shape = (shape[0], 1) if position == 0 else (1, shape[0])
         strides = (strides[0], 0) if position == 0 else (0, strides[0])
@@ -127,9 +125,13 @@ def batch_of(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     left = (1,) * (rank + 2 - len(a)) + tuple(a[:-2])
     right = (1,) * (rank + 2 - len(b)) + tuple(b[:-2])
     if any(m != n and 1 not in (m, n) for m, n in zip(left, right)):
-        message = f"a has batch dimensions {tuple(a[:-2])}, b has {tuple(b[:-2])}"
-        raise LaunchError(message, hint="they must be the same, or 1")
+        raise wrong_batch("a", a[:-2], "b", b[:-2])
     return tuple(n if m == 1 else m for m, n in zip(left, right))
+
+
+def wrong_batch(x: str, of_x: Sequence[int], y: str, of_y: Sequence[int]) -> LaunchError:
+    message = f"WS0821 {x} has batch dimensions {tuple(of_x)}, {y} has {tuple(of_y)}"
+    return LaunchError(message, hint="give equal batch dimensions, or 1")
 
 
 def inner_sizes(both: Sequence[ArrayView], transposed: Sequence[bool], a: int, b: int) -> Finding:
@@ -138,10 +140,10 @@ def inner_sizes(both: Sequence[ArrayView], transposed: Sequence[bool], a: int, b
         f"{x} has shape {view.shape}" + (f" (transpose_{x}=True)" if flag else "")
         for x, view, flag in zip("ab", both, transposed)
     ]
-    hint = "a is [..., M, K] and b is [..., K, N]"
+    hint = "give a as [..., M, K] and b as [..., K, N]"
     if not transposed[1] and len(both[1].shape) > 1 and both[1].shape[-1] == a:
         hint += "; give b.T, or transpose_b=True, for a b that is [..., N, K]"
-    return Finding(f"{' and '.join(told)}: K is {a} of a and {b} of b", hint=hint)
+    return Finding(f"WS0822 {' and '.join(told)}: K is {a} in a and {b} in b", hint=hint)
 
 
 def viewed(view: ArrayView, shape: tuple[int, ...], strides: tuple[int, ...]) -> ArrayView:

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import arrays
 from wsdsl.kernels.arrays import matrix_shape
+from wsdsl.kernels.gemm.dtypes import wrong_dtype
 
 Bits = NDArray[Any]
 """Of u16."""
@@ -28,8 +28,7 @@ def bits_of(array: Any) -> Bits:
     kind = str(getattr(array, "dtype", type(array).__name__))
     name = kind.removeprefix("torch.")
     if name not in ("bfloat16", "uint16"):
-        hint = "convert it; what is packed here has exactly the bits of a bf16"
-        raise LaunchError(f"the weights are {name}, expected bf16", hint=hint)
+        raise wrong_dtype("dtype of weights", name, ("bf16",))
     matrix_shape("weights", array)
     return np.ascontiguousarray(arrays.on_host(array)).view(np.uint16)
 

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from wsdsl.diagnostics import LaunchError, WsdslError
+from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.lossless.arrays import Bits, bits_of
 from wsdsl.kernels.lossless.palette import KINDS, Kind
 from wsdsl.kernels.lossless.weights import Weights, pack
@@ -56,13 +57,13 @@ class _Tensor:
 def save(
     path: str | os.PathLike[str], tensors: Mapping[str, Any], coder: str = "zlib"
 ) -> dict[str, float]:
-    """Writes weights to a file, and returns how many bits a weight of each tensor takes there.
+    """Write weights to a file, and return the bits per weight of each tensor in it.
 
-    tensors: what `pack` takes, or has made, by name.
-    coder: "zlib", or "zstd", which is read more quickly, and takes the package zstandard.
+    tensors: arguments or results of `pack`, by name.
+    coder: "zlib", or "zstd", which decodes faster and needs the package zstandard.
 
-    LaunchError for what is no such weights, and another coder. The file is there as a whole or not
-    at all.
+    LaunchError for other values, and for another coder. The file appears as a whole or not at
+    all.
     """
     chosen, target = coder_named(coder), Path(path)
     packed = {name: t for name, t in tensors.items() if isinstance(t, Weights)}
@@ -91,24 +92,24 @@ def save(
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
-    """What `save` wrote, packed: arrays of NumPy, or of the framework of `like`, where that is.
+    """Read packed weights of `save`: arrays of NumPy, or of the framework and device of `like`.
 
     FileError for a file that is damaged, and LaunchError where its coder is not installed.
     """
     found: dict[str, Weights] = {}
     if Path(path).is_fifo():
-        raise FileError(f"{path} is no regular file", hint="give a copy of it on disk")
+        raise FileError(f"WS0823 {path} is not a regular file", hint="copy it to disk")
     with open(path, "rb") as file:
         total = os.fstat(file.fileno()).st_size
         coder, tensors = _header(file, total)
         for tensor in tensors:
             if tensor.count > total:
-                raise _damaged(path, f"{tensor.name} has {tensor.count} weights, more than bytes")
+                raise _damaged(path, f"{tensor.name} has {tensor.count} weights in {total} bytes")
             bits = _decoded(file, path, tensor, coder)
             made = pack(bits.reshape(tensor.shape), cast(Kind, tensor.palette))
             found[tensor.name] = made if like is None else made.to(like)
         if file.read(1):
-            raise _damaged(path, "there is something behind its last tensor")
+            raise _damaged(path, "bytes follow the last tensor")
     return found
 
 
@@ -129,7 +130,7 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
     def read(size: int) -> bytes:
         raw = file.read(size)
         if len(raw) < size:
-            raise _damaged(path, f"it ends amid {tensor.name}")
+            raise _damaged(path, f"it ends inside {tensor.name}")
         digest.update(raw)
         return raw
 
@@ -143,12 +144,12 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
         made[first : first + count] = (rest & 0x80) << 8 | rest & 0x7F
     # Nothing is decoded of what is not as it was written.
     if digest.digest() != file.read(DIGEST):
-        raise _damaged(path, f"{tensor.name} has another digest than when it was written")
+        raise _damaged(path, f"the digest of {tensor.name} is wrong")
     for first, coded in parts:
         count = min(CHUNK, tensor.count - first)
         raw = coder.decode(coded, count)
         if raw is None or len(raw) != count:
-            raise _damaged(path, f"the exponents of {tensor.name} can not be decoded")
+            raise _damaged(path, f"the exponents of {tensor.name} cannot be decoded")
         made[first : first + count] |= np.frombuffer(raw, np.uint8).astype(np.uint16) << 7
     return made
 
@@ -156,16 +157,16 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
 def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
     path, start = file.name, file.read(START.size)
     if len(start) < START.size or not start.startswith(MAGIC):
-        raise FileError(f"{path} is no file of packed weights", hint="lossless.save")
+        raise FileError(f"WS0824 {path} is not a file of packed weights", hint="use lossless.save")
     _, version, size = START.unpack(start)
     if version != VERSION:
-        hint = f"this wsdsl reads version {VERSION}"
-        raise FileError(f"{path} is of version {version}", hint=hint)
+        hint = "save the weights again by this version of wsdsl"
+        raise FileError(f"WS0825 {path} has version {version}, expected {VERSION}", hint=hint)
     if size > total:
-        raise _damaged(path, "it ends amid its header")
+        raise _damaged(path, "it ends inside the header")
     header = file.read(size)
     if blake2b(header, digest_size=DIGEST).digest() != file.read(DIGEST):
-        raise _damaged(path, "its header has another digest than when it was written")
+        raise _damaged(path, "the digest of the header is wrong")
     try:
         told = json.loads(header)
         tensors = [
@@ -178,7 +179,7 @@ def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
         fits = False
         name, tensors = "", []
     if not fits:
-        raise _damaged(path, "its header says what no header says")
+        raise _damaged(path, "the header is invalid")
     return coder_named(name), tensors
 
 
@@ -188,7 +189,7 @@ def _is_sane(tensor: _Tensor) -> bool:
 
 
 def _damaged(path: Any, why: str) -> FileError:
-    return FileError(f"{path} is damaged: {why}", hint="get the file again")
+    return FileError(f"WS0826 {path} is damaged: {why}", hint="get the file again")
 
 
 # Entropy coders of exponents.
@@ -231,9 +232,9 @@ CODERS = {name: Coder(name) for name in ("zlib", "zstd")}
 def coder_named(name: str) -> Coder:
     """LaunchError for one that is not known, or not installed."""
     if name not in CODERS:
-        raise LaunchError(f"coder is {name!r}, expected one of {', '.join(CODERS)}")
+        raise wrong_option("coder", repr(name), ", ".join(CODERS))
     if name == "zstd" and importlib.util.find_spec("zstandard") is None:
-        raise LaunchError("zstandard is not installed", hint="pip install 'wsdsl[zstd]'")
+        raise LaunchError("WS0827 zstandard is not installed", hint="pip install 'wsdsl[zstd]'")
     return CODERS[name]
 
 

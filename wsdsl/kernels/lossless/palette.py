@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from wsdsl.diagnostics import LaunchError
+from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints
 
 Kind = Literal["bytes", "exponents"]
@@ -127,7 +127,7 @@ def choose(
     "bytes" unless it takes QUICKER more. LaunchError for another name.
     """
     if asked != "auto" and asked not in KINDS:
-        raise LaunchError(f'palette is {asked!r}, expected "auto", "bytes" or "exponents"')
+        raise wrong_option("palette", repr(asked), '"auto", "bytes" or "exponents"')
     kinds = KINDS if asked == "auto" else (asked,)
     made = [of_kind(counts, kind) for kind in kinds]
     flags = np.zeros(UPPER, np.uint8)

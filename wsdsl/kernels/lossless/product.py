@@ -6,10 +6,10 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
+from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe
@@ -68,7 +68,7 @@ def kernel_of(kind: Kind, out: str) -> Kernel:
 
 
 def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
-    """The kernel's sizes for compiling it ahead of weights, of which one pair in 64 is kept."""
+    """The kernel's sizes for compiling it ahead of weights with one verbatim pair in 64."""
     across = -(-K // ROW)
     kept = max(1, N * across // 128)
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
@@ -94,8 +94,8 @@ def matmul(
     out: [..., N], contiguous; written, and returned. Else allocated.
     out_dtype: bf16, f16 or f32; bf16 if `out` does not tell it.
     constant: whether the kernel in front on the stream leaves the weights as they are: they may be
-        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
-        and then.
+        loaded before it is complete. This is not checked; if it does write them, results may be
+        wrong.
     schedule, stream, exact, on_miss: as for kernels.
 
     LaunchError for arrays that do not fit; nothing has been written then.
@@ -112,11 +112,10 @@ def arranged(
     """What the kernel is called with, that kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
-        message = f"the weights are a {type(held).__name__}, expected what lossless.pack makes"
-        raise LaunchError(message)
+        raise wrong_option("weights", f"a {type(held).__name__}", "the result of lossless.pack")
     (n, k), shape = weights.shape, describe(x, "x").shape
     if not shape or shape[-1] != k:
-        raise LaunchError(f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}")
+        raise wrong_shape("x", shape, f"[..., {k}] for weights of shape {(n, k)}")
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
     dtype = type_of_output(out, out_dtype, whole, "bf16", OUTPUTS)

@@ -43,7 +43,7 @@ class Statistics:
 
     def __str__(self) -> str:
         return (
-            f"{self.bits:.2f} bits a weight, {self.verbatim:.2%} of rows verbatim, "
+            f"{self.bits:.2f} bits per weight, {self.verbatim:.2%} of rows verbatim, "
             f"exponents of {self.entropy:.2f} bits"
         )
 
@@ -133,19 +133,19 @@ class Weights:
 
 @opaque
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
-    """Weights [N, K] of bf16 as a product reads them: every bit is kept, be they NaN, infinite,
-    denormal or -0.
+    """Pack weights [N, K] of bf16 for matmuls. Every bit is preserved, also of NaN, infinite and
+    denormal numbers and -0.
 
-    weights: of torch, JAX, CuPy (u16 stands for bf16) or NumPy (ml_dtypes' bfloat16, or u16). It is
-        packed on the CPU, and what is made is where they are.
-    palette: see palette.py; "auto" is the quicker one unless it takes over 2 % more bytes.
+    weights: of torch, JAX, CuPy (u16 as bf16) or NumPy (ml_dtypes' bfloat16, or u16). The CPU packs
+        them; the result is on their device.
+    palette: see palette.py; "auto" is the faster one unless it takes over 2 % more bytes.
 
-    LaunchError for what is no matrix of bf16, is empty, or has more than MOST_ROWS * ROW along K.
+    LaunchError unless they are a matrix of bf16 with elements and at most MOST_ROWS * ROW along K.
     """
     bits = bits_of(weights)
     if bits.shape[1] > MOST_ROWS * ROW:
-        message = f"weights of shape {bits.shape}: K is {MOST_ROWS * ROW} at the most"
-        raise LaunchError(message, hint="pack its parts along K, and add their products")
+        message = f"WS0828 weights have shape {bits.shape}, expected K <= {MOST_ROWS * ROW}"
+        raise LaunchError(message, hint="split K: pack each part, and add the results")
     counts = upper_counts(bits)
     chosen, missed = choose(bits, counts, palette)
     exponents = counts.reshape(2, 256).sum(0) / bits.size

@@ -10,6 +10,7 @@ import numpy as np
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, contiguous, matrix_shape, on_host, placed_like, type_name
+from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.runtime.packed import Packed
 
 WEIGHTS = ("i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3", "f8e5m2")
@@ -34,15 +35,14 @@ def type_of(codes: Any, given: Any) -> str:
     if given is None:
         name = type_name(codes)
         if name == "uint8":
-            hint = 'dtype="i4", "u4" or "f4e2m1" for two to a byte, "u8" for one'
-            raise LaunchError("codes are uint8, which may hold several types", hint=hint)
+            hint = 'give dtype="i4", "u4" or "f4e2m1" (two codes per byte), or "u8" (one)'
+            raise LaunchError("WS0829 codes are uint8: their type is ambiguous", hint=hint)
     else:
         own = getattr(given, "name", None) or getattr(given, "__name__", None) or given
         name = str(own).removeprefix("torch.")
     found = NAMES.get(name, name)
     if found not in (*WEIGHTS, *BIASED):
-        taken = ", ".join((*WEIGHTS, *BIASED))
-        raise LaunchError(f"weights of {name} are not taken", hint=f"these are: {taken}")
+        raise wrong_option("the type of codes", name, ", ".join((*WEIGHTS, *BIASED)))
     return found
 
 
@@ -52,8 +52,8 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
     dtype = DTYPES[kind]
     if isinstance(array, Packed):
         if array.dtype != kind or len(array.shape) != 2 or flipped:
-            message = f"codes are packed {array.dtype} of shape {array.shape}"
-            raise LaunchError(message, hint=f"expected [N, K] of {kind}")
+            message = f"WS0830 codes are packed {array.dtype} of shape {array.shape}"
+            raise LaunchError(message, hint=f"give {kind} of shape [N, K]")
         return array, (array.shape[0], array.shape[1])
     shape = matrix_shape("codes", array)
     own = type_name(array)
@@ -71,9 +71,9 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
         containers += ["uint8"]
     containers += [n for n, ours in NAMES.items() if ours == kind]
     if own not in containers and not (own == "uint8" and type(array).__module__ == "cupy"):
-        told = "two to a byte, of uint8" if dtype.bits == 4 else OF_HOST[kind].name
-        told += f", or {32 // dtype.bits} to a word of int32"
-        raise LaunchError(f"codes are {own}, expected {kind}", hint=f"{kind} is {told}")
+        form = "two codes per uint8" if dtype.bits == 4 else OF_HOST[kind].name
+        hint = f"give {form}, or {32 // dtype.bits} codes per int32"
+        raise LaunchError(f"WS0831 codes are {own}, expected {kind}", hint=hint)
     if flipped:
         array = placed_like((on_host(array) ^ flipped).view(OF_HOST[kind]), array)
     return contiguous(array), (shape[0], dtype.count(shape[1]))

@@ -9,7 +9,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
-from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS
+from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
@@ -41,9 +41,9 @@ def matmul(
     exact: bool | None = None,
     on_miss: OnMiss | None = None,
 ) -> Any:
-    """`activation(x @ w.T + bias) + residual` of the matrix w [N, K] that the weights stand for.
+    """`activation(x @ w.T + bias) + residual` of the dequantized weights w [N, K].
 
-    Scales for each column, or one for all, are multiplied in f32, behind the sum. Others multiply
+    Scales per column, or one for all, multiply the accumulator in f32. Others multiply
     weights, which are rounded once to the type of x: `weights.dequantize(x.dtype)` has them so.
     Sums are in f32, and the result is rounded once.
 
@@ -54,8 +54,8 @@ def matmul(
     out_dtype: as for `wsdsl.kernels.matmul`; that of x, if `out` does not tell it.
     out: [..., N], contiguous; written, and returned. Else allocated.
     constant: whether the kernel in front on the stream leaves the weights as they are: they may be
-        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
-        and then.
+        loaded before it is complete. This is not checked; if it does write them, results may be
+        wrong.
     schedule, stream, exact, on_miss: as for kernels.
 
     LaunchError for arrays that do not fit; nothing has been written then.
@@ -79,13 +79,10 @@ def arranged(
     """What the kernel is called with, that kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
-        message = f"the weights are a {type(held).__name__}"
-        hint = "expected what quantized.quantize or quantized.weights makes"
-        raise LaunchError(message, hint=hint)
+        raise wrong_option("weights", f"a {type(held).__name__}", "the result of quantized.weights")
     view, (n, k) = describe(x, "x"), weights.shape
     if not view.shape or view.shape[-1] != k:
-        message = f"x has shape {view.shape}, expected [..., {k}] for weights of shape {(n, k)}"
-        raise LaunchError(message)
+        raise wrong_shape("x", view.shape, f"[..., {k}] for weights of shape {(n, k)}")
     whole = (*view.shape[:-1], n)
     rows = math.prod(view.shape[:-1])
     kind = AS_BITS.get(view.dtype.name, view.dtype.name)
@@ -120,7 +117,7 @@ def _form(
     grouped = "KB" in scales.dims
     _check_types(x, scales.dtype.name, by_group=grouped)
     if activation is not None and activation not in ACTIVATIONS:
-        raise LaunchError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
+        raise wrong_option("activation", repr(activation), f"{', '.join(ACTIVATIONS)} or None")
     return Form(
         x=x,
         weights=weights.dtype,
@@ -138,9 +135,9 @@ def _form(
 
 def _check_types(x: str, scales: str, *, by_group: bool) -> None:
     if x not in ("bf16", "f16"):
-        hint = "convert it; fp8 and integers with scales are multiplied by wsdsl.kernels.matmul"
-        raise LaunchError(f"x is {x}, expected bf16 or f16", hint=hint)
+        hint = "convert it, or use wsdsl.kernels.matmul for fp8 and integers with scale factors"
+        raise LaunchError(f"WS0832 x is {x}, expected bf16 or f16", hint=hint)
     if x == "f16" and scales == "f8e8m0" and by_group:
         hint = "give x as bf16, or scales as f16"
-        message = "scales of f8e8m0 reach from 2**-127 to 2**127, which f16 does not"
+        message = "WS0833 scales are f8e8m0 (2**-127 to 2**127), which exceeds the range of f16"
         raise LaunchError(message, hint=hint)

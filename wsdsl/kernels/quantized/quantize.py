@@ -12,6 +12,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, matrix_shape, on_host, placed_like, type_name
+from wsdsl.kernels.gemm.dtypes import wrong_dtype
 from wsdsl.kernels.quantized.codes import BIASED, WEIGHTS, in_pairs, type_of
 from wsdsl.kernels.quantized.weights import (
     Group,
@@ -44,34 +45,33 @@ def quantize(
 ) -> Weights:
     """Weights [N, K], rounded to the nearest code.
 
-    values: f32, f16, bf16 or f64 of torch, JAX, CuPy or NumPy. They are quantised on the CPU, and
-        what is made is where they are.
+    values: f32, f16, bf16 or f64 of torch, JAX, CuPy or NumPy. The CPU quantizes them; the result
+        is on their device.
     dtype: as for `weights`; or "nvfp4", "mxfp4", which say the rest, too.
     group: weights along K that share a scale, or (rows, columns) of a block; of an output column
         all, if it is left out.
     zeros: whether codes have zero points; u4 and u8 have, unless this is False.
-    scale_dtype: bf16 for groups (f16 of weights of f16), f32 for others. With f8e4m3 there is one
-        f32 for all weights beside them.
+    scale_dtype: bf16 for groups (f16 of weights of f16), f32 for others. With f8e4m3 there is also
+        one f32 for all weights.
     per_tensor: one scale for all weights.
     pack: as for `weights`.
     """
     kind, group, scale_dtype = _format(dtype, group, scale_dtype)
     if type_name(values) not in HELD:
-        message = f"weights are {type_name(values)}, expected f32, f16, bf16 or f64"
-        raise LaunchError(message, hint="convert them")
+        raise wrong_dtype("dtype of weights", type_name(values), ("f32", "f16", "bf16", "f64"))
     _, width = matrix_shape("weights", values)
     held = on_host(values).astype(np.float32)
     if held.shape[1] % 2 and DTYPES[kind].bits == 4:  # two to a byte
         held = np.pad(held, ((0, 0), (0, 1)))
     if not np.isfinite(held).all():
-        hint = "no scale is right for them"
-        raise LaunchError("weights have elements that are not finite", hint=hint)
+        hint = "replace them: no scale fits infinities and NaN"
+        raise LaunchError("WS0834 weights have elements that are not finite", hint=hint)
     signed = kind in OF_TYPE
     with_zeros = not signed if zeros is None else zeros
     if signed and with_zeros:
         unsigned = "u" + kind[1:] if DTYPES[kind].is_integer else "u4 or u8"
-        hint = f"quantise to {unsigned}"
-        raise LaunchError(f"{kind} is quantised without zero points", hint=hint)
+        hint = f"quantize to {unsigned}"
+        raise LaunchError(f"WS0835 zeros=True, but {kind} has no zero points", hint=hint)
     k = held.shape[1]
     rows, columns = _group(group, (len(held), k), per_tensor=per_tensor)
     name = _scale_type(scale_dtype, type_name(values), grouped=columns < k)
@@ -114,15 +114,15 @@ def _format(dtype: Any, group: Group, scale_dtype: Any) -> tuple[str, Group, Any
     dtype, group, scale_dtype = format_of(dtype, group, scale_dtype)
     kind = type_of(None, dtype)
     if kind not in WEIGHTS:
-        hint = f'quantise to "{BIASED[kind][0]}", which is the same'
-        raise LaunchError(f"{kind} is for codes that are there already", hint=hint)
+        hint = f'quantize to "{BIASED[kind][0]}", which is equal'
+        raise LaunchError(f"WS0836 {kind} is a type of given codes only", hint=hint)
     return kind, group, scale_dtype
 
 
 def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[int, int]:
     """Rows and columns that share a scale."""
     if per_tensor and group is not None:
-        raise LaunchError(f"per_tensor=True, and group={group}", hint="give one of them")
+        raise LaunchError(f"WS0837 both per_tensor=True and group={group}", hint="give one of them")
     return shape if per_tensor else checked_group(group) or (1, shape[1])
 
 

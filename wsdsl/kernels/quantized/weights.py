@@ -1,4 +1,4 @@
-"""Quantised weights: codes, scales and zero points, checked, as a product reads them."""
+"""Quantized weights: codes, scales and zero points, checked, as a matmul reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import OF_HOST, contiguous, on_host, placed_like, shape_of, type_name
 from wsdsl.kernels.checks import AS_BITS
-from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.form import Param
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
 from wsdsl.lazy import cached_property
@@ -32,7 +32,7 @@ Group = int | tuple[int, int] | None
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A matrix [N, K] that stands for (codes - zeros) * scales * scale. Arrays are of one
+    """A matrix [N, K] with the values (codes - zeros) * scales * scale. Arrays are of one
     framework, on one device.
 
     `codes`: of `dtype`, a type of the language by name; packed (Kernel.pack), or an array.
@@ -85,11 +85,11 @@ class Weights:
 
     def __str__(self) -> str:
         n, k = self.shape
-        kinds = {"1": "one scale", "N": "a scale a column", "KB": "scales of {} x {}"}
+        kinds = {"1": "one scale", "N": "one scale per column", "KB": "scales of {} x {}"}
         said = kinds[self.dims[-1]].format(*self.group)
         zeros = "" if self.zeros is None else ", zero points"
         bits = 8 * self.nbytes / (n * k)
-        return f"{self.dtype} [{n}, {k}], {said}{zeros}: {bits:.2f} bits a weight"
+        return f"{self.dtype} [{n}, {k}], {said}{zeros}: {bits:.2f} bits per weight"
 
     def pack(self) -> Weights:
         """With codes in the order in which threads hold them."""
@@ -162,7 +162,7 @@ def weights(
     scale_dtype: Any = None,
     pack: bool = True,
 ) -> Weights:
-    """Weights [N, K] that somebody has quantised: (codes - zeros) * scales * scale.
+    """Wrap quantized weights [N, K]: (codes - zeros) * scales * scale.
 
     codes: [N, K] of 8 bits; of 4 bits [N, K / 2] of uint8, two to a byte, the first one in the
         lower half; of either also words of int32, [N, K / 8] or [N, K / 4], the first one lowest;
@@ -178,7 +178,7 @@ def weights(
     scale: one number for all weights, as nvfp4 has it.
     scale_dtype: "f8e4m3", "f8e5m2" or "f8e8m0", where scales are bytes (uint8). Those of f4e2m1 are
         f8e8m0 in groups of 32, f8e4m3 in groups of 16, if this is left out.
-    pack: whether codes are laid out anew, as products of few rows read them quickest.
+    pack: whether codes are packed, which is the fastest layout for matmuls of few rows.
 
     LaunchError for what does not fit.
     """
@@ -195,8 +195,8 @@ def weights(
     points = None
     if zeros is not None:
         if DTYPES[kind].is_float:
-            hint = "zero points are for i4, u4, i8 and u8"
-            raise LaunchError(f"zeros are given, and codes are {kind}", hint=hint)
+            hint = "leave zeros out, or use codes of i4, u4, i8 or u8"
+            raise LaunchError(f"WS0838 zeros are given, but codes are {kind}", hint=hint)
         points = _points(zeros, kind, kept, (n, k), sizes)
     whole = None if scale is None else _one_number(scale, kept)
     made = Weights((n, k), kind, sizes, held, kept, points, whole, of_scales)
@@ -209,7 +209,7 @@ def format_of(dtype: Any, group: Group, scale_dtype: Any) -> tuple[Any, Group, A
         return dtype, group, scale_dtype
     kind, columns, scales = FORMATS[dtype]
     if group not in (None, columns) or scale_dtype not in (None, scales):
-        message = f"{dtype} has groups of {columns} with scales of {scales}"
+        message = f"WS0839 {dtype} has groups of {columns} with scales of {scales}"
         raise LaunchError(message, hint=f'leave group and scale_dtype out, or give dtype="{kind}"')
     return kind, columns, scales
 
@@ -217,7 +217,7 @@ def format_of(dtype: Any, group: Group, scale_dtype: Any) -> tuple[Any, Group, A
 def checked_scale_type(given: Any) -> str:
     found = dtype_of(given, "scale_dtype").name
     if found not in SCALES:
-        raise LaunchError(f"scales of {found}", hint=f"one of {', '.join(SCALES)}")
+        raise wrong_option("scale_dtype", found, ", ".join(SCALES))
     return found
 
 
@@ -229,15 +229,15 @@ def _type_of_scales(array: Any, kind: str, group: tuple[int, int], given: Any) -
         usual = (scales for *form, scales in FORMATS.values() if form == [kind, group[1]])
         own = wanted or (next(usual, own) if group[0] == 1 else own)
         if DTYPES[own].is_integer or DTYPES[own].bits != 8:
-            hint = 'say which: scale_dtype="f8e4m3", "f8e5m2" or "f8e8m0"'
-            raise LaunchError("scales are uint8, which may hold several types", hint=hint)
+            hint = 'give scale_dtype="f8e4m3", "f8e5m2" or "f8e8m0"'
+            raise LaunchError("WS0840 scales are uint8: their type is ambiguous", hint=hint)
     if own not in SCALES:
-        message = f"scales are {type_name(array)}, expected {', '.join(SCALES)}"
+        message = f"WS0841 scales are {type_name(array)}, expected {', '.join(SCALES)}"
         bits = "give the bits of scales as uint8, by `.view`, with scale_dtype"
         raise LaunchError(message, hint=bits if own[0] in "iub" else "convert them to f32")
     if wanted not in (None, own):
         hint = f"leave scale_dtype out, and give dtype={kind!r}"
-        raise LaunchError(f"scales are {own}, expected {wanted}", hint=hint)
+        raise LaunchError(f"WS0842 scales are {own}, but scale_dtype is {wanted}", hint=hint)
     return own
 
 
@@ -249,8 +249,8 @@ def checked_group(group: Any) -> tuple[int, int] | None:
     if len(found) != 2 or not all(
         isinstance(size, int | np.integer) and size >= 1 for size in found
     ):
-        hint = "weights along K that share a scale, as 128; or (rows, columns) of a block"
-        raise LaunchError(f"group is {group!r}, expected positive integers", hint=hint)
+        hint = "give the weights along K that share a scale, as 128, or (rows, columns) of a block"
+        raise LaunchError(f"WS0843 group is {group!r}, expected positive integers", hint=hint)
     return found
 
 
@@ -275,8 +275,8 @@ def _arranged(
     if held != wanted or columns is None:
         fits = f"{name} of shape {wanted}" if columns else "[N], or [N, K / group] and group="
         turned = columns is not None and held == wanted[::-1]
-        hint = f"give {name}.T" if turned else f"expected {fits}, or one number"
-        message = f"{name} have shape {held}, for weights of shape {shape} and group={group}"
+        hint = f"give {name}.T" if turned else f"give {fits}, or one number"
+        message = f"WS0844 {name} have shape {held}, for weights of shape {shape} and group={group}"
         raise LaunchError(message, hint=hint)
     return contiguous(array), (rows, columns)
 
@@ -287,15 +287,14 @@ def _points(
     """One a byte, of the shape of the scales."""
     found, _ = _arranged("zeros", zeros, shape, sizes)
     if tuple(found.shape) != tuple(scales.shape):
-        message = f"zeros have shape {tuple(zeros.shape)}, scales {tuple(scales.shape)}"
-        raise LaunchError(message, hint="give one for each scale")
+        raise wrong_shape("zeros", tuple(zeros.shape), f"{tuple(scales.shape)}, as scales")
     held, wanted = on_host(found), OF_HOST[zeros_of(kind)]
     if held.dtype.kind not in "iu":
-        hint = "round them; weights with zero points that are no integers are not taken"
-        raise LaunchError(f"zeros are {type_name(zeros)}, expected integers", hint=hint)
+        hint = "round them: fractional zero points are not supported"
+        raise LaunchError(f"WS0845 zeros are {type_name(zeros)}, expected integers", hint=hint)
     if not np.array_equal(held.astype(wanted), held):
-        hint = f"a {kind} less its zero point is exact where that is {wanted.name}, too"
-        raise LaunchError(f"zeros from {held.min()} to {held.max()}", hint=hint)
+        message = f"WS0846 zeros range from {held.min()} to {held.max()}, beyond {wanted.name}"
+        raise LaunchError(message, hint=f"give zero points of {kind} codes in {wanted.name}")
     return found if held.dtype == wanted else placed_like(held.astype(wanted), found)
 
 
@@ -303,7 +302,7 @@ def _one_number(scale: Any, like: Any) -> Any:
     try:
         held = np.asarray(on_host(scale) if hasattr(scale, "dtype") else scale, np.float32)
     except (TypeError, ValueError):
-        raise LaunchError(f"scale is {scale!r}, expected one number") from None
+        raise wrong_option("scale", repr(scale), "one number") from None
     if held.size != 1:
-        raise LaunchError(f"scale has shape {held.shape}, expected one number")
+        raise wrong_shape("scale", held.shape, "one number")
     return placed_like(held.reshape(1), like)

@@ -1,1 +1,1 @@
-"""Kernels over the rows of an array: norms, softmax, cross entropy, quantisation."""
+"""Kernels over the rows of an array: norms, softmax, cross entropy, quantization."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
+from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_shape
 from wsdsl.runtime.interop import address_of, describe, has_gradient
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ FLOATS = ("f32", "f16", "bf16")
 
 
 class Options(TypedDict, total=False):
-    """What every call of a kernel takes."""
+    """Options of every call of a kernel."""
 
     schedule: Schedule | None
     stream: Any
@@ -70,14 +71,13 @@ def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
     view = describe(array, name)
     dtype = AS_BITS.get(view.dtype.name, view.dtype.name)
     if dtype not in FLOATS:
-        hint = f"convert it to one of {', '.join(FLOATS)}"
-        raise LaunchError(f"{name} is {view.dtype}, which is not taken", hint=hint)
+        raise wrong_dtype(name, view.dtype, FLOATS)
     if not view.shape:
-        raise LaunchError(f"{name} is a single number, expected shape [..., N]")
+        raise wrong_shape(name, (), "[..., N]")
     if like is not None and view.shape != like.shape:
-        raise LaunchError(f"{name} has shape {view.shape}, expected {like.shape}")
+        raise wrong_shape(name, view.shape, like.shape)
     if view.strides[-1] != 1 and view.shape[-1] > 1 and not view.is_empty:
-        message = f"{name} has strides {view.strides}, and its last axis is not contiguous"
+        message = f"WS0847 {name} has strides {view.strides}, expected a contiguous last axis"
         raise LaunchError(message, hint="give a contiguous copy")
     size = math.prod(view.shape[:-1]), view.shape[-1]
     matrix = array if view.shape == size else array.reshape(size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal, Unpack, get_args
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.arrays import contiguous, framework, type_name
+from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_option, wrong_shape
 from wsdsl.kernels.rows import arrays
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
@@ -51,16 +51,16 @@ def cross_entropy(
 
     logits: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
     targets: [...] of int32 or int64: which of the N classes is right.
-    reduction: "none" gives f32 [...]; "sum" the sum of these; "mean" that by how many targets are
-        not ignored.
-    ignore_index: what has this target counts as 0.
+    reduction: "none" gives losses f32 [...]; "sum" adds them; "mean" divides this by the number of
+        targets that are not ignored.
+    ignore_index: rows with this target have a loss of 0.
     options: schedule, stream, exact and on_miss, as for kernels.
 
-    A target that is no class gives NaN, and its row a gradient of NaN. torch records the gradient
+    An illegal target gives NaN, and its row a gradient of NaN. torch records the gradient
     where logits require one. LaunchError for arrays that do not fit; nothing has been written then.
     """
     if reduction not in get_args(Reduction):
-        raise LaunchError(f"reduction is {reduction!r}, expected {', '.join(get_args(Reduction))}")
+        raise wrong_option("reduction", repr(reduction), ", ".join(get_args(Reduction)))
     if arrays.is_recorded(logits):
 
         def forward(logits: Any) -> tuple[Any, arrays.Tensors]:
@@ -84,8 +84,8 @@ def cross_entropy(
 def cross_entropy_with_lse(
     logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[arrays.Options]
 ) -> tuple[Any, Any]:
-    """What `cross_entropy` gives without a reduction, and `log(sum(exp(logits)))`, f32 [...], for
-    the way back.
+    """Return the losses of `cross_entropy` without a reduction, and `log(sum(exp(logits)))`, f32
+    [...], for the backward pass.
     """
     loss, lse = _forward(logits, targets, ignore_index, options, lse=True)
     return loss, lse
@@ -121,8 +121,8 @@ def cross_entropy_backward(
     """The gradient of the logits, of their type, from that of each loss.
 
     grad: f32 [...].
-    logits, targets, ignore_index: what was given to `cross_entropy_with_lse`.
-    lse: f32 [...], what came out then.
+    logits, targets, ignore_index: the arguments of `cross_entropy_with_lse`.
+    lse: f32 [...], its second result.
     out: [..., N], contiguous; written, and returned. It may be the logits, which are overwritten
         then, and whose memory is all that is needed. Else allocated.
     options: as for `cross_entropy`.
@@ -149,12 +149,12 @@ def _targets(targets: Any, rows: arrays.Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read."""
     shape, name = describe(targets, "targets").shape, type_name(targets)
     if shape != rows.shape[:-1]:
-        raise LaunchError(f"targets have shape {shape}, expected {rows.shape[:-1]}")
+        raise wrong_shape("targets", shape, rows.shape[:-1])
     m = rows.size[0]
     if name == "int32":
         return targets.reshape(m), "i32[M]", "T[m]"
     if name != "int64":
-        raise LaunchError(f"targets are {name}, expected int32 or int64")
+        raise wrong_dtype("dtype of targets", name, ("int32", "int64"))
     int32 = sys.modules["torch"].int32 if framework(targets) == "torch" else "int32"
     halves = contiguous(targets).reshape(m).view(int32)
     return halves.reshape(m, 2), "i32[M, 2]", OF_64_BITS

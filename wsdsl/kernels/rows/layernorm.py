@@ -113,8 +113,8 @@ def layernorm_with_statistics(
     out: Any = None,
     **options: Unpack[arrays.Options],
 ) -> tuple[Any, Any, Any]:
-    """What `layernorm` gives, the means, and one over the deviations (with eps), f32 [...], for the
-    way back.
+    """Return `layernorm`'s result, the means, and one over the deviations (with eps), f32 [...],
+    for the backward pass.
     """
     given = (x, weight, bias, eps, out_dtype, out, options)
     y, mean, rstd = normalization.forward(FORWARD, *given, STATISTICS)
@@ -133,8 +133,8 @@ def layernorm_backward(
     """The gradient of x, of its type, from that of `layernorm_with_statistics`' result.
 
     grad: [..., N] of f32, f16 or bf16.
-    x, weight: what was given then; weight may be None.
-    mean, rstd: f32 [...], what came out then.
+    x, weight: its arguments; weight may be None.
+    mean, rstd: f32 [...], its other results.
     out, options: as for `layernorm`.
     """
     statistics = dict(mean=mean, rstd=rstd)

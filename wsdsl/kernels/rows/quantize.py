@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option
 from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
 from wsdsl.runtime.interop import allocate, describe
 
@@ -58,8 +57,8 @@ def quantize(
     out: Any = None,
     **options: Unpack[Options],
 ) -> tuple[Any, Any]:
-    """Codes, and scales of rows: `codes * scales[..., None]` is x, rounded to the nearest code. The
-    largest magnitude of what shares a scale is the largest code.
+    """Codes, and row scale factors: `codes * scales[..., None]` is x, rounded to the nearest code.
+    The largest magnitude of a row or block is the largest code.
 
     x: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
     dtype: of the codes, f8e4m3, f8e5m2 or i8; or "mxfp8", which is f8e4m3 in blocks of 32 with
@@ -71,7 +70,7 @@ def quantize(
 
     The scales are [...], of blocks [..., ceil(N / block)]: max(abs(x)) / 448 for f8e4m3, at least
     2**-100 / 448; of f8e8m0 the next power of two. Elements are multiplied by the scale's inverse
-    in f32, and rounded to even. What shares a scale with inf or NaN has a scale of that (inf in
+    in f32, and rounded to even. A row or block with inf or NaN has that as its scale (inf in
     f8e8m0 is 2**127), and codes of 8-bit floats are NaN where x is not finite. LaunchError for
     arrays that do not fit, or whose gradient torch records; nothing has been written then.
     """
@@ -80,8 +79,7 @@ def quantize(
     rows, codes = rows_of("x", x), _one_of("codes", dtype, (*LARGEST,))
     scales = _one_of("scales", scale_dtype, SCALES)
     if block is not None and block not in BLOCKS:
-        hint = "16, 32, 64, 128 or 256; or left out, for whole rows"
-        raise LaunchError(f"block is {block!r}", hint=hint)
+        raise wrong_option("block", repr(block), f"{', '.join(map(str, BLOCKS))} or None")
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "x * inverse" if block else "X[m, n] * inverse"
     kernel = kernel_of(
@@ -107,5 +105,5 @@ def _allocated(rows: Rows, columns: tuple[int, ...], dtype: str) -> Any:
 def _one_of(what: str, given: Any, kinds: tuple[str, ...]) -> str:
     name = dtype_of(given, "dtype").name
     if name not in kinds:
-        raise LaunchError(f"{what} of {name}, expected {', '.join(kinds)}")
+        raise wrong_option(f"the type of {what}", name, ", ".join(kinds))
     return name

@@ -90,7 +90,7 @@ def rmsnorm_with_rstd(
     out: Any = None,
     **options: Unpack[Options],
 ) -> tuple[Any, Any]:
-    """What `rmsnorm` gives, and `1 / sqrt(mean(x ** 2) + eps)`, f32 [...], for the way back."""
+    """Return `rmsnorm`'s result, and `1 / sqrt(mean(x ** 2) + eps)`, f32 [...], for gradients."""
     given = (x, weight, None, eps, out_dtype, out, options)
     y, rstd = normalization.forward(FORWARD, *given, (("rstd", "scale"),))
     return y, rstd
@@ -102,8 +102,8 @@ def rmsnorm_backward(
     """The gradient of x, of its type, from that of `rmsnorm_with_rstd`'s result.
 
     grad: [..., N] of f32, f16 or bf16.
-    x, weight: what was given then; weight may be None.
-    rstd: f32 [...], what came out then.
+    x, weight: its arguments; weight may be None.
+    rstd: f32 [...], its second result.
     out, options: as for `rmsnorm`.
     """
     return normalization.backward(BACKWARD, grad, x, weight, {"rstd": rstd}, out, options)
