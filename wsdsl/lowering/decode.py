@@ -23,8 +23,9 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.product_operands import computed_operands
+from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (
@@ -176,27 +177,16 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
 
 
 def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
-    """What is wrong with the tiles that are decoded."""
+    """Check the tiles that the decode warpgroup transforms or reads."""
     for value, tile in decoded(kernel).tiles.items():
         rows, last = tile.axes
         at = kernel.definers[value].loc
-        if sizes[rows] % ROWS:
-            variable = loop_variable(rows)
-            yield Finding(
-                f"tile {variable}={sizes[rows]}: lines of an operand that is decoded "
-                f'(Schedule.operand_transform="smem") are written by {ROWS}',
-                at,
-                f"make it a multiple of {ROWS}",
-            )
+        steps = [(rows, ROWS)] if sizes[rows] % ROWS else []
         if axes_of(kernel)[last].role and sizes[last] * tile.dtype.bytes % TMA_ALIGN:
-            step = TMA_ALIGN // tile.dtype.bytes
-            variable = loop_variable(last)
-            yield Finding(
-                f"tile {variable}={sizes[last]}: lines of an operand that is decoded "
-                f'(Schedule.operand_transform="smem") are multiples of {TMA_ALIGN} bytes',
-                at,
-                f"make it a multiple of {step}",
-            )
+            steps.append((last, TMA_ALIGN // tile.dtype.bytes))
+        for axis, step in steps:
+            limit = f'a multiple of {step}: Schedule.operand_transform is "smem"'
+            yield extent_fault(kernel, axis, sizes[axis], limit, at)
     for load in kernel.of(t.Load):
         by_tma = load.tensor.name not in kernel.unaligned and len(load.axes) > 1
         last = load.last.name if load.last and by_tma else ""
@@ -204,23 +194,19 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
             load.result in decoded(kernel).inside
             and load.dtype.size(sizes.get(last, 0)) % TMA_ALIGN
         ):
-            step, variable = load.dtype.count(TMA_ALIGN), loop_variable(last)
-            yield Finding(
-                f"tile {variable}={sizes[last]}: lines of {load.tensor.name} are copied by "
-                f"{TMA_ALIGN} bytes",
-                load.loc,
-                f"make it a multiple of {step}",
-            )
+            limit = f"a multiple of {load.dtype.count(TMA_ALIGN)}"
+            why = f"TMA copies rows of {load.tensor.name} by {TMA_ALIGN} bytes"
+            yield extent_fault(kernel, last, sizes[last], f"{limit}: {why}", load.loc)
 
 
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
-    """Where nothing can be made where the schedule says."""
+    """Reject operand transforms that the kernel does not have or that are not lowered."""
     asked = given.operand_transform
     computed = [v for op in kernel.of(t.Contract) for v in computed_operands(kernel, op)]
     if asked is not None and not computed:
         said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
-        told = f"Schedule.operand_transform is {said}"
-        yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
+        told = f"WS0432 Schedule.operand_transform is {said}, and no operand is transformed"
+        yield Finding(told, None, "leave it out")
     elif isinstance(asked, Mapping):
         yield from _unfit_by_tensor(kernel, asked, computed)
     elif asked == "smem" and not decoded(kernel).tiles and not kernel.target.has_tensor_memory:
@@ -236,10 +222,10 @@ def _unfit_by_tensor(
         own = [v for v in computed if name in read[v]]
         if not own:
             yield Finding(
-                f"Schedule.operand_transform names `{name}`, from which no transformed operand is "
-                "loaded",
+                f"WS0433 Schedule.operand_transform names `{name}`, from which no transformed "
+                "operand is loaded",
                 None,
-                f"these are: {', '.join(known)}" if known else "leave it out",
+                f"choose from: {', '.join(known)}" if known else "leave it out",
             )
         elif place != "registers" and not any(v in decoded(kernel).tiles for v in own):
             yield _not_of_loads(kernel, f'Schedule.operand_transform["{name}"] is "{place}"', own)
@@ -247,7 +233,7 @@ def _unfit_by_tensor(
         if len(places_of(asked, names)) > 1:
             own = ", ".join(sorted(name for name in names if name in asked))
             yield Finding(
-                f"Schedule.operand_transform differs for {own}, which make one operand",
+                f"WS0434 Schedule.operand_transform differs for {own}, inputs of one operand",
                 kernel.definers[value].loc,
                 "name one of them",
             )
@@ -255,18 +241,18 @@ def _unfit_by_tensor(
 
 def _not_of_loads(kernel: Kernel, told: str, computed: list[Value]) -> Finding:
     return Finding(
-        f"{told}, and this operand is not made of loads alone, element by element",
+        f"WS0435 {told}, and this operand is not an elementwise function of loads",
         next((kernel.definers[v].loc for v in computed if v in kernel.definers), None),
-        "leave it out: what is made of other products is made by who has them, in registers",
+        "leave it out: operands that depend on other matmuls are computed in registers",
     )
 
 
 def loads_of(kernel: Kernel, operand: Value) -> list[t.Load]:
-    """Of which an operand is made, as far as the next product."""
+    """Return the loads that an operand depends on, up to the next matmul."""
     walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, t.Contract))
     return [op for _, op in walked if isinstance(op, t.Load)]
 
 
 def tensors_of(kernel: Kernel, operand: Value) -> set[str]:
-    """Names of those that it is loaded from."""
+    """Return the names of the tensors that an operand is loaded from."""
     return {op.tensor.name for op in loads_of(kernel, operand)}

@@ -56,16 +56,16 @@ def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
-    """Names of no tensor, or of one that the kernel itself writes."""
+    """Reject names that are not tensors, and tensors that the kernel stores."""
     known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
     stored = {op.tensor.name: op for op in kernel.of(Store)}
     for name in schedule.pdl_independent or ():
         if name not in known:
-            hint = f"the tensors are {', '.join(known)}"
-            yield Finding(f"Schedule.pdl_independent names `{name}`, which is no tensor", hint=hint)
+            told = f"WS0436 Schedule.pdl_independent names `{name}`, which is not a tensor"
+            yield Finding(told, hint=f"choose from the tensors: {', '.join(known)}")
         elif name in stored:
-            message = f"Schedule.pdl_independent names `{name}`, which the kernel writes"
-            yield Finding(message, hint="name tensors that are only read")
+            told = f"WS0437 Schedule.pdl_independent names `{name}`, which the kernel stores"
+            yield Finding(told, hint="name tensors that are only loaded")
 
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
@@ -73,10 +73,9 @@ def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
     written = {op.tensor for op in kernel.of(Store)}
     for op in walk(side):
         if isinstance(op, (Load, Lookup)) and op.tensor in written:
-            message = (
-                f"`{op.tensor.name}` decides what is loaded, and is written by the kernel itself"
-            )
-            raise CompileError(message, op.loc, "write to another tensor")
+            message = f"WS0307 the addresses of loads depend on `{op.tensor.name}`, which the "
+            message += "kernel stores"
+            raise CompileError(message, op.loc, "store to another tensor")
 
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
@@ -86,13 +85,9 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
         return
     for op in walk(side):
         if isinstance(op, Load) and op.tensor.name not in constant:
-            message = (
-                f"Schedule.pdl_independent names {', '.join(sorted(names))}, whose index is read "
-                f"from `{op.tensor.name}`, which the previous kernel may write"
-            )
-            hint = (
-                f"name `{op.tensor.name}`, too, if that kernel does not write it; or leave both out"
-            )
+            message = f"WS0438 Schedule.pdl_independent names {', '.join(sorted(names))}, whose "
+            message += f"index is in `{op.tensor.name}`, which the previous kernel may store"
+            hint = f"name `{op.tensor.name}`, too, if that kernel does not store it, or neither"
             raise ScheduleError(message, op.loc, hint)
 
 

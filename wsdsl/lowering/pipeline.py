@@ -193,8 +193,8 @@ def _through(
         try:
             kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
         except RecursionError:
-            message = "too many operations, each of which needs the one before"
-            raise CompileError(message, kernel.loc, "make it two kernels") from None
+            message = "WS0333 the kernel has too long a chain of dependent operations"
+            raise CompileError(message, kernel.loc, "split it into two kernels") from None
         if verifies and kernel != before:
             verify(kernel)
         for listener in listeners:

@@ -25,8 +25,8 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
     if isinstance(op, Load) and op.packed:
-        message = f"{op.tensor.name} is packed, and this load comes through no slot"
-        raise CompileError(message, op.loc, f"give {op.tensor.name} as it is")
+        message = f"WS0334 {op.tensor.name} is packed, and this load is not pipelined"
+        raise CompileError(message, op.loc, f"pass {op.tensor.name} unpacked")
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
     entries = [entry_of(v, context, find) for v in op.index]
     found: dict[tuple[Value, ...], Value] = {}

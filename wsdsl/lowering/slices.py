@@ -105,11 +105,11 @@ class ProducerSlice:
                 )
             case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
                 raise CompileError(
-                    "whether, or from where, operands of `@` are loaded depends on this; the "
-                    "thread that loads them has scalars only",
+                    "WS0335 loads of operands of `@` depend on this; the thread that issues them "
+                    "computes scalars only",
                     op.loc,
-                    "decide by elements of tensors, `end(…)` and sizes, or compute it in a "
-                    "kernel before this one",
+                    "use elements of tensors, `end(…)` and sizes, or compute this in a previous "
+                    "kernel",
                 )
             case _:
                 return op if wanted else None

@@ -125,14 +125,14 @@ def wanted_rings(kernel: Kernel) -> frozenset[int]:
 
 
 def unfit_operands(kernel: Kernel) -> Iterator[Finding]:
-    """Those that the schedule wants there, and that can not lie there."""
+    """Reject operands that the schedule puts into TMEM, and that cannot be there."""
     there = {edge.value for group in _may_be(kernel) for edge in group.edges}
     asked = kernel.schedule.operand_transform if kernel.schedule else None
     for op in kernel.of(Contract):
         for value in computed_operands(kernel, op):
             wanted = "tmem" in places_of(asked, tensors_of(kernel, value)) or asked == "tmem"
             if wanted and value not in there:
-                told = 'Schedule.operand_transform is "tmem"; this operand cannot be in TMEM'
-                hint = "there lie operands of 16 or 32 bits whose own axis is the rows of products "
-                hint += "that one CTA multiplies (Schedule.mma_m), without scales, and not packed"
-                yield Finding(told, kernel.definers[value].loc, f"leave it out: {hint}")
+                told = 'WS0455 Schedule.operand_transform is "tmem"; this operand cannot be in TMEM'
+                hint = "leave it out: TMEM takes unpacked operands of 16 or 32 bits along M of one "
+                hint += "CTA's MMAs (Schedule.mma_m), without block scale factors"
+                yield Finding(told, kernel.definers[value].loc, hint)

@@ -113,12 +113,12 @@ def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
 
 
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:
-    """The schedule with the kernel's own tile sizes, and where the two contradict each other."""
+    """Add the source's tile sizes to the schedule; findings where the two contradict each other."""
     tile, findings = dict(given.tile or {}), list[Finding]()
     known = dict(kernel.sizes)
     for op in kernel.of(ForTiles):
         name, size = op.index.as_axis.name, op.index.as_axis.size
-        least, told = size, f"the kernel walks it by {size}"
+        least, told = size, f"the source has tiles of {size}"
         variable = loop_variable(name)
         own = tile.get(name, tile.get(variable, known.get(op.dim, 1)))
         fits = own * cluster_along(given, name) >= known.get(op.dim, 1)
@@ -126,7 +126,7 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             continue
         if op.whole:
             whole, ctas = known.get(op.dim, 1), 1
-            told = f"and the kernel reduces all {whole} of `{op.dim}` in one tile"
+            told = f"the source reduces all {whole} of `{op.dim}` in one tile"
             if name in spread_axes(kernel):
                 ctas = fewest_ctas(whole, own)
                 given = spread(given, name, ctas) if ctas > 1 and not given.cluster else given
@@ -140,8 +140,8 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             continue
         asked = tile.get(name, tile.get(variable, size))
         if asked < least or (asked > least and not op.whole):
-            told = f"Schedule.tile gives `{variable}` {asked}, {told}"
-            findings.append(Finding(told, op.loc, "leave it out of the schedule"))
+            told = f"WS0429 Schedule.tile has {variable}={asked}; {told}"
+            findings.append(Finding(told, op.loc, f"leave {variable} out of Schedule.tile"))
         key = variable if [*map(loop_variable, axes_of(kernel))].count(variable) == 1 else name
         tile[key] = max(asked, size) if op.whole else size
     return (dataclasses.replace(given, tile=tile) if tile else given), findings
