@@ -162,7 +162,7 @@ def test_two_accumulators_share_the_registers() -> None:
         (Schedule(tile=dict(n=320)), "a multiple of 8 up to 256"),
         (Schedule(tile=dict(m=96)), "a multiple of 64"),
         (Schedule(tile=dict(n=256), stages=9), "bytes of SMEM"),
-        (Schedule(registers=dict(load=232, compute=232), consumers=2), "allocated at launch"),
+        (Schedule(registers=dict(load=232, compute=232), consumers=2), "summed over warpgroups"),
         (Schedule(registers=dict(loader=40)), "the roles are load and compute"),
         (Schedule(mode="pingpong", consumers=1), "alternates 2 or more consumers"),
         (Schedule(cluster=dict(q=2)), "not a parallel loop"),

@@ -381,8 +381,8 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     if (needed := sum(num * given.get(role, 0) for role, num in numbers.items())) <= pool:
         return []
     others = f"{counted(consumers, 'consumer')}{_other_warpgroups(loads, decoders)}"
-    told = f"WS0419 registers {given!r} with {others} add up to {needed} per thread of each "
-    told += f"warpgroup; {pool} are allocated at launch"
+    told = f"WS0419 registers {given!r} with {others} need {needed} registers per thread, summed "
+    told += f"over warpgroups; {pool} are available"
     return [Finding(told, None, REGISTERS.get((consumers, loads), REGISTERS[2, 1]))]
 
 

@@ -221,12 +221,10 @@ def _unfit_by_tensor(
     for name, place in asked.items():
         own = [v for v in computed if name in read[v]]
         if not own:
-            yield Finding(
-                f"WS0433 Schedule.operand_transform names `{name}`, from which no transformed "
-                "operand is loaded",
-                None,
-                f"choose from: {', '.join(known)}" if known else "leave it out",
-            )
+            told = f"WS0433 Schedule.operand_transform names `{name}`, which "
+            told += "no transformed operand loads"
+            hint = f"choose from: {', '.join(known)}" if known else "leave it out"
+            yield Finding(told, None, hint)
         elif place != "registers" and not any(v in decoded(kernel).tiles for v in own):
             yield _not_of_loads(kernel, f'Schedule.operand_transform["{name}"] is "{place}"', own)
     for value, names in read.items():

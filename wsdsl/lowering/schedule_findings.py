@@ -19,8 +19,11 @@ LEAVE = "leave it out"
 def extent_fault(
     kernel: Kernel, axis: str, size: int, limit: str, loc: At = None, hint: str = ""
 ) -> Finding:
-    role = axes_of(kernel)[axis].role
-    extent = EXTENTS[role] if kernel.of(Contract) else role or "contracted"
+    products, role = kernel.of(Contract), axes_of(kernel)[axis].role
+    free = {name for op in products for side in op.free for name in side}
+    if any(axis in op.summed for op in products) and axis not in free:
+        role = ""  # Operands that threads transform have roles along K, too.
+    extent = EXTENTS[role] if products else role or "contracted"
     message = f"WS0445 tile {loop_variable(axis)}={size} ({extent}) must be {limit}"
     return Finding(message, loc, hint or f"use {limit.partition(':')[0]}")
 

@@ -1,6 +1,6 @@
 """Operands that threads make, and that products read in tensor memory.
 
-    %p: compute -> mma; TMEM bf16[m, t]; t, ring 2 (two)
+    %p: compute -> mma; TMEM bf16[m, t]; t, pipeline 2 (two)
 
 A product reads its left operand in the lanes of its sum's rows, two elements of 16 bits to a cell,
 so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum; or
