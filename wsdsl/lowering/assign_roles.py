@@ -7,11 +7,11 @@ After:
     for_tiles(index=%m: axis<m of M rows>) {
       for_tiles(index=%n: axis<n of N columns>) {
 
-Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
-the columns; without products along the rows, where a tensor's contiguous dimension is the other one
-and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma_m` names the rows;
-else a product's first operand gives them, and without products the dimension along which most of
-what is moved is contiguous gives the columns. An axis that is only contracted has no role.
+Two axes of one tile differ; so do the free axes of an MMA's operands. A reduced axis runs along the
+columns; in a memory-bound kernel along the rows, if a tensor's contiguous dimension is the other
+one and threads may have vectors of it. As far as that leaves a choice, `Schedule.mma_m` names the
+rows; else an MMA's first operand gives them, and in a memory-bound kernel the dimension that is
+contiguous in most of the bytes gives the columns. An axis that is only contracted has no role.
 
 Why here: tile sizes depend on roles, everything later on both.
 """

@@ -16,7 +16,7 @@ from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.schedule import Schedule
 
 MOST = 256
-"""Of a block: what a tile may have."""
+"""Elements of a block, as of a tile."""
 
 
 def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:

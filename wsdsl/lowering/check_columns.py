@@ -37,7 +37,7 @@ def column_step(kernel: Kernel, given: Schedule) -> int:
 
 
 def slice_step(kernel: Kernel, given: Schedule) -> int:
-    """What the columns of a slice, stored but in no product, must be a multiple of."""
+    """Return the step of the columns of a slice, which is stored but not an operand of an MMA."""
     stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == TMA_ALIGN)
     return max((COLUMN_STEP, *(TMA_ALIGN // each for each in stored)))
 

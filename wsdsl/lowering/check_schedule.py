@@ -53,9 +53,9 @@ from wsdsl.lowering.tensor_sums import multiplying_warps
 from wsdsl.schedule import Schedule, changed
 
 WGMMA_REGISTERS = 26
-"""What ptxas wants at entry beside those of one wgmma."""
+"""Registers that ptxas needs at entry in addition to those of one wgmma."""
 OTHER_REGISTERS = 24
-"""What a consumer needs beside its tiles. (Promoted sums of 208 columns fit 232; 256 spill.)"""
+"""Registers of a consumer in addition to its tiles. (Promoted, 208 columns fit 232; 256 spill.)"""
 REGISTERS = {
     (2, 1): "for 2 consumers use load=40, compute=232, or load=24, compute=240",
     (2, 2): "for 2 consumers use load=24, compute=232",

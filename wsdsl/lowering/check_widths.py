@@ -63,7 +63,7 @@ def _reasons(kernel: Kernel, chosen: Schedule) -> Reasons:
 
 
 def most_widths(columns: int, narrow: bool) -> int:
-    """Of a tile of so many columns: those that differ in its last chunk."""
+    """Return the number of widths of a tile, which differ in its last chunk."""
     return chunk_widths(columns, narrow)[-1] // WIDTH_STEP
 
 

@@ -12,9 +12,9 @@ CTA adds to counters of its own, for as many tiles as it has, and adds these to 
     named_barrier_sync(barrier=8, num_warpgroups=4)
     store_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
 
-The schedule says of which elements there are counters. What is added beyond goes to memory, so that
-results do not depend on it. Lanes have copies of their own, as many as SMEM has room for, where
-they may add to the same element at the same time.
+The schedule says which elements are privatized. Additions to others go to memory, so that results
+do not depend on the schedule. Lanes have separate copies, as many as SMEM has room for, where they
+may add to the same element at the same time.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RESERVED = 1024
 
 @once
 def countable(kernel: Kernel) -> dict[str, Store]:
-    """Tensors of which a CTA may have counters, by name: of a kernel without products, where all
-    that is done with them is to add, and some of it at places that are computed.
+    """Return the tensors that a CTA may privatize, by name: those of a memory-bound kernel that are
+    only added to, some at computed indices.
     """
     if not holds_vectors(kernel):
         return {}
@@ -63,7 +63,7 @@ def countable(kernel: Kernel) -> dict[str, Store]:
 
 
 def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[PlannedCounters, ...]:
-    """Those of a CTA; with as many copies as there is room for, where lanes may meet."""
+    """Plan those of a CTA; with as many copies as fit where lanes may collide."""
     schedule = schedule or kernel.schedule or Schedule()
     asked = {name: tuple(e) for name, e in (schedule.smem_privatize or {}).items()}
     if not asked:

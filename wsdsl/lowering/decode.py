@@ -1,14 +1,14 @@
 """Operands of MMAs that a partition of threads transforms: `Schedule.operand_transform="smem"`, for
 all of them or by a tensor that the operand is loaded from; or "tmem", where they then are.
 
-A computed operand is made in the registers of the consumers that multiply it, or once for all of
-them, by the threads of a partition of its own, which fill the slots of a circular buffer as TMA
-would. That partition may make what is computed from loads, element by element, whatever it is. What
-is made of another product, of a reduction, or of what a loop carries stays with the consumers.
+A transformed operand is computed in the registers of the consumers that multiply it, or once for
+all of them, by the threads of a separate partition, which fill the stages of a pipeline as TMA
+would. That partition may compute any elementwise function of loads. Functions of an accumulator, of
+a reduction, or of a carried value stay with the consumers.
 
-In that partition a fragment's columns run along the lines of the operand's tile in its slot, and
-its rows across them, whatever rows and columns are in the product: its axes have names and roles of
-their own (`assign_decode_axes`).
+In that partition a fragment's columns run along the rows of the operand's tile in SMEM, and its
+rows across them, independent of the roles of the axes in the MMA: its axes have separate names and
+roles (`assign_decode_axes`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ELEMENTWISE = (
     t.Bitcast, t.Block, t.Cast, t.Constant, t.DimSize, t.End, t.Full, t.Index, t.Load, t.Lookup,
     t.Map, t.ReduceBlocks,
 )  # fmt: skip
-"""Blocks are of a tile's own: nothing of another tile is needed."""
+"""A block is in one tile: no other tile is needed."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """`tiles`: operands that are decoded, as they lie in their slots, lines along the last axis.
-    `summed`: the axis that their product sums over. `inside` has all values that serve nothing
-    else; `roles` those of axes in the partition that makes them. `in_tensor` lie in tensor memory.
+    """`tiles`: transformed operands, as in their stages, with rows along the last axis. `summed`:
+    the contraction axis of their MMA. `inside` has all values that have no other use; `roles` those
+    of axes in the partition that computes them. `in_tensor` are in tensor memory.
     """
 
     tiles: Mapping[Value, Tile]
@@ -56,7 +56,7 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 
 @once
 def decoded(kernel: Kernel) -> Decoded:
-    """What a partition of its own decodes: nothing, unless the schedule asks for it."""
+    """Return the operands that a separate partition transforms, if the schedule says so."""
     asked = kernel.schedule.operand_transform if kernel.schedule else None
     if asked is None or asked == "registers":
         return NOTHING

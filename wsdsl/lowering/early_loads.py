@@ -1,8 +1,8 @@
-"""Which operands are loaded before the kernel in front is over, and by whom.
+"""Decide which operands are loaded before the previous kernel is complete, and by which partition.
 
-Tensors of `Schedule.pdl_independent` are not written by that kernel. Their loads do not wait, so
-the circular buffers fill with them while the kernel in front ends; what loads the others waits for
-it, and so do those who compute and who brings the epilogue's operands in parts.
+Tensors of `Schedule.pdl_independent` are not stored by that kernel. Their loads do not wait, so
+the pipelines fill with them while the previous kernel ends; partitions that load the others wait
+for it, and so do those that compute and that load the epilogue's operands in parts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from wsdsl.schedule import Schedule
 
 
 def loaded_tensors(groups: Iterable[SlotGroup]) -> frozenset[str]:
-    """Names of the tensors that slots are filled with."""
+    """Return the names of the tensors that stages are filled with."""
     return frozenset(load.tensor.name for group in groups for load in group.loads)
 
 
 def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozenset[str]]:
-    """The tensors that each load partition copies, the constant ones first; of scales another
-    thread takes care.
+    """Return the tensors that each load partition copies, the independent ones first, without
+    scale factors, which another thread loads.
     """
     names = loaded_tensors(group for group in groups if group.consumer != "scale")
     early = names & frozenset(schedule.pdl_independent or ())
@@ -39,9 +39,9 @@ def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozens
 
 
 def load_warps(kernel: Kernel, groups: Iterable[SlotGroup], schedule: Schedule) -> list[int]:
-    """Warps of the partition of each share: a warpgroup for the first, whose next warp the second
-    one is. It is a warpgroup, too, where all threads of either copy, and on cards where other warps
-    of the first have something to do, and consumers need few registers.
+    """Return the warps of each share's partition: a warpgroup for the first, and its next warp for
+    the second. The second is a warpgroup, too, where all threads of either copy, and on GPUs where
+    other warps of the first have a role, and consumers need few registers.
     """
     shares = load_shares(groups, schedule)
     by_all = any(share & copied_operands(kernel) for share in shares)
@@ -69,7 +69,7 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
 
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
-    """CompileError where a load side, which runs ahead, reads what the kernel writes."""
+    """Raise CompileError if addresses of loads, which run ahead, depend on a stored tensor."""
     written = {op.tensor for op in kernel.of(Store)}
     for op in walk(side):
         if isinstance(op, (Load, Lookup)) and op.tensor in written:
@@ -79,7 +79,7 @@ def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
 
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
-    """ScheduleError where a load side that shall not wait reads another tensor to know its way."""
+    """Raise ScheduleError if addresses of loads that do not wait depend on another tensor."""
     constant = frozenset(schedule.pdl_independent or ())
     if not names <= constant:
         return
@@ -96,8 +96,8 @@ SCALARS = Constant | DimSize | Map | CtaIndex | NumCtas | ClusterIndex | NumClus
 
 
 def first_boxes(partition: Partition, namer: Namer) -> Region:
-    """Of the first tile, those of `partition.asks_early` iterations; none where that can not be
-    said in front of its loops.
+    """Return the L2 prefetches of the first tile, of `partition.asks_early` iterations; none if
+    they cannot be computed before its loops.
     """
     items = _loop(partition.body)
     loop = _loop(items.body) if items else None

@@ -1,7 +1,7 @@
-"""Packed tensors (`ir/packing.py`): what may be loaded from them, and by which tiles.
+"""Check loads and tiles of packed tensors (`ir/packing.py`).
 
-They lie in slots as in memory, and threads read them as fragments. So they serve computed operands
-alone, of whole tiles of 64 x 64 blocks.
+Their layout in SMEM is that in memory, and threads read them as fragments. So they are inputs of
+transformed operands alone, in whole tiles of 64 x 64 blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wsdsl.lowering.schedule_findings import extent_fault
 
 
 def packable_tensors(kernel: Kernel) -> list[Value]:
-    """Of a TILE kernel: those whose loads all fit, in the order of its parameters."""
+    """Return the parameters of a TILE kernel whose loads all fit."""
     fitting, others = set[Value](), set[Value]()
     fits = _fitting(kernel)
     for load in kernel.of(Load):
@@ -32,7 +32,7 @@ def packable_tensors(kernel: Kernel) -> list[Value]:
 
 
 def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
-    """Reject loads of packed tensors for anything but a computed operand of their layout."""
+    """Reject loads of packed tensors for anything but a transformed operand of their layout."""
     fits = _fitting(kernel)
     for load in kernel.of(Load):
         if load.packed and load not in fits:

@@ -1,8 +1,8 @@
-"""How many elements of fp8 the tensor cores sum before ordinary instructions go on.
+"""Choose after how many elements of K fp8 accumulators are promoted to f32.
 
-They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
-it gets lost. So a product of one tile of the contraction is added to f32 registers, or each line of
-it (`schedule_products`).
+The tensor cores accumulate about 14 bits and drop the rest: over thousands of positive elements a
+tenth of the result is lost. So the accumulators of one tile along K are added to f32 registers, or
+those of each SMEM row of it (`schedule_products`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAST = "0 is faster, but its error is up to 20 % of the result for positive data
 
 @once
 def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
-    """What products of fp8 sum over."""
+    """Return the contraction axes of fp8 MMAs."""
     products = (op for op in kernel.of(Contract) if is_fp8(op.dtype))
     return tuple(dict.fromkeys(axis for op in products for axis in op.summed))
 

@@ -26,7 +26,7 @@ HINT = 'use scheduler="persistent"'
 
 
 def cut_loop(body: Region, *, lines: bool = False) -> ForTiles | None:
-    """Return the loop, in the body of the output loops; None if there is none, see `why_not`."""
+    """Return the loop, in the body of the output loops; None if `why_not` has a reason."""
     loops = [op for op in body if isinstance(op, ForTiles)]
     return loops[0] if loops and not list(why_not(body, lines=lines)) else None
 
@@ -99,7 +99,7 @@ def goes_again(cut: Op, loop: Op) -> bool:
 
 
 def joined_by(body: Region, arg: Value, last: Value) -> str:
-    """Return the only function that joins a carried value with others; "add" if there is none."""
+    """Return the only function that joins a carried value with others, "add" by default."""
     if arg == last:
         return "add"
     return next((fn for fn in ("max", "min") if grows(body, arg, last, fn=fn)), "add")

@@ -3,9 +3,9 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-What is left open is tried: which axis rides wgmma's M (`orientation`; it decides the axes' roles),
-both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where that is open too
-(`split_k_options`). Of those that fit, the one that `predict` gives the fewest cycles is taken.
+Fields that are not given are tried: the axis along wgmma's M (`orientation`; it decides the axes'
+roles), both modes, tiles of 64 and 128 rows, all widths, and splits (`split_k_options`). Of the
+schedules that fit, the pass takes the one for which `predict` gives the fewest cycles.
 
 Why here: nothing in front depends on roles or sizes; everything later reads roles and sizes from
 the axes, and depths from the ops.
@@ -49,7 +49,7 @@ from wsdsl.schedule import Schedule, changed
 
 T = TypeVar("T")
 MOST_TRIES = 512
-"""Candidates of which none fits, the best first, of each orientation."""
+"""Most candidates that do not fit, the best first, of each orientation."""
 
 
 def choose_schedule(
