@@ -307,5 +307,5 @@ def f(X: f32[M, K], Z: f16[M, D], Y: f32[M, N], S: f32[M]):
             top = max(top, max(X[m, k], over=k))
         S[m] = top
 """
-    with pytest.raises(ScheduleError, match="one sequential loop"):
+    with pytest.raises(ScheduleError, match="1 sequential loop"):
         parse(text).f.compile(Schedule(tile=dict(k=32), cluster=dict(k=2)), M=17, K=5, N=8, D=8)

@@ -90,7 +90,7 @@ def f(A: f32[M, K], C: f32[M]):
 
 
 def test_loops_that_are_not_alone() -> None:
-    with pytest.raises(ScheduleError, match=r'(?s)one sequential loop.*scheduler="persistent"'):
+    with pytest.raises(ScheduleError, match=r'(?s)1 sequential loop.*scheduler="persistent"'):
         CASES["two_loops"].kernel.schedule(Schedule(scheduler="split_k", splits=2))
 
 

@@ -57,7 +57,7 @@ def _reasons(body: Region, lines: bool) -> Iterator[tuple[str, Loc | None, str]]
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
         others = [op for op in loops if not (isinstance(op, ForTiles) and op.init)]
         found = next(iter([*others, *loops[1:]]), None)
-        why, hint = "the kernel needs exactly one sequential loop over tiles, with a sum", HINT
+        why, hint = "the kernel needs 1 sequential loop over tiles, with an accumulator", HINT
         if isinstance(found, If):
             why, hint = "an `if` is outside its loop", f"select with where(…), or {HINT}"
         yield why, found.loc if found else None, hint
