@@ -193,7 +193,7 @@ def part(X: {source}[N, N], Y: f32[G, N, N], o: i32[G], s: i32, S: f32[N]):
 
 
 REFUSED = {
-    "for m, n in tiles(M, N):|    Z[m] = sum(X[m, n], over=n)": "needs `m` along the columns of",
+    "for m, n in tiles(M, N):|    Z[m] = sum(X[m, n], over=n)": "needs `m` as the columns of",
     "for m, n in tiles(M, N):|    Y[m, index(n) + 1] = X[m, n]": "stores single elements of its",
     "for m in tiles(M):|    Y[m, 0] = X[m, 1]": "stores single elements of its rows",
     "for m in tiles(M):|    for n in tiles(2, b, of=N):|        Y[m, n] = X[m, n]": "stores a part",

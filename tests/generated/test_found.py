@@ -316,7 +316,7 @@ def made(Y: bf16[B, MB], Z: f32[M]):
         for m in tiles(M, by=16):
             Y[b, (end(m) - 1) // 64] = 0.5
 """,
-        "tiles of `…` may store this to the same elements",
+        "tiles of `…` may store to the same elements",
     ),
     "ends_beyond": (
         """
@@ -327,7 +327,7 @@ def made(Y: bf16[B, MB], Z: f32[M]):
             if b > 0:
                 Y[b, end(m) // 64] = 0.5
 """,
-        "tiles of `…` may store this to the same elements",
+        "tiles of `…` may store to the same elements",
     ),
     "scatter_of_three_axes": (
         """
@@ -387,7 +387,7 @@ def made(X: f32[N], Y: f32[B]):
         Y[b] = Y[b] + most
 """
     (outcome,) = attempts(text, 0, given=(Schedule(cluster={"n": 2}),))
-    assert "one of them stores it without" in outcome.reason, outcome
+    assert "one of them stores without" in outcome.reason, outcome
 
 
 def test_empty_dimension_of_a_triangular_loop_compiles() -> None:

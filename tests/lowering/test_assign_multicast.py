@@ -47,5 +47,5 @@ def test_multicast_without_a_cluster_is_refused(cluster: dict[str, int] | None) 
     given = Schedule(multicast=True, cluster=cluster)
     with pytest.raises(ScheduleError) as refused:
         CASES["gemm"].kernel.schedule(given, M=1024, N=576, K=4096)
-    assert "Schedule.multicast is True, and there is no cluster" in str(refused.value)
-    assert "such as cluster=dict(n=2)" in str(refused.value)
+    assert "Schedule.multicast is True, and no CTAs" in str(refused.value)
+    assert "m, n: cluster=dict(n=2)" in str(refused.value)

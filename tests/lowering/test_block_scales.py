@@ -213,11 +213,11 @@ def test_products_wait_for_no_scales_but_the_first() -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (dict(tile=dict(m=64)), "with scales a product has 128 rows"),
-        (dict(tile=dict(n=20)), "no multiple of 8"),
-        (dict(tile=dict(k=64)), "no multiple of 128"),
-        (dict(mma_m="n", tile=dict(n=64)), "with scales a product has 128 rows"),
-        (dict(sf_load="cp"), "`a_scale` does not lie in atoms"),
+        (dict(tile=dict(m=64)), "must be 128: operands"),
+        (dict(tile=dict(n=20)), "a multiple of 8"),
+        (dict(tile=dict(k=64)), "a multiple of 128"),
+        (dict(mma_m="n", tile=dict(n=64)), "must be 128: operands"),
+        (dict(sf_load="cp"), "`a_scale` packed in atoms"),
     ],
     ids=str,
 )
@@ -262,9 +262,9 @@ def test_rows_of_experts_are_padded_to_atoms_or_not(rows: int) -> None:
 
 
 def test_atoms_are_copied_whole() -> None:
-    with pytest.raises(ScheduleError, match="`b_scale` has scales of 128 rows together"):
+    with pytest.raises(ScheduleError, match="multiple of 128: `b_scale` is"):
         lowered(SCALED["mx_atoms"], sf_load="cp", tile=dict(n=64))
-    with pytest.raises(ScheduleError, match="sf_load is for cards"):
+    with pytest.raises(ScheduleError, match='sf_load="st" needs'):
         lowered(SCALED["mx"], "sm_90a", sf_load="st")
 
 

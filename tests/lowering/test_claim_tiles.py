@@ -28,9 +28,9 @@ def test_the_grid_has_all_clusters() -> None:
 @pytest.mark.parametrize(
     ("name", "asked", "told"),
     [
-        ("gemm", dict(), 'sm_90a (H200) does not know.*scheduler="grid"'),
-        ("scale", dict(arch="sm_100a"), 'no product.*scheduler="grid"'),
-        ("gemm", dict(arch="sm_100a", splits=2), "Schedule.splits with scheduler"),
+        ("gemm", dict(), 'sm_90a (H200) has no cluster launch.*scheduler="grid"'),
+        ("scale", dict(arch="sm_100a"), 'needs a matmul.*scheduler="grid"'),
+        ("gemm", dict(arch="sm_100a", splits=2), "Schedule.splits=2 needs scheduler"),
     ],
 )
 def test_refused_by_name(name: str, asked: dict[str, Any], told: str) -> None:

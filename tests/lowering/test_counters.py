@@ -158,14 +158,14 @@ def test_who_counts_says_the_same_of_counters(kind: type[Op], change: Callable[[
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("histogram", dict(smem_privatize=dict(X=(64,))), "names `X`.*\n.*\n.*\n.*counters of: H"),
-        ("histogram", dict(smem_privatize=dict(H=(64, 2))), "2 extents, and it has 1 dimension"),
+        ("histogram", dict(smem_privatize=dict(X=(64,))), "names `X`.*\n.*\n.*\n.*choose from: H"),
+        ("histogram", dict(smem_privatize=dict(H=(64, 2))), "2 extents; it has 1 dimension"),
         ("histogram", dict(smem_privatize=dict(H=(60000,))), "240640 bytes of SMEM"),
-        ("marked", dict(smem_privatize=dict(H=(64,))), "nothing is added at computed places alone"),
+        ("marked", dict(smem_privatize=dict(H=(64,))), "must only add to it, at computed"),
         (
             "odd",
             dict(smem_privatize=dict(H=(4, 9))),
-            "`H`, and threads do not hold its tiles as vectors",
+            "`H`, whose tiles are not vectors",
         ),
     ],
 )

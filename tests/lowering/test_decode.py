@@ -134,15 +134,15 @@ def test_a_slot_is_read_before_it_is_given_back() -> None:
         (
             DECODED["both"],
             dict(Q="smem"),
-            "operand_transform names `Q`, .*\n.*\n.*\n.*these are: A, B",
+            "operand_transform names `Q`, .*\n.*\n.*\n.*choose from: A, B",
         ),
         (
             DECODED["scaled"],
             dict(W="smem", s="registers"),
-            "differs for (W, s|s, W), which make one operand",
+            "differs for (W, s|s, W), inputs of one operand",
         ),
         (LOADED["gemm"], "smem", 'operand_transform is "smem", and no operand'),
-        (LOADED["attention"], "smem", "not made of loads alone"),
+        (LOADED["attention"], "smem", "not an elementwise function"),
     ],
 )
 def test_places_that_are_refused(case: Case, decode: Any, told: str) -> None:
@@ -167,7 +167,7 @@ def f(X: f8e5m2[K, N], A: i8[M, K], Y: f16[M, N]):
     if by % 16 == 0 or unaligned:
         assert parse(text).f._compile(None, {}, unaligned).certificate
     else:
-        with pytest.raises(ScheduleError, match=r"(?s)copied by 16 bytes.*a multiple of 16"):
+        with pytest.raises(ScheduleError, match=r"(?s)a multiple of 16: .* by 16 bytes"):
             parse(text).f.compile()
 
 
@@ -183,7 +183,7 @@ def f(A: bf16[M, K], B: bf16[N, K], s: bf16[M], C: f32[M, N]):
         C[m, n] = acc
 """,
         7,
-        "both operands of this product are computed",
+        "both operands of this matmul are transformed",
     ),
     "computed_operand_of_32_bits": (
         """
@@ -196,7 +196,7 @@ def f(A: tf32[M, K], B: tf32[N, K], s: f32[K], C: f32[M, N]):
         C[m, n] = acc
 """,
         7,
-        "a computed operand of `@` is tf32",
+        "a transformed operand of `@` is tf32",
     ),
     "operands_on_both_sides": (
         """
@@ -211,7 +211,7 @@ def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
         D[m, n] = other
 """,
         8,
-        "this operand of `@` is computed, and needs `n` as the rows",
+        "this transformed operand of `@` needs `n` as M",
     ),
 }
 """Text, line, what is told; all of them are lowered where `operand_transform` is left out."""

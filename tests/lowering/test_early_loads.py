@@ -263,8 +263,8 @@ def test_wide_tiles_keep_the_promise() -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (Schedule(pdl_independent=("Q",)), "names `Q`, which is no tensor"),
-        (Schedule(pdl_independent=("B", "C")), "names `C`, which the kernel writes"),
+        (Schedule(pdl_independent=("Q",)), "names `Q`, which is not a tensor"),
+        (Schedule(pdl_independent=("B", "C")), "names `C`, which the kernel stores"),
     ],
     ids=repr,
 )
@@ -277,7 +277,7 @@ def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
 def test_an_address_that_may_be_written() -> None:
     kernel = wsdsl.parse(TEXTS["by_expert"][0]).by_expert
     tile = dict(m=64, n=32)
-    with pytest.raises(ScheduleError, match="is read from `expert`"):
+    with pytest.raises(ScheduleError, match="is in `expert`"):
         kernel._compile(Schedule(tile=tile, consumers=1, pdl_independent=("W",)), {}, ())
     both = Schedule(tile=tile, consumers=1, pdl_independent=("W", "expert"))
     early, late, _ = partitions(kernel._compile(both, {}, ()).scheduled)

@@ -56,7 +56,7 @@ def test_wide_tiles_that_threads_copy_go_without() -> None:
     ("more", "words"),
     [
         (dict(registers=dict(load=40, compute=232)), "2 consumers and two load warpgroups"),
-        (dict(tile=dict(n=256)), "2 consumers beside two load warpgroups"),
+        (dict(tile=dict(n=256)), "2 consumers and two load warpgroups"),
     ],
     ids=repr,
 )

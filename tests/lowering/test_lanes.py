@@ -191,7 +191,7 @@ def test_warps_have_rows_that_are_walked(name: str, sizes: dict[str, int], heigh
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (WORD_KERNELS["largest"].text, "all of `K`: make tiles 16 rows high"),
+        (WORD_KERNELS["largest"].text, "use tiles of 16 rows, since each has all of `K`"),
         ("\n@kernel" + PATTERNS["sums of all"].text, "names `m`, whose indices are not tiles"),
     ],
 )

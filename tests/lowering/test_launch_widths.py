@@ -161,13 +161,13 @@ def test_ptx_is_held_to_every_width(made: Compiled) -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "told"),
     [
-        ("gemm", dict(mma_m="m"), "`n` is contiguous in this: lines are stored whole"),
+        ("gemm", dict(mma_m="m"), "this stores whole rows along `n`"),
         ("gemm", dict(tile=dict(m=72, n=64)), "a tile m=72 has 1"),
-        ("gemm", dict(scheduler="stream_k"), "hands on the sums of tiles"),
-        ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 of them"),
-        ("gemm", dict(cluster=dict(n=2)), "CTAs load parts of them for others"),
+        ("gemm", dict(scheduler="stream_k"), "stores partial accumulators"),
+        ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 CTAs along"),
+        ("gemm", dict(cluster=dict(n=2)), "the CTAs of a cluster multicast them"),
         ("product_i8", dict(), "of i8 wgmma works on"),
-        ("column_major_b", dict(), "in its last 32 columns at the most"),
+        ("column_major_b", dict(), "in its last 32 columns or fewer"),
     ],
 )
 def test_refusals(name: str, changes: dict[str, object], told: str) -> None:
@@ -219,7 +219,7 @@ def test_what_is_read_beside_sums_has_parts_that_widths_differ_in(
     with pytest.raises(ScheduleError) as caught:
         kernel.schedule(asked)
     assert told in str(caught.value)
-    assert "what is read beside the sums comes in such parts" in str(caught.value)
+    assert "the epilogue loads tiles in such parts" in str(caught.value)
 
 
 def test_a_launch_takes_what_the_kernel_of_its_width_does(made: Compiled) -> None:

@@ -37,7 +37,7 @@ PAIRS: dict[str, tuple[Any, ...]] = {
     "three axes": (
         "X: f32[M, N, K], Y: f32[M, N, K]",
         "for m, n, k in tiles(M, N, K):\n    Y[m, n, k] = X[m, n, k]",
-        "walk one of them with `each`: for m in each(…)",
+        "loop over one with `each`: for m in each(…)",
         "for m in each(M):\n    for n, k in tiles(N, K):\n        Y[m, n, k] = X[m, n, k]",
     ),
     "one number": (
@@ -49,13 +49,13 @@ PAIRS: dict[str, tuple[Any, ...]] = {
     "stored by all": (
         "X: f32[M, N], Y: f32[4]",
         "for m, n in tiles(M, N):\n    Y[0] = X[0, 0]",
-        "store it at `m` and `n`, add to it (`+=`)",
+        "store at `m` and `n`, add instead (`+=`)",
         "for m in tiles(M):\n    Y[0] += sum(X[m, 0], over=m)",
     ),
     "four bits": (
         "X: i32[M, N], Y: u4[M, N]",
         "for m, n in tiles(M, N):\n    Y[m, index(n) + 1] = X[m, n]",
-        "store it to a tensor of u8",
+        "store to a tensor of u8",
         ("X: i32[M, N], Y: u8[M, N]",
          "for m, n in tiles(M, N):\n    Y[m, index(n) + 1] = X[m, n]"),
     ),
@@ -160,8 +160,8 @@ def test_columns_that_no_tile_has_room_for_are_divided(tile: dict[str, int] | No
     with pytest.raises(WsdslError) as caught:
         wsdsl.parse(text).k.schedule(Schedule(tile=tile), **sizes)
     assert {f.hint for f in caught.value.findings} == {
-        "divide the columns of the result by `for …, n in tiles(…, D)` around the sum, and `n` in "
-        "place of `:`"
+        "split the columns of the result by `for …, n in tiles(…, D)` around the contraction, and "
+        "write `n` instead of `:`"
     }
     text = text.replace("q in tiles(S)", "q, n in tiles(S, D)").replace("[q, D]", "[q, n]")
     for name in "V[t", "W[t", "Y[q", "Z[q":

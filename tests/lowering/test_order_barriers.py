@@ -102,12 +102,12 @@ def test_the_ptx_names_the_barriers() -> None:
 
 
 def test_who_has_none() -> None:
-    with pytest.raises(ScheduleError, match="no loop has products of products"):
+    with pytest.raises(ScheduleError, match="no loop has back-to-back MMAs"):
         CASES["gemm"].kernel.compile(Schedule(order_barriers=True, consumers=2))
     for alone in Schedule(mode="pingpong", consumers=2), Schedule(consumers=1):
         with pytest.raises(ScheduleError, match="no consumers split a tile"):
             CASE.kernel.compile(dataclasses.replace(alone, order_barriers=True), D=64)
-    with pytest.raises(ScheduleError, match="one thread starts all products"):
+    with pytest.raises(ScheduleError, match="one thread issues all MMAs"):
         CASE.kernel.compile(Schedule(arch="sm_100a", order_barriers=True, consumers=2), D=64)
 
 

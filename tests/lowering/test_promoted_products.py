@@ -70,7 +70,7 @@ def test_beside_products_of_other_types() -> None:
     """They are summed in place, and nothing is promoted in parts beside them."""
     kernel = made("acc += A[m, k] @ B[n, k] + X[m, k] @ Y[n, k]", "bf16")
     check(kernel, lambda p, q: p + q, operands(130, 72, 272, ml_dtypes.bfloat16), OPEN)
-    with pytest.raises(ScheduleError, match="beside products"):
+    with pytest.raises(ScheduleError, match="where other matmuls"):
         kernel.schedule(DEEP)
 
 

@@ -33,7 +33,7 @@ def f(A: bf16[M, K], B: bf16[N, K], R: f32[M], S: f32[N]):
 
 @pytest.mark.parametrize("size", [0, 257])
 def test_a_whole_dimension_is_one_tile(size: int) -> None:
-    with pytest.raises(CompileError, match=rf"of 1 to 256 elements, and there are {size}"):
+    with pytest.raises(CompileError, match=rf"it has {size} elements; one tile has 1 to 256"):
         CASES["whole"].kernel.compile(D=size)
 
 
@@ -41,12 +41,12 @@ def test_a_whole_dimension_is_one_tile(size: int) -> None:
 @pytest.mark.parametrize(
     ("name", "tile", "words"),
     [
-        ("gemm", dict(k=100), "tile k=100 is no multiple of 16 up to 256"),
-        ("product_f8e4m3", dict(k=40), "tile k=40 is no multiple of 32 up to 256"),
-        ("product_tf32", dict(k=10), "tile k=10 is no multiple of 8 up to 256"),
-        ("gemm", dict(m=64, n=100), "tile n=100 is no multiple of 8 up to 256"),
-        ("mn_major", dict(m=72, n=12), "tile n=12 is no multiple of 8 up to 256"),
-        ("epilogue", dict(n=100), "tile n=100 is no multiple of 8 up to 256"),
+        ("gemm", dict(k=100), "tile k=100 .* a multiple of 16 up to"),
+        ("product_f8e4m3", dict(k=40), "tile k=40 .* a multiple of 32 up to"),
+        ("product_tf32", dict(k=10), "tile k=10 .* a multiple of 8 up to"),
+        ("gemm", dict(m=64, n=100), "tile n=100 .* a multiple of 8 up to"),
+        ("mn_major", dict(m=72, n=12), "tile n=12 .* a multiple of 8 up to"),
+        ("epilogue", dict(n=100), "tile n=100 .* a multiple of 8 up to"),
     ],
 )
 @pytest.mark.parametrize("sizes", [{}, dict(M=208, N=264, K=200)])
@@ -88,5 +88,5 @@ def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
             acc = max(acc, A[m, k] @ B[n, k])
         C[m, n] = acc
 """
-    with pytest.raises(ScheduleError, match="`acc` is no plain sum"):
+    with pytest.raises(ScheduleError, match="`acc` does not start at 0"):
         wsdsl.parse(text).f.schedule(Schedule(scheduler="split_k", splits=2))

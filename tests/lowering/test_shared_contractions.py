@@ -74,10 +74,10 @@ def test_tiles_of_four_sums_do_not_overlap() -> None:
 def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:
     """Slices are of a multiple of 8 columns."""
     for given, words in [
-        (Schedule(tile=dict(n=72), cluster=dict(k=2)), "can not be cut into 2 slices"),
+        (Schedule(tile=dict(n=72), cluster=dict(k=2)), "has no 2 slices"),
         (Schedule(tile=dict(n=96), cluster=dict(k=8)), "use a multiple of 64 columns"),
         (Schedule(cluster=dict(k=2), mode="pingpong"), 'use mode="cooperative"'),
-        (Schedule(cluster=dict(k=2), scheduler="stream_k"), "cuts it, too"),
+        (Schedule(cluster=dict(k=2), scheduler="stream_k"), "splits it, too"),
         (
             Schedule(cluster=dict(k=2), consumer_split="n", consumers=2, tile=dict(n=128)),
             "leave consumer_split out",
@@ -128,7 +128,7 @@ def test_only_zeros_are_added_beyond_the_end(added: str, shared: bool) -> None:
     if shared:
         assert kernel.schedule(given).cluster == dict(k=4)
     else:
-        with pytest.raises(ScheduleError, match="beyond the end of K adds to `acc") as refused:
+        with pytest.raises(ScheduleError, match="beyond the end of K may add to `acc") as refused:
             kernel.schedule(given)
         assert "leave `k` out of the cluster" in str(refused.value)
         assert "k" not in (kernel.schedule(M=64, N=640, K=5120).cluster or {})
@@ -153,7 +153,7 @@ def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
         Schedule(cluster=dict(k=2)),
         Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ):
-        with pytest.raises(ScheduleError, match="each slice of the columns would add this"):
+        with pytest.raises(ScheduleError, match="each slice would repeat this add"):
             kernel.schedule(given)
     assert "k" not in (kernel.schedule(M=128, N=640, K=5120).cluster or {})
 
@@ -171,9 +171,9 @@ BY_SLICES = [
     ("more", "words"),
     [
         ("C[m, index(n) ^ 32] = acc", "may store the same elements of `C`"),
-        ("C[m, end(n) - 1] = cast(index(m), f32)", "would store this once more"),
+        ("C[m, end(n) - 1] = cast(index(m), f32)", "would repeat this store"),
         ("C[m, n] = acc * sum(acc, over=n)", "all columns of `n`"),
-        ("C[m, n] = acc + A[m, :] @ B[n, :]", "a product behind a sum"),
+        ("C[m, n] = acc + A[m, :] @ B[n, :]", "this matmul after its loop"),
     ],
 )
 def test_what_slices_can_not_do(given: Schedule, more: str, words: str) -> None:
@@ -186,7 +186,7 @@ def test_what_slices_can_not_do(given: Schedule, more: str, words: str) -> None:
 @pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])
 @pytest.mark.parametrize(
     ("made", "words"),
-    [("sum(X[m, n], over=n)", "all columns of `n`"), ("Y[m, :] @ Z[n, :]", "of whole tiles")],
+    [("sum(X[m, n], over=n)", "all columns of `n`"), ("Y[m, :] @ Z[n, :]", "needs whole tiles")],
 )
 def test_what_is_made_of_whole_tiles_before(given: Schedule, made: str, words: str) -> None:
     text = BEYOND.format(added="A[m, k] @ B[n, k]").replace(

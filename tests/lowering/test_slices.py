@@ -90,7 +90,7 @@ def test_that_thread_has_no_tiles(test: str) -> None:
         if {test}:
             for k in tiles(K):
                 acc += A[0, m, k] @ B[n, k]"""
-    with pytest.raises(CompileError, match="has scalars only"):
+    with pytest.raises(CompileError, match="computes scalars only"):
         kernel(body).compile(M=64, N=64)
 
 

@@ -159,13 +159,13 @@ def test_bytes_that_do_not_come_are_found(bytes: int) -> None:
 @pytest.mark.parametrize(
     ("name", "N", "schedule", "told"),
     [
-        ("normed", 2049, None, "in one tile of up to 2048 elements"),
-        ("counted", 512, None, "in one tile of up to 256 elements"),
-        ("shares", 512, None, "in one tile of up to 256 elements"),
-        ("normed", 512, Schedule(cluster=dict(m=2, n=2)), "CTAs along other axes"),
-        ("normed", 512, Schedule(scheduler="stream_k", cluster=dict(n=2)), "cuts their tiles"),
+        ("normed", 2049, None, "one tile has 0 to 2048"),
+        ("counted", 512, None, "one tile has 0 to 256"),
+        ("shares", 512, None, "one tile has 0 to 256"),
+        ("normed", 512, Schedule(cluster=dict(m=2, n=2)), "cannot split other axes"),
+        ("normed", 512, Schedule(scheduler="stream_k", cluster=dict(n=2)), "together, which"),
         ("normed", 2048, Schedule(cluster=dict(n=4)), "is no multiple|up to 256"),
-        ("normed", 512, Schedule(tile=dict(n=128), cluster=dict(n=2)), "gives `n` 128"),
+        ("normed", 512, Schedule(tile=dict(n=128), cluster=dict(n=2)), "has n=128"),
     ],
 )
 def test_what_a_cluster_can_not_hold_is_refused(

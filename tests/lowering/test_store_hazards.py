@@ -120,7 +120,7 @@ def test_iterations_that_may_meet_wait(place: str) -> None:
 
 
 def test_what_all_tiles_would_store_is_refused() -> None:
-    with pytest.raises(CompileError, match="all iterations of `n` store this"):
+    with pytest.raises(CompileError, match="all iterations of `n` store to"):
         kernel("        R[m] = w[0]\n        C[m, n] = acc").compile(M=70, N=96, K=40, E=1)
     for store in ("R[m] += sum(acc, over=n)", "R[m] = sum(acc, over=n)"):
         kernel(f"        {store}").compile(M=70, N=96, K=40, E=1)

@@ -226,7 +226,7 @@ def test_two_warpgroups_of_a_chain(place: Place) -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (dict(arch="sm_90a"), "needs a GPU with tensor memory"),
+        (dict(arch="sm_90a"), "needs a matmul in tensor memory"),
         (dict(tile=dict(m=64, n=256)), "640 columns of tensor memory"),
     ],
 )

@@ -71,7 +71,7 @@ def test_what_would_show_the_tile_is_refused() -> None:
 
 def test_warps_do_not_share_rows() -> None:
     kernel = parse(TEXT.format(t="f32", s="f32")).walked
-    with pytest.raises(ScheduleError, match="warps share the rows of tiles of 2 rows"):
+    with pytest.raises(ScheduleError, match="warps split rows in tiles of 2 rows"):
         kernel.compile(schedule=Schedule(tile=dict(m=2, n=256)))
     x = inputs("f32", 200)
     y = np.zeros_like(x)

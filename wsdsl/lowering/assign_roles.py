@@ -7,11 +7,11 @@ After:
     for_tiles(index=%m: axis<m of M rows>) {
       for_tiles(index=%n: axis<n of N columns>) {
 
-Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
-the columns; without products along the rows, where a tensor's contiguous dimension is the other one
-and threads may hold vectors of it. As far as that leaves a choice, `Schedule.mma_m` names the rows;
-else a product's first operand gives them, and without products the dimension along which most of
-what is moved is contiguous gives the columns. An axis that is only contracted has no role.
+Two axes of one tile differ; so do the free axes of an MMA's operands. A reduced axis runs along the
+columns; in a memory-bound kernel along the rows, if a tensor's contiguous dimension is the other
+one and threads may have vectors of it. As far as that leaves a choice, `Schedule.mma_m` names the
+rows; else an MMA's first operand gives them, and in a memory-bound kernel the dimension that is
+contiguous in most of the bytes gives the columns. An axis that is only contracted has no role.
 
 Why here: tile sizes depend on roles, everything later on both.
 """
@@ -32,7 +32,7 @@ from wsdsl.lowering.product_operands import operand_loads, operand_scales
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
-    """Raises CompileError where the constraints contradict each other."""
+    """Raise CompileError where the constraints contradict each other."""
     if reduces_across(kernel):
         sides = _Sides()
         if not list(_constrain(kernel, sides, reduced_are_columns=False)):
@@ -117,22 +117,17 @@ def _constrain(
             in_slots = operand in loads or operand in beside
             if not in_slots and not sides.columns(own[0], False):
                 yield Finding(
-                    f"this operand of `@` is computed, and needs `{own[0]}` as the rows of the "
-                    "tensor cores' tile, and other uses need it as the columns",
+                    f"WS0300 this transformed operand of `@` needs `{own[0]}` as M of an MMA; "
+                    "another use needs it as N",
                     op.loc,
                     SWAPPED,
                 )
         if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
-            yield Finding(
-                f"this product needs `{a[0]}` and `{b[0]}` on different sides of the tensor "
-                "cores' tile, and other products need them on the same side",
-                op.loc,
-                SWAPPED,
-            )
+            yield Finding(_one_role("matmul", a[0], b[0], "M", "N"), op.loc, SWAPPED)
     for op in reduced:
         if not sides.columns(op.axis, reduced_are_columns):
             yield Finding(
-                f"this reduces `{op.axis}`, and another use needs it as the axis that is not "
+                f"WS0301 this reduces `{op.axis}`; another use needs it as the axis that is not "
                 "reduced",
                 op.loc,
                 REDUCED,
@@ -141,7 +136,7 @@ def _constrain(
     told: set[frozenset[str]] = set()
     for op, axes in (*_in_registers(kernel), *stored):
         wrong = _of_tile(axes, {r.axis for r in reduced}, sides, multiplies)
-        # What follows from a tile has its axes, and is as wrong.
+        # Tiles that are computed from this one have its axes, and the error again.
         if wrong and frozenset(axes) not in told:
             told.add(frozenset(axes))
             yield Finding(wrong[0], op.loc, wrong[1])
@@ -149,10 +144,10 @@ def _constrain(
         if op.dtype.bits == 4 and op.last is not None and not sides.columns(op.last.name):
             variable = loop_variable(op.last.name)
             yield Finding(
-                f"`{op.tensor.name}` is {op.dtype}, two elements to a byte, and needs `{variable}` "
-                "along the columns of a tile, where a thread has both; other uses need it as rows",
+                f"WS0302 `{op.tensor.name}` is {op.dtype}, 2 elements per byte, and needs "
+                f"`{variable}` as the columns of a tile; another use needs it as rows",
                 op.loc,
-                f"store 8 bits, and these to {op.dtype} by a kernel of its own",
+                f"store elements of 8 bits, and convert them to {op.dtype} in a separate kernel",
             )
 
 
@@ -161,36 +156,39 @@ SWAPPED = (
     "kernel"
 )
 REDUCED = (
-    "of the two axes of a tile a kernel reduces one: walk the other with `each`, or reduce it in a "
-    "kernel of its own"
+    "reduce one of the two axes of a tile: loop over the other with `each`, or reduce it in a "
+    "separate kernel"
 )
+
+
+def _one_role(user: str, a: str, b: str, first: str, second: str) -> str:
+    needs = f"this {user} needs one of `{a}` and `{b}` as {first} and the other as {second}"
+    return f"WS0303 {needs}; other uses need both as {first} or both as {second}"
 
 
 def _of_tile(
     axes: tuple[str, ...], reduced: set[str], sides: _Sides, multiplies: bool
 ) -> tuple[str, str] | None:
-    """Message and hint, where a tile's axes can not be rows and columns of it."""
+    """Return a message and a hint if a tile's axes cannot be its rows and columns."""
     if len(axes) == 1:
         sides.root(axes[0])
     if len(axes) > 2:
         shown = ", ".join(map(loop_variable, axes))
-        message = f"a tile of {len(axes)} axes ({shown}) is not lowered yet"
-        return message, f"walk one of them with `each`: for {loop_variable(axes[0])} in each(…)"
+        message = f"WS0304 a tile of {len(axes)} axes ({shown}) is not lowered; 2 axes are"
+        return message, f"loop over one with `each`: for {loop_variable(axes[0])} in each(…)"
     if len(axes) < 2 or sides.differ(*axes):
         return None
     a, b = axes
     if reduced >= {a, b}:
-        return f"both axes of this tile, `{a}` and `{b}`, are reduced", REDUCED
+        return f"WS0305 both axes of this tile, `{a}` and `{b}`, are reduced", REDUCED
     if multiplies:
-        message = f"this tile needs `{a}` and `{b}` on different sides of the tensor cores' tile"
-        return f"{message}, and other uses need them on the same side", SWAPPED
-    message = f"one of `{a}` and `{b}` is the rows of this tile and the other its columns"
-    hint = f"walk one of them with `each`, which leaves no axis: for {loop_variable(a)} in each(…)"
-    return f"{message}, and other tiles have both as rows, or both as columns", hint
+        return _one_role("tile", a, b, "M", "N"), SWAPPED
+    hint = f"loop over one with `each`, which leaves no axis: for {loop_variable(a)} in each(…)"
+    return _one_role("tile", a, b, "rows", "columns"), hint
 
 
 def _stored_axes(op: Store) -> tuple[str, ...]:
-    """Axes of the elements that a store writes: a scatter has those of its indices, too."""
+    """Return the axes of the elements that a store writes; a scatter also has its indices'."""
     kinds = (v.type for v in op.index)
     named = (
         (k.name,) if isinstance(k, Axis) else k.axes if isinstance(k, Tile) else () for k in kinds
@@ -199,7 +197,7 @@ def _stored_axes(op: Store) -> tuple[str, ...]:
 
 
 def _ride(kernel: Kernel, sides: _Sides) -> None:
-    """What the schedule puts on wgmma's M."""
+    """Apply `Schedule.mma_m`."""
     mma = kernel.schedule.mma_m if kernel.schedule else None
     if mma is None:
         return
@@ -208,17 +206,16 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
         raise ScheduleError(
-            f'Schedule.mma_m is "{mma}", which no product has as a free axis',
+            f'WS0400 Schedule.mma_m is "{mma}", which is not a free axis of a matmul',
             kernel.loc,
-            f"the free axes of products are {known}",
+            f"choose from the free axes of matmuls: {known}",
         )
     for axis in named:
         if not sides.columns(axis, False):
             raise ScheduleError(
-                f'Schedule.mma_m is "{mma}", but other uses put `{axis}` on the columns of the '
-                "tensor cores' tile",
+                f'WS0401 Schedule.mma_m is "{mma}"; another use of `{axis}` needs it as N',
                 kernel.loc,
-                "what is reduced runs along the columns",
+                "choose an axis that is not reduced",
             )
 
 

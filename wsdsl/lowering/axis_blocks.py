@@ -12,10 +12,11 @@ from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
 from wsdsl.lowering.cooperation import num_shares
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.schedule import Schedule
 
 MOST = 256
-"""Of a block: what a tile may have."""
+"""Elements of a block, as of a tile."""
 
 
 def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:
@@ -77,20 +78,20 @@ def block_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for op in kernel.of(t.ReduceBlocks):
         num, size = shares[axes_of(kernel)[op.axis].role], sizes[op.axis]
         if size % (num * op.size) and num > 1:
-            told = f"{num} consumers share {size} columns, and cut blocks of {op.size}"
+            told = f"WS0402 {num} consumers split {size} columns, and so blocks of {op.size}"
             yield Finding(told, op.loc, "use consumers=1")
     for axis, size, op in blocks_of(kernel):
         if sizes[axis] % size:
-            told = f"tile {loop_variable(axis)}={sizes[axis]} cuts blocks of {size}"
-            hint, own = f"make it a multiple of {size}", axes_of(kernel)[axis]
+            hint, own = "", axes_of(kernel)[axis]
             if own.size or size > MOST:
-                hint = f"walk it with tiles({own.dim}, by=…), a multiple of {size}"
-            yield Finding(told, op.loc, hint)
+                hint = f"loop over it with tiles({own.dim}, by=…), a multiple of {size}"
+            limit = f"a multiple of {size}: its blocks have {size} elements"
+            yield extent_fault(kernel, axis, sizes[axis], limit, op.loc, hint)
 
 
 def walked_blocks(kernel: Kernel) -> Iterator[Finding]:
-    """Stores of one element for each block in a loop that a CTA walks: other threads store what the
-    next tile has, and nothing tells that these are other elements.
+    """Reject stores of one element per block in a sequential loop: other threads store those of the
+    next tile, and the compiler does not prove that the elements differ.
     """
     made, nest = kernel.definers, {loop.index for loop in output_nest(kernel)[0]}
     inner = {op.index.as_axis.name for op in kernel.of(t.ForTiles) if op.index not in nest}
@@ -98,9 +99,9 @@ def walked_blocks(kernel: Kernel) -> Iterator[Finding]:
         for axis in stored_blocks(op, made).keys() & inner:
             name = loop_variable(axis)
             yield Finding(
-                f"a store for each block along `{name}` in a loop that walks it, which is lowered "
-                "only where a tile has the whole row",
+                f"WS0306 a store of one element per block of `{name}` in a sequential loop over it "
+                "is lowered only where a tile has the whole row",
                 op.loc,
                 f"store it in a kernel whose loop over `{name}` is parallel: for m, {name} in "
-                "tiles(…), which carries nothing",
+                "tiles(…), without carried values",
             )

@@ -1,5 +1,5 @@
-"""Which columns a tile may have: wgmma takes multiples of 8, TMA lines of 16 bytes, and of 32 where
-they run along the columns of an operand that consumers share: each begins with a panel.
+"""Check the columns of tiles: wgmma takes multiples of 8, TMA rows of 16 bytes, and of 32 along the
+columns of an operand that consumers split: each part begins with a panel.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import MOST_HELD, are_held, height_in, held_axes, read_and_stored
 from wsdsl.lowering.product_operands import multiplied
+from wsdsl.lowering.schedule_findings import cluster_fault, extent_fault, split_fault
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
@@ -36,34 +37,37 @@ def column_step(kernel: Kernel, given: Schedule) -> int:
 
 
 def slice_step(kernel: Kernel, given: Schedule) -> int:
-    """What the columns of a slice, stored but in no product, must be a multiple of."""
+    """Return the step of the columns of a slice, which is stored but not an operand of an MMA."""
     stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == TMA_ALIGN)
     return max((COLUMN_STEP, *(TMA_ALIGN // each for each in stored)))
 
 
+def per_consumer(step: int, consumers: int) -> str:
+    """The limit of a tile's extent."""
+    each = f" ({step} per consumer)" if consumers > 1 else ""
+    return f"a multiple of {step * consumers}{each}"
+
+
 def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
-    among = f" x {consumers} consumers" if consumers > 1 else ""
     for name, size in axis_sizes(kernel, chosen).items():
         if lanes.holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
             continue
-        what, own = f"tile {loop_variable(name)}={size}", size // consumers
+        own = size // consumers
         if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:
-            told = f"no multiple of {COLUMN_STEP}{among} up to {MAX_COLUMNS}"
-            yield Finding(f"{what} is {told} (columns)")
+            limit = f"{per_consumer(COLUMN_STEP, consumers)} up to {MAX_COLUMNS}"
+            yield extent_fault(kernel, name, size, limit)
             continue
         for op, dtype in _products(kernel, name):
             if size and (fault := columns_fault(own, dtype)):
-                hint = f"make it a multiple of {2 * COLUMN_STEP * consumers}"
-                yield Finding(f"{what}{among}: {fault}", op.loc, hint)
+                limit = per_consumer(2 * COLUMN_STEP, consumers)
+                yield extent_fault(kernel, name, size, f"{limit}: {fault}", op.loc)
         for tensor, axis, line in dict.fromkeys(_lines(kernel, chosen)):
             if axis.name == name and own * _bytes(tensor) % line:
-                step, dtype = line // _bytes(tensor), getattr(tensor.type, "dtype", None)
-                told = f"columns lie along rows of `{tensor.name}` ({dtype}), which TMA moves"
-                yield Finding(
-                    f"{what}{among}: {told} by {line} bytes",
-                    hint=f"make it a multiple of {step}{among}",
-                )
+                limit = per_consumer(line // _bytes(tensor), consumers)
+                copied = f"`{tensor.name}` ({getattr(tensor.type, 'dtype', None)})"
+                why = f"{limit}: TMA copies rows of {copied} by {line} bytes"
+                yield extent_fault(kernel, name, size, why)
 
 
 def _products(kernel: Kernel, axis: str) -> Iterator[tuple[Contract, DType]]:
@@ -92,12 +96,12 @@ def _bytes(tensor: Value) -> int:
 
 
 def spread_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """Where the CTAs of a cluster reduce the columns of products together."""
+    """Check clusters whose CTAs reduce the columns of accumulators together."""
     spread = [name for name in spread_axes(kernel) if cluster_along(chosen, name) > 1]
     if spread and chosen.cuts_tiles:
-        told = f"the CTAs of a cluster reduce `{loop_variable(spread[0])}` together, and "
-        hint = 'use scheduler="persistent" or "grid"'
-        yield Finding(f'{told}scheduler="{chosen.scheduler}" cuts their tiles', hint=hint)
+        why = f"its CTAs reduce `{loop_variable(spread[0])}` together, which"
+        why += f' scheduler="{chosen.scheduler}" splits'
+        yield cluster_fault(chosen, why, hint='use scheduler="persistent" or "grid"')
     yield from cluster_faults(kernel, chosen, spread)
 
 
@@ -108,16 +112,15 @@ def cluster_faults(kernel: Kernel, chosen: Schedule, shared: Iterable[str]) -> I
     loaded = {op.tensor for op in kernel.of(Load)} if split else set[Value]()
     for op in kernel.of(Store):
         if op.tensor in loaded and not split & {axis.name for axis in op.axes}:
-            name = op.tensor.name
-            told = f"all its CTAs load `{name}`, and one of them stores it without waiting"
-            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", op.loc, "leave it out")
+            why = f"all its CTAs load `{op.tensor.name}`, which one of them stores without waiting"
+            yield cluster_fault(chosen, why, op.loc)
     if along > 1 and cluster_size(chosen) > along:
-        told = "CTAs of a cluster share rows, and it has CTAs along other axes"
-        yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint="leave those out")
+        why = "CTAs that split rows cannot split other axes"
+        yield cluster_fault(chosen, why, hint="leave the other axes out")
 
 
 def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """Tiles whose rows and columns the threads of a warpgroup can not share in whole vectors."""
+    """Reject tiles that the threads of a warpgroup cannot divide into whole vectors."""
     if not lanes.holds_vectors(kernel) or lanes.flat_axis(kernel) is not None:
         return
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
@@ -125,9 +128,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if lanes.reduces_rows(kernel):
         most = lanes.MOST_REDUCED
         if shares["columns"] > 1:
-            split = f'Schedule.consumer_split is "{chosen.consumer_split}"'
-            told = f"{split}, and rows are reduced, which consumers split"
-            yield Finding(told, hint="leave it out")
+            yield split_fault(chosen, "a reduction needs whole rows")
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if all(rows) and are_held(kernel, chosen, sizes):
         yield from _of_one_row(kernel, chosen, sizes, height if rows else 1)
@@ -135,39 +136,37 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for name, axis in axes_of(kernel).items() if not rows else ():
         unit = COLUMN_STEP * shares["columns"]
         if axis.role == "columns" and sizes[name] % unit:
-            told = f"tile {loop_variable(name)}={sizes[name]} is no multiple of {COLUMN_STEP} x "
-            yield Finding(f"{told}{counted(shares['columns'], 'consumer')} (columns)")
+            limit = per_consumer(COLUMN_STEP, shares["columns"])
+            yield extent_fault(kernel, name, sizes[name], limit)
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
     if height * lanes.WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
     if max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1) > 1:
         for name in sorted(read_and_stored(kernel)):
-            told = f"CTAs of a cluster share rows, and each would read and store `{name}`"
-            hint = "leave it out, or store to another tensor than is read"
-            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint=hint)
+            why = f"each of its CTAs would load and store `{name}`"
+            yield cluster_fault(chosen, why, hint="leave it out, or store to another tensor")
     # Of what is turned threads hold whole tiles.
     tall = max(rows) // shares["rows"] if lanes.turned(kernel) else height
     for name, axis in axes_of(kernel).items():
-        size = sizes[name] // shares[axis.role]
-        what = f"tile {loop_variable(name)}={sizes[name]}"
+        size, limit = sizes[name] // shares[axis.role], per_consumer(height, shares["rows"])
         if axis.role == "rows" and sizes[name] % (height * shares["rows"]):
-            yield Finding(f"{what} is no multiple of {height} x {shares['rows']} consumers (rows)")
+            yield extent_fault(kernel, name, sizes[name], limit)
         elif axis.role == "rows" and sizes[name] > most:
-            yield Finding(f"{what} (rows of a tile) is more than {most}")
+            yield extent_fault(kernel, name, sizes[name], f"{most} or less")
         if axis.role != "columns":
             continue
         least = max(COLUMN_STEP, THREADS // height * 2)
         if size % least:
-            told = f"{THREADS} threads share tiles of {height} rows"
-            hint = f"make it a multiple of {least}"
+            hint = ""
             if name in whole_axes(kernel):
                 fitting = 2 * THREADS // math.gcd(size, 2 * THREADS)
-                hint = f"it has all of `{axis.dim}`: make tiles {fitting} rows high"
-            yield Finding(f"{what} (columns): {told}", hint=hint)
+                hint = f"use tiles of {fitting} rows, since each has all of `{axis.dim}`"
+            limit = f"a multiple of {least}: {THREADS} threads share {counted(height, 'row')}"
+            yield extent_fault(kernel, name, sizes[name], limit, hint=hint)
         elif size * tall > THREADS * MOST_HELD:
-            most = THREADS * MOST_HELD // tall
-            yield Finding(f"{what} is more than {most} (columns of {tall} rows)")
+            limit = f"{THREADS * MOST_HELD // tall} or less with {tall} rows"
+            yield extent_fault(kernel, name, sizes[name], limit)
 
 
 def _of_one_row(
@@ -181,21 +180,21 @@ def _of_one_row(
         has_rows = any(axes[name].role == "rows" for name in op.x.as_tile.axes)
         least = 2 * THREADS * consumers
         if not has_rows and (height > 1 or sizes[op.axis] % least):
-            told = f"several threads would have the same columns of `{loop_variable(op.axis)}`"
-            hint = f"use tiles of one row, and a multiple of {least} columns; or no cluster"
-            yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", op.loc, hint)
+            why = f"several threads would have the same columns of `{loop_variable(op.axis)}`"
+            hint = f"use tiles of 1 row and a multiple of {least} columns, or leave it out"
+            yield cluster_fault(chosen, why, op.loc, hint)
 
 
 def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[Finding]:
     """What goes along rows of which several warps have parts, and is of one warp."""
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)["columns"]
-    told = f"warps share the rows of tiles of {height} rows, and one has"
-    hint = f"make it {THREADS // lanes.WARP} rows or more"
-    for op in kernel.of(Scan):
-        yield Finding(f"{told} no sums of what is in front of it", op.loc, hint)
-    for op in kernel.of(ReduceBlocks):
-        vector = math.gcd(
-            lanes.thread_vector(kernel), sizes[op.axis] * height // (shares * THREADS)
-        )
-        if op.size > lanes.WARP * vector:
-            yield Finding(f"{told} no whole block of {op.size}", op.loc, hint)
+    for op in kernel.of(Scan, ReduceBlocks):
+        needed = "a whole row"
+        if isinstance(op, ReduceBlocks):
+            needed = f"a whole block of {op.size}"
+            vector = lanes.thread_vector(kernel)
+            vector = math.gcd(vector, sizes[op.axis] * height // (shares * THREADS))
+            if op.size <= lanes.WARP * vector:
+                continue
+        told = f"WS0403 this needs {needed} in one warp; warps split rows in tiles of {height} rows"
+        yield Finding(told, op.loc, f"use tiles of {THREADS // lanes.WARP} rows or more")

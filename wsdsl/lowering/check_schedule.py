@@ -1,11 +1,11 @@
-"""Whether a whole schedule fits its kernel and the card; if not, why."""
+"""Check that a whole schedule fits its kernel and the GPU."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 
-from wsdsl.diagnostics import Finding
+from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Axis, Tile
@@ -13,7 +13,13 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
-from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step, spread_faults
+from wsdsl.lowering.check_columns import (
+    column_faults,
+    lane_faults,
+    per_consumer,
+    slice_step,
+    spread_faults,
+)
 from wsdsl.lowering.check_tensor_memory import claim_faults, tensor_memory_faults
 from wsdsl.lowering.check_widths import width_faults
 from wsdsl.lowering.counters import counter_faults
@@ -32,6 +38,7 @@ from wsdsl.lowering.held_rows import are_held, held_axes
 from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
+from wsdsl.lowering.schedule_findings import extent_fault, order_fault, smem_fault, split_fault
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
     cut_loop,
@@ -46,22 +53,22 @@ from wsdsl.lowering.tensor_sums import multiplying_warps
 from wsdsl.schedule import Schedule, changed
 
 WGMMA_REGISTERS = 26
-"""What ptxas wants at entry beside those of one wgmma."""
+"""Registers that ptxas needs at entry in addition to those of one wgmma."""
 OTHER_REGISTERS = 24
-"""What a consumer needs beside its tiles. (Promoted sums of 208 columns fit 232; 256 spill.)"""
+"""Registers of a consumer in addition to its tiles. (Promoted, 208 columns fit 232; 256 spill.)"""
 REGISTERS = {
-    (2, 1): "for 2 consumers 40 and 232, or 24 and 240",
-    (2, 2): "for 2 consumers 24 and 232",
-    (3, 1): "for 3 consumers 32 and 160",
-    (3, 2): "for 3 consumers 24 and 144",
-    (4, 1): "for 4 consumers 32 and 112",
-    (4, 2): "for 4 consumers 24 and 104",
+    (2, 1): "for 2 consumers use load=40, compute=232, or load=24, compute=240",
+    (2, 2): "for 2 consumers use load=24, compute=232",
+    (3, 1): "for 3 consumers use load=32, compute=160",
+    (3, 2): "for 3 consumers use load=24, compute=144",
+    (4, 1): "for 4 consumers use load=32, compute=112",
+    (4, 2): "for 4 consumers use load=24, compute=104",
 }
-"""What fits, by consumers and load warpgroups."""
+"""Hints, by consumers and load warpgroups."""
 
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
-    """All that is wrong with it; nothing if it can be lowered."""
+    """Return the findings against a schedule; none if it can be lowered."""
     products = kernel.of(Contract)
     found = [
         *_order(kernel, chosen),
@@ -84,7 +91,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
 
 
 def located(findings: list[Finding], kernel: Kernel) -> list[Finding]:
-    """Those without a place are of the kernel."""
+    """Give findings without a location the kernel's."""
     return [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
 
 
@@ -95,56 +102,53 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     known = [loop_variable(v.type.name) for v in indices if isinstance(v.type, Axis)]
     listed = ", ".join(known) or "none"
     summed = contracted_variable(body)
-    walked = f"{listed}; {summed} is summed over" if summed else listed
+    choices = ", ".join([*known, f"{summed} (contraction axis)"]) if summed else listed
     held = held_axes(kernel) if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else ()
     for name, size in (chosen.cluster or {}).items():
         if name in (*known, summed, *map(loop_variable, held)) or size == 1:
             continue
         scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
         yield Finding(
-            f"Schedule.cluster names `{name}`, "
-            + ("whose indices are not tiles" if scalar else "which no parallel loop walks"),
-            hint=f"the parallel loops over tiles are {walked}",
+            f"WS0404 Schedule.cluster names `{name}`, "
+            + ("whose indices are not tiles" if scalar else "which is not a parallel loop"),
+            hint=f"choose from the loops over tiles: {choices}",
         )
-    if cooperation.cluster_size(chosen) > (most := kernel.target.max_cluster):
-        yield Finding(f"Schedule.cluster has more than {most} CTAs in all")
+    if (ctas := cooperation.cluster_size(chosen)) > (most := kernel.target.max_cluster):
+        many = f"WS0405 Schedule.cluster has {ctas} CTAs; {kernel.target} allows {most}"
+        yield Finding(many, hint="use a smaller cluster")
     if chosen.multicast and all((chosen.cluster or {}).get(name, 1) == 1 for name in known):
         yield Finding(
-            "Schedule.multicast is True, and there is no cluster whose CTAs could load for others",
-            hint=f"name one along {listed}, such as cluster=dict({known[-1] if known else 'm'}=2)",
+            "WS0406 Schedule.multicast is True, and no CTAs of a cluster load the same tiles",
+            hint=f"add a cluster along {listed}: cluster=dict({known[-1] if known else 'm'}=2)",
         )
     if chosen.raster not in (None, "auto", *known):
         yield Finding(
-            f"Schedule.raster names `{chosen.raster}`, which no parallel loop walks",
-            hint=f"the parallel loops over tiles are {listed}",
+            f"WS0407 Schedule.raster names `{chosen.raster}`, which is not a parallel loop",
+            hint=f"choose from the parallel loops over tiles: {listed}",
         )
     if chosen.mode == "pingpong":
-        if (chosen.consumers or 1) < 2:
-            yield Finding(
-                f'mode="pingpong" with {chosen.consumers} consumer: nobody to alternate with',
-                hint="use 2 consumers",
-            )
+        if (consumers := chosen.consumers or 1) < 2:
+            few = f'WS0408 mode="pingpong" alternates 2 or more consumers; there is {consumers}'
+            yield Finding(few, hint="use consumers=2")
         if not multiplied(kernel):
             yield Finding(
-                'mode="pingpong" needs a product: consumers alternate at the tensor cores',
+                'WS0409 mode="pingpong" alternates matmuls of consumers; the kernel has no matmul',
                 hint='use mode="cooperative"',
             )
     if chosen.ctas_per_sm and kernel.of(Contract):
         yield Finding(
-            f"Schedule.ctas_per_sm is {chosen.ctas_per_sm}, and the CTA of a kernel with products "
-            "has its SM alone",
+            f"WS0410 Schedule.ctas_per_sm is {chosen.ctas_per_sm}; a kernel with a matmul runs 1 "
+            "CTA per SM",
             hint="leave it out",
         )
     if chosen.order_barriers and cooperation.num_cooperating(chosen) < 2:
         alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
-        yield Finding(
-            f"Schedule.order_barriers is True, and with {alone} no consumers split a tile",
-            hint='use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out',
-        )
+        hint = 'use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out'
+        yield order_fault(f"with {alone} no consumers split a tile", hint=hint)
 
 
 def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """A cluster's last tiles may begin beyond a dimension; what they store must lie there, too."""
+    """Reject stores that CTAs would repeat whose tiles begin beyond a dimension."""
     static, sizes = dict(kernel.sizes), axis_sizes(kernel, chosen)
     for loop in output_nest(kernel)[0]:
         axis = loop.index.type
@@ -160,15 +164,15 @@ def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 for v in op.index
             ):
                 yield Finding(
-                    f"Schedule.cluster names `{name}`, and this is not stored at `{name}`: tiles "
-                    f"that fill the last cluster, beyond {axis.dim}, would store it as well",
+                    f"WS0411 Schedule.cluster names `{name}`, and this store has no index `{name}`:"
+                    f" CTAs that pad the last cluster, beyond {axis.dim}, would repeat it",
                     op.loc,
                     f"leave `{name}` out of the cluster",
                 )
 
 
 def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """Tiles in pieces, or not."""
+    """Check `scheduler`, `reduction` and `splits`."""
     cuts = chosen.cuts_tiles
     if cuts:
         body = output_nest(kernel)[1]
@@ -179,38 +183,38 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield from why_not_shared(kernel, body)
         if chosen.reduction == "parallel" and not unfit:
             yield from why_not_parallel(kernel, body)
-    by, pieces = f'scheduler="{chosen.scheduler}"', 'use scheduler="split_k"'
+    needs = {}
     if chosen.scheduler != "split_k":
-        if chosen.reduction == "parallel":
-            yield Finding(f'Schedule.reduction="parallel" with {by}', hint=pieces)
         if chosen.splits not in (None, 1):
-            yield Finding(f"Schedule.splits with {by}", hint=pieces)
+            needs[f"splits={chosen.splits}"] = 'scheduler="split_k"'
+        if chosen.reduction and (chosen.reduction == "parallel" or not cuts):
+            other = "" if chosen.reduction == "parallel" else ' or "stream_k"'
+            needs[f'reduction="{chosen.reduction}"'] = f'scheduler="split_k"{other}'
     elif chosen.splits is None:
-        hint = "say how many: splits=4; they are chosen only where all sizes are known"
+        hint = "set it, such as splits=4; the compiler chooses it only where all sizes are known"
         if chosen.reduction == "parallel":
             hint += ", and all slices can run at the same time"
-        yield Finding('scheduler="split_k" without splits', hint=hint)
-    if chosen.reduction and not cuts:
-        told = f"Schedule.reduction with {by}, which cuts no tiles"
-        yield Finding(told, hint=f'{pieces} or "stream_k"')
+        yield Finding('WS0412 scheduler="split_k" needs Schedule.splits', hint=hint)
+    for field, needed in needs.items():
+        by = f'scheduler="{chosen.scheduler}"'
+        yield Finding(f"WS0413 Schedule.{field} needs {needed}, not {by}", hint=f"use {needed}")
 
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """Whether the CTAs of a cluster can share the contraction of each tile."""
+    """Check that the CTAs of a cluster can split the contraction of each tile."""
     sharing, body = sharing_ctas(kernel, chosen), output_nest(kernel)[1]
     name = contracted_variable(body)
     if sharing == 1 or name not in (chosen.cluster or {}):
         return
-    told = f"Schedule.cluster names `{name}`, along which the CTAs share a sum"
+    reasons = dict[str, str]()
     if chosen.cuts_tiles:
-        mixed = f'{told}, and scheduler="{chosen.scheduler}" cuts it, too'
-        yield Finding(mixed, hint='use scheduler="persistent" or "grid"')
+        splits = f'scheduler="{chosen.scheduler}" splits it, too'
+        reasons[splits] = 'use scheduler="persistent" or "grid"'
     if cooperation.num_pingpong_consumers(chosen) > 1:
-        yield Finding(f'{told}, and mode="pingpong"', hint='use mode="cooperative"')
+        reasons['mode="pingpong" does not split tiles'] = 'use mode="cooperative"'
     if cooperation.shared_role(kernel, chosen) == "columns":
-        split = f'consumer_split="{chosen.consumer_split}"'
-        by_columns = f"{told}, and {split}: CTAs and consumers would both split it"
-        yield Finding(by_columns, hint="leave consumer_split out")
+        split = f'consumer_split="{chosen.consumer_split}" splits the same columns'
+        reasons[split] = "leave consumer_split out"
     unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
@@ -219,23 +223,24 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for axis in (axes_of(kernel)[name] for name in {a for kind in summed for a in kind.axes}):
         if axis.role == "columns" and sizes[axis.name] % (step * sharing):
             size = f"tile {loop_variable(axis.name)}={sizes[axis.name]}"
-            slices = f"{size} can not be cut into {sharing} slices of a multiple of {step}"
-            wanted = f"use a multiple of {step * sharing} columns"
-            yield Finding(f"{told}: {slices} columns", hint=wanted)
+            slices = f"{size} has no {sharing} slices of a multiple of {step} columns"
+            reasons[slices] = f"use a multiple of {step * sharing} columns"
+    for why, hint in reasons.items():
+        told = f"WS0414 Schedule.cluster splits the contraction axis `{name}`, and {why}"
+        yield Finding(told, hint=hint)
 
 
 def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """Which axis consumers divide among themselves."""
+    """Check the axis that consumers split."""
     if chosen.consumer_split is None:
         return
-    told = f'Schedule.consumer_split is "{chosen.consumer_split}"'
     shared = [axis for name, axis in axes_of(kernel).items() if cooperation.is_shared(name, chosen)]
     if not any(axis.role for axis in shared):
         free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
-        known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
-        yield Finding(f"{told}, which is no free axis of the output", hint=known)
+        known = f"choose from the free axes: {', '.join(dict.fromkeys(free)) or 'none'}"
+        yield split_fault(chosen, "the output has no such free axis", hint=known)
     if cooperation.num_pingpong_consumers(chosen) > 1:
-        yield Finding(f'{told}, and mode="pingpong": each consumer has its own tile')
+        yield split_fault(chosen, 'mode="pingpong" gives each consumer a separate tile')
     if (
         cooperation.num_cooperating(chosen) == 1
         or cooperation.shared_role(kernel, chosen) == "rows"
@@ -243,13 +248,13 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         return
     columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
     if chosen.cuts_tiles:
-        mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
-        yield Finding(mixed, hint='leave it out, or use scheduler="persistent"')
+        mixed = f'scheduler="{chosen.scheduler}" reduces whole rows'
+        yield split_fault(chosen, mixed, hint='leave it out, or use scheduler="persistent"')
     together = held_axes(kernel).keys() | spread_axes(kernel).keys()
     for op in kernel.ops:
         reduced = isinstance(op, OVER_AXIS) and op.axis in columns - together
         if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
-            yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
+            yield split_fault(chosen, "this needs whole rows", op.loc)
 
 
 def _from_registers(kernel: Kernel, op: Contract) -> bool:
@@ -258,7 +263,7 @@ def _from_registers(kernel: Kernel, op: Contract) -> bool:
 
 
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """What is wrong with the tiles alone, as far as they are given."""
+    """Yield the findings against the tiles alone, as far as these are given."""
     yield from _crossed_blocks(kernel, chosen)
     yield from _tiles(kernel, chosen)
     yield from lane_faults(kernel, chosen)
@@ -277,22 +282,21 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if name not in axes_of(kernel):
             continue  # Indices that are taken one after the other.
         axis = axes_of(kernel)[name]
-        what, at = f"tile {loop_variable(name)}={size}", written.get(name)
+        at = written.get(name)
         if axis.role == "rows":
-            whose = "the tensor cores' tile" if products else "a tile"
-            rows = f"{what} (rows of {whose})"
             if holds_vectors(kernel) and not flat_axis(kernel) and not turned(kernel):
                 continue
             if size % (64 * shares["rows"]):
-                who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
-                hint = "make it one" + products * ", or have another axis lie there: Schedule.mma_m"
-                yield Finding(f"{rows} is no multiple of 64 x {who}", at, hint)
+                limit = per_consumer(64, shares["rows"])
+                hint = f"use {limit}" + products * ", or map another axis to M (Schedule.mma_m)"
+                yield extent_fault(kernel, name, size, limit, at, hint)
             most = MOST_FLAT if holds_vectors(kernel) and flat_axis(kernel) else 256
             if size > most:
-                yield Finding(f"{rows} is more than {most}", at)
+                yield extent_fault(kernel, name, size, f"{most} or less", at)
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
-            yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)", at)
+            limit = f"a multiple of {step} up to 256"
+            yield extent_fault(kernel, name, size, limit, at)
 
 
 def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -300,14 +304,17 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis):
             name, size = op.axis.type.name, axis_sizes(kernel, chosen)[op.axis.type.name]
             variable, step = loop_variable(name), depth_steps(kernel).get(name, (1, 1))[0]
-            told = f"`index({variable}) // {op.size}` changes within"
             if op.size % step:
-                told += f" the {step} elements that the tensor cores sum at a time"
+                span = f"the {step} elements of K of an MMA"
                 products = (p for p in kernel.of(Contract) if name in p.summed)
-                yield Finding(told, op.loc, f"write `{with_casts(next(products))}`")
+                hint = f"write `{with_casts(next(products))}`"
             elif size and op.size % size:
-                told += f" a tile of {size}"
-                yield Finding(told, op.loc, f"choose a tile of {variable} that divides {op.size}")
+                span = f"a tile of {size}"
+                hint = f"choose a tile of {variable} that divides {op.size}"
+            else:
+                continue
+            told = f"WS0415 `index({variable}) // {op.size}` changes within {span}"
+            yield Finding(told, op.loc, hint)
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -328,27 +335,24 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     widest //= cooperation.num_shares(kernel, chosen)["columns"]
     entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
     if not in_tensors and widest // 2 + WGMMA_REGISTERS > entry:
-        beside = _beside(" beside", loads, decoders)
+        others = f"{counted(consumers, 'consumer')}{_other_warpgroups(loads, decoders)}"
         yield Finding(
-            f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
-            f"thread at launch, and {consumers} consumers{beside} leave {entry}",
+            f"WS0416 an MMA of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers "
+            f"per thread at launch; {entry} are available with {others}",
             hint=_smaller(kernel, chosen, own, (consumers > 1) * ", or use fewer consumers"),
         )
     elif registers + beside + OTHER_REGISTERS > own:
-        added = f" ({beside} for what products are added to)" if beside else ""
+        added = f" ({beside} of them for promotion)" if beside else ""
         more = consumers < 4 and chosen.mode != "pingpong" and not in_tensors
         yield Finding(
-            f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
-            f"needs {OTHER_REGISTERS}",
+            f"WS0417 accumulators need {registers + beside} registers per thread{added}; "
+            f"{own - OTHER_REGISTERS} of {own} are available",
             hint=_smaller(kernel, chosen, own, more * ", or use more consumers"),
         )
     used = smem_bytes(kernel, chosen, stages := chosen.stages or 1, buffers=1)
     if used > (room := kernel.target.smem_bytes):
-        yield Finding(
-            f"{stages} stage{'s need' if stages > 1 else ' needs'} {used} bytes of SMEM, a CTA has "
-            f"{room}",
-            hint=_smaller(kernel, chosen, own, (stages > 1) * ", or use fewer stages"),
-        )
+        hint = _smaller(kernel, chosen, own, (stages > 1) * ", or use fewer stages")
+        yield smem_fault(f"{stages} stage{'s need' if stages > 1 else ' needs'}", used, room, hint)
 
 
 def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> str:
@@ -358,9 +362,9 @@ def _smaller(kernel: Kernel, chosen: Schedule, registers: int, other: str) -> st
     needed = accumulator_registers(kernel, least) + OTHER_REGISTERS
     whole = [axes[name].dim for name in whole_axes(kernel) if axes[name].role == "columns"]
     if not whole or (needed <= registers and fits_smem(kernel, least, 1, buffers=1)):
-        return f"make the tile smaller{other}"
-    outer = f"`for …, n in tiles(…, {whole[-1]})` around the sum"
-    return f"divide the columns of the result by {outer}, and `n` in place of `:`"
+        return f"use a smaller tile{other}"
+    outer = f"`for …, n in tiles(…, {whole[-1]})` around the contraction"
+    return f"split the columns of the result by {outer}, and write `n` instead of `:`"
 
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
@@ -368,21 +372,22 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     loads, decoders = num_load_warpgroups(kernel, chosen), num_decoders(kernel)
     roles = ("load", *(("decode",) if decoders else ()), "compute")
     if set(given) != {*roles}:
-        told = f"Schedule.registers names {', '.join(given)}"
         named = f"{', '.join(roles[:-1])} and {roles[-1]}"
-        return [Finding(told, None, f"name the roles {named}")]
+        told = f"WS0418 Schedule.registers names {', '.join(given)}; the roles are {named}"
+        return [Finding(told, None, f"name {named}")]
     groups = consumers + loads + decoders
     pool = kernel.target.entry_registers(groups) * groups
     numbers = dict(load=loads, decode=decoders, compute=consumers)
-    if sum(num * given.get(role, 0) for role, num in numbers.items()) <= pool:
+    if (needed := sum(num * given.get(role, 0) for role, num in numbers.items())) <= pool:
         return []
-    told = f"registers {given!r} with {consumers} consumers{_beside(' and', loads, decoders)} need "
-    told += f"more than the {pool} a thread slot that the launch gives out"
+    others = f"{counted(consumers, 'consumer')}{_other_warpgroups(loads, decoders)}"
+    told = f"WS0419 registers {given!r} with {others} need {needed} registers per thread, summed "
+    told += f"over warpgroups; {pool} are available"
     return [Finding(told, None, REGISTERS.get((consumers, loads), REGISTERS[2, 1]))]
 
 
-def _beside(word: str, loads: int, decoders: int) -> str:
-    """What takes registers beside the consumers and one load warpgroup."""
-    told = f"{word} two load warpgroups (Schedule.pdl_independent)" if loads > 1 else ""
-    transforms = f'{word} one that transforms operands (Schedule.operand_transform="smem")'
+def _other_warpgroups(loads: int, decoders: int) -> str:
+    """Name the warpgroups in addition to the consumers and one load warpgroup."""
+    told = " and two load warpgroups (Schedule.pdl_independent)" if loads > 1 else ""
+    transforms = ' and one that transforms operands (Schedule.operand_transform="smem")'
     return told + (transforms if decoders else "")

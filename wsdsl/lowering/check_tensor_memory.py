@@ -1,4 +1,4 @@
-"""Whether a schedule fits tensor memory, and what of it is not lowered there yet."""
+"""Check that a schedule fits tensor memory, and is lowered there."""
 
 from __future__ import annotations
 
@@ -12,68 +12,66 @@ from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms, unaligned_scales
 from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.tile_ops import Contract, Load
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import cluster_splits, num_cooperating, num_shares
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters, why_not_in_pairs
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import operand_scales
+from wsdsl.lowering.schedule_findings import extent_fault, order_fault, pair_fault
 from wsdsl.lowering.tensor_operands import operand_columns, unfit_operands, wanted_rings
 from wsdsl.lowering.tensor_sums import scale_columns_of, slot_columns
 from wsdsl.schedule import Schedule
 
 
 def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    if chosen.sf_load and not kernel.target.has_tensor_memory:
-        what = "Schedule.sf_load is for cards whose tensor cores take scales"
-        yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
-    if "tmem" in _places(chosen) and not kernel.target.has_tensor_memory:
-        what = 'Schedule.operand_transform says "tmem", which needs a GPU with tensor memory'
-        yield Finding(what, hint='leave it out, or compile for arch="sm_100a"')
-    if not kernel.target.has_tensor_memory or not kernel.of(Contract):
-        if in_pairs(chosen):
-            what = "Schedule.cta_group is 2: pairs of CTAs multiply where sums lie in tensor memory"
-            yield Finding(what, hint='leave it out, or compile products for arch="sm_100a"')
+    there = kernel.target.has_tensor_memory
+    needing = {
+        f'sf_load="{chosen.sf_load}"': bool(chosen.sf_load) and not there,
+        'operand_transform="tmem"': "tmem" in _places(chosen) and not there,
+        "cta_group=2": in_pairs(chosen) and not (there and kernel.of(Contract)),
+    }
+    for field in (field for field, needed in needing.items() if needed):
+        told = f"WS0420 Schedule.{field} needs a matmul in tensor memory"
+        yield Finding(told, hint='leave it out, or compile a matmul for arch="sm_100a"')
+    if not there or not kernel.of(Contract):
         return
     if in_pairs(chosen):
         yield from _pairs(kernel, chosen)
     if chosen.order_barriers:
-        what = (
-            "Schedule.order_barriers is True, and one thread starts all products on tensor memory"
-        )
-        yield Finding(what, hint="leave it out")
+        yield order_fault("one thread issues all MMAs in tensor memory")
     yield from _not_yet(kernel, chosen)
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
     scaled, sharing = bool(operand_scales(kernel)), num_shares(kernel, chosen)["rows"]
     rows = max((sizes[n] for n, axis in axes.items() if axis.role == "rows"), default=0)
     for name, axis in axes.items():
-        what = f"tile {loop_variable(name)}={sizes[name]}"
+        limit = hint = ""
         if axis.role == "rows" and scaled and sizes[name] != SCALED_ROWS:
-            told = f"{what}: with scales a product has {SCALED_ROWS} rows"
-            yield Finding(told, hint=f"leave it out, or make it {SCALED_ROWS}")
+            limit = f"{SCALED_ROWS}: operands have block scale factors"
+            hint = f"leave it out, or use {SCALED_ROWS}"
         elif axis.role == "rows" and sharing > 1 and sizes[name] != sharing * LANES:
-            told = f"{what}: each of {sharing} consumers has a product of {LANES} rows"
-            yield Finding(told, hint=f"make it {sharing * LANES}")
+            limit = f"{sharing * LANES} ({LANES} per consumer)"
         elif axis.role == "rows" and sharing == 1 and sizes[name] not in ROWS:
-            told = f"{what}: a product on tensor memory has 64 or 128 rows"
-            yield Finding(told, hint="128 have the tensor cores' whole rate")
+            limit, hint = "64 or 128", "use 128, for the tensor cores' whole throughput"
         step = SCALED_STEP if scaled else COLUMN_STEP.get(rows // sharing, 1)
         if axis.role == "columns" and sizes[name] % step:
-            yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
+            limit = f"a multiple of {step}: the M extent is {rows}"
+        if limit:
+            yield extent_fault(kernel, name, sizes[name], limit, hint=hint)
     yield from _scale_path(kernel, chosen.sf_load)
     for op in kernel.of(Load) if chosen.sf_load != "st" else ():
         for axis in op.axes[:-1] if op.result in operand_scales(kernel) and in_atoms(op) else ():
             if sizes[axis.name] % ATOM_ROWS:
-                told = f"tile {loop_variable(axis.name)}={sizes[axis.name]}: `{op.tensor.name}` has"
-                hint = f'make it a multiple of {ATOM_ROWS}, or sf_load="st"'
-                yield Finding(f"{told} scales of {ATOM_ROWS} rows together", op.loc, hint)
+                limit = f"a multiple of {ATOM_ROWS}: `{op.tensor.name}` is packed in atoms"
+                hint = f'use a multiple of {ATOM_ROWS}, or sf_load="st"'
+                yield extent_fault(kernel, axis.name, sizes[axis.name], limit, op.loc, hint)
     yield from unfit_operands(kernel)
     forced = wanted_rings(kernel)
     used = sum(slot_columns(kernel, sizes).values()) + scale_columns_of(kernel, sizes)
     used += sum(n for ring, n in operand_columns(kernel, sizes).items() if ring in forced)
     if used > COLUMNS:
-        both = "sums and operands" if forced else "sums and scales" if scaled else "sums"
-        told = f"the {both} of a tile take {used} columns of tensor memory, which has {COLUMNS}"
-        yield Finding(told, hint="make the tile narrower")
+        both = " and operands" if forced else " and scale factors" if scaled else ""
+        told = f"WS0421 accumulators{both} need {used} columns of tensor memory; it has {COLUMNS}"
+        yield Finding(told, hint="use a narrower tile")
 
 
 def _places(chosen: Schedule) -> set[str]:
@@ -83,69 +81,68 @@ def _places(chosen: Schedule) -> set[str]:
 
 
 def _pairs(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    """What is no pair of CTAs, each with its rows of the products, or not lowered for one yet."""
+    """Check the cluster, the tile and the operands of CTA pairs."""
     sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
-    told = "Schedule.cta_group is 2"
     clusters = pair_clusters(kernel)
     if {name: num for name, num in (chosen.cluster or {}).items() if num > 1} not in clusters:
         named = [f"cluster=dict({name}={PAIR})" for pair in clusters for name in pair]
-        what = f"{told}: the pair is a cluster of two along the products' rows"
-        instead = "leave it out, or have another axis lie there: Schedule.mma_m"
-        yield Finding(what, hint=" or ".join(sorted(named)) or instead)
+        instead = "leave it out, or map another axis to M (Schedule.mma_m)"
+        hint = f"use {' or '.join(sorted(named))}" if named else instead
+        yield pair_fault("Schedule.cluster is not a pair of CTAs along M", hint=hint)
     for name, axis in axes.items():
-        what = f"{told}, and tile {loop_variable(name)}={sizes[name]}"
         if axis.role == "rows" and sizes[name] != PAIR_ROWS:
-            yield Finding(f"{what}: each CTA has {PAIR_ROWS} rows", hint=f"make it {PAIR_ROWS}")
+            limit = f"{PAIR_ROWS}: Schedule.cta_group is 2"
+            yield extent_fault(kernel, name, sizes[name], limit)
         if axis.role == "columns" and sizes[name] % PAIR_STEP:
-            yield Finding(f"{what}: a pair has a multiple of {PAIR_STEP} columns")
+            limit = f"a multiple of {PAIR_STEP}: Schedule.cta_group is 2"
+            yield extent_fault(kernel, name, sizes[name], limit)
     if chosen.multicast:
-        yield Finding(
-            f"{told}: each CTA loads its half, and multicasts nothing", hint="leave it out"
-        )
+        yield pair_fault("its CTAs do not multicast: each loads half", hint="leave multicast out")
     for why in why_not_in_pairs(kernel):
-        yield Finding(f"{told}, and {why}", hint="leave it out")
+        yield pair_fault(why)
 
 
 def _scale_path(kernel: Kernel, asked: str | None) -> Iterator[Finding]:
     loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
-    told = f'Schedule.sf_load is "{asked}", and'
-    for name in unaligned_scales(kernel) if asked and not loads else ():
-        rows = f"{told} rows of `{name}` begin at no multiples of 16 bytes"
-        yield Finding(rows, hint="pad their stride: give `[:, :n]` of a wider array")
-    if asked and not loads and not unaligned_scales(kernel):
-        yield Finding(f"{told} no product has scales of blocks", hint="leave it out")
+    unaligned = [*unaligned_scales(kernel)] if asked and not loads else []
+    for name in unaligned:
+        rows = f'WS0422 Schedule.sf_load="{asked}" needs rows of `{name}` that are 16-byte aligned'
+        yield Finding(rows, hint="pad their stride: pass `[:, :n]` of a wider array")
+    if asked and not loads and not unaligned:
+        told = f'WS0423 Schedule.sf_load is "{asked}", and no matmul has block scale factors'
+        yield Finding(told, hint="leave it out")
     for op in loads if asked == "cp" else ():
         if not in_atoms(op):
             name = op.tensor.name
-            hint = f'kernel.packed("{name}") takes it so, from kernel.pack({name}=…)'
-            yield Finding(f"{told} `{name}` does not lie in atoms", op.loc, hint)
+            told = f'WS0424 Schedule.sf_load="{asked}" needs scale factors `{name}` packed in atoms'
+            hint = f'compile kernel.packed("{name}"), and pass arrays of kernel.pack({name}=…)'
+            yield Finding(told, op.loc, hint)
 
 
 def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     many = num_cooperating(chosen) > 1
     asked = {
-        "a cluster along what is summed over": cluster_splits(kernel, chosen) > 1,
+        "a cluster along the contraction axis": cluster_splits(kernel, chosen) > 1,
         f'scheduler="{chosen.scheduler}"': chosen.cuts_tiles,
         'mode="pingpong"': chosen.mode == "pingpong",
         f"consumers={chosen.consumers}": (chosen.consumers or 1) > 2,
-        "consumers=2 beside scales of blocks": many and bool(operand_scales(kernel)),
-        "consumers=2 beside a pair of CTAs": many and in_pairs(chosen),
+        "consumers=2 with block scale factors": many and bool(operand_scales(kernel)),
+        "consumers=2 with cta_group=2": many and in_pairs(chosen),
         "registers": chosen.registers is not None,
     }
     for name, is_asked in asked.items():
         if is_asked:
-            told = f"Schedule: {name} is not lowered for {kernel.target} yet"
+            told = f"WS0425 Schedule: {name} is not lowered for {kernel.target} yet"
             yield Finding(told, hint="leave it out")
 
 
 def claim_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.scheduler != "dynamic":
         return
-    told = 'scheduler="dynamic"'
     if not kernel.target.claims_clusters:
-        what = f"{told}: a CTA asks the card for its next tile, which {kernel.target} does not know"
-        hint = 'use scheduler="grid", whose CTAs the card deals out, or compile for arch="sm_100a"'
-        yield Finding(what, hint=hint)
+        lacks = f"{kernel.target} has no cluster launch control (CLC)"
+        hint = 'use scheduler="grid", or compile for arch="sm_100a"'
+        yield Finding(f'WS0426 scheduler="dynamic" is not available: {lacks}', hint=hint)
     elif not kernel.of(Contract):
-        what = f"{told}, and no product: several CTAs are on an SM, which the card deals out"
-        yield Finding(what, hint='use scheduler="grid"')
+        told = 'WS0427 scheduler="dynamic" needs a matmul; the kernel has several CTAs per SM'
+        yield Finding(told, hint='use scheduler="grid"')

@@ -12,9 +12,9 @@ CTA adds to counters of its own, for as many tiles as it has, and adds these to 
     named_barrier_sync(barrier=8, num_warpgroups=4)
     store_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
 
-The schedule says of which elements there are counters. What is added beyond goes to memory, so that
-results do not depend on it. Lanes have copies of their own, as many as SMEM has room for, where
-they may add to the same element at the same time.
+The schedule says which elements are privatized. Additions to others go to memory, so that results
+do not depend on the schedule. Lanes have separate copies, as many as SMEM has room for, where they
+may add to the same element at the same time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from wsdsl.diagnostics import Finding
+from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.memory_ops import AllocateShared, StoreGlobal
@@ -36,18 +36,19 @@ from wsdsl.lowering.axes import is_scattered
 from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.schedule_findings import smem_fault
 from wsdsl.schedule import Schedule
 
 MOST_COPIES = 32
 """One for each lane."""
 RESERVED = 1024
-"""Bytes of SMEM that the card takes for a CTA."""
+"""Bytes of SMEM that the GPU reserves for each CTA."""
 
 
 @once
 def countable(kernel: Kernel) -> dict[str, Store]:
-    """Tensors of which a CTA may have counters, by name: of a kernel without products, where all
-    that is done with them is to add, and some of it at places that are computed.
+    """Return the tensors that a CTA may privatize, by name: those of a memory-bound kernel that are
+    only added to, some at computed indices.
     """
     if not holds_vectors(kernel):
         return {}
@@ -62,7 +63,7 @@ def countable(kernel: Kernel) -> dict[str, Store]:
 
 
 def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[PlannedCounters, ...]:
-    """Those of a CTA; with as many copies as there is room for, where lanes may meet."""
+    """Plan those of a CTA; with as many copies as fit where lanes may collide."""
     schedule = schedule or kernel.schedule or Schedule()
     asked = {name: tuple(e) for name, e in (schedule.smem_privatize or {}).items()}
     if not asked:
@@ -98,25 +99,26 @@ def _may_meet(kernel: Kernel, tensor: str) -> bool:
 def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     known = countable(kernel)
     for name, extents in (chosen.smem_privatize or {}).items():
-        told = f"Schedule.smem_privatize names `{name}`"
+        why, hint = "", f"choose from: {', '.join(known) or 'none in this kernel'}"
         if not known and not kernel.of(Contract) and not holds_vectors(kernel):
-            yield Finding(f"{told}, and threads do not hold its tiles as vectors")
+            why = ", whose tiles are not vectors of threads"
         elif name not in known:
-            listed = ", ".join(known) or "none in this kernel"
-            why = "to which nothing is added at computed places alone, without products"
-            yield Finding(f"{told}, {why}", hint=f"there may be counters of: {listed}")
+            why = "; a memory-bound kernel must only add to it, at computed indices"
         elif len(extents) != (rank := len(known[name].tensor.as_tensor.dims)):
-            yield Finding(f"{told} with {len(extents)} extents, and it has {rank} dimensions")
+            why = f" with {counted(len(extents), 'extent')}; it has {counted(rank, 'dimension')}"
+            hint = "name one extent per dimension"
+        if why:
+            yield Finding(f"WS0430 Schedule.smem_privatize names `{name}`{why}", hint=hint)
     if chosen.smem_privatize and chosen.cuts_tiles:
-        hint = 'use scheduler="persistent"'
-        yield Finding(f'Schedule.smem_privatize with scheduler="{chosen.scheduler}"', hint=hint)
+        splits = f'scheduler="{chosen.scheduler}" splits tiles'
+        told = f"WS0431 Schedule.smem_privatize needs whole tiles; {splits}"
+        yield Finding(told, hint='use scheduler="persistent"')
     if not chosen.smem_privatize:
         return
     used, ctas = _taken(counters_of(kernel, chosen)), chosen.ctas_per_sm or 1
     if used > (room := _room(kernel, chosen)):
-        which = f"each of {ctas} CTAs" if ctas > 1 else "a CTA"
-        told = f"Schedule.smem_privatize takes {used} bytes of SMEM, and {which} has {room}"
-        yield Finding(told, hint="give fewer elements")
+        user = f"Schedule.smem_privatize with {counted(ctas, 'CTA')} per SM needs"
+        yield smem_fault(user, used, room, "use smaller extents")
 
 
 class Counters:

@@ -89,20 +89,24 @@ def why_not_in_pairs(kernel: Kernel) -> Sequence[str]:
 
 def _reasons(kernel: Kernel) -> Iterator[str]:
     if names := copied_operands(kernel):
-        yield f"threads copy {', '.join(sorted(names))}, which is not lowered yet"
+        yield f"copies of {', '.join(sorted(names))} by threads are not lowered for it yet"
     if summed_parts(kernel):
-        yield "a sum over a part of a dimension is not lowered yet"
+        yield "a contraction over a part of a dimension is not lowered for it yet"
     groups = [group for group in operand_slots(kernel) if group.consumer == "mma"]
     if any(e.producer not in ("load", "scale") for group in groups for e in group.edges):
-        yield "an operand is computed, which is not lowered yet"
+        yield "transformed operands are not lowered for it yet"
     body = output_nest(kernel)[1]
     multiplied = {v for op in kernel.of(Contract) for v in (op.a, op.b)}
     for index in row_indices(kernel):
         varies = depending(body, index)
         if loops_depend(body, varies):
             variable = loop_variable(index.as_axis.name)
-            yield f"what a loop or a condition does depends on `{variable}`"
+            yield f"a loop or a condition depends on `{variable}`, which differs in the pair"
         for op in kernel.of(Load):
             own = any(isinstance(v.type, Axis) and v.type.role == "columns" for v in op.index)
             if own and varies & {*op.index} and op.result in multiplied:
-                yield f"each holds half of a tile of `{op.tensor.name}`, and they want others"
+                yield different_tiles(op.tensor)
+
+
+def different_tiles(tensor: Value) -> str:
+    return f"its CTAs load half of a tile of `{tensor.name}` each, which must be the same tile"

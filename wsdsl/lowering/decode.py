@@ -1,14 +1,14 @@
 """Operands of MMAs that a partition of threads transforms: `Schedule.operand_transform="smem"`, for
 all of them or by a tensor that the operand is loaded from; or "tmem", where they then are.
 
-A computed operand is made in the registers of the consumers that multiply it, or once for all of
-them, by the threads of a partition of its own, which fill the slots of a circular buffer as TMA
-would. That partition may make what is computed from loads, element by element, whatever it is. What
-is made of another product, of a reduction, or of what a loop carries stays with the consumers.
+A transformed operand is computed in the registers of the consumers that multiply it, or once for
+all of them, by the threads of a separate partition, which fill the stages of a pipeline as TMA
+would. That partition may compute any elementwise function of loads. Functions of an accumulator, of
+a reduction, or of a carried value stay with the consumers.
 
-In that partition a fragment's columns run along the lines of the operand's tile in its slot, and
-its rows across them, whatever rows and columns are in the product: its axes have names and roles of
-their own (`assign_decode_axes`).
+In that partition a fragment's columns run along the rows of the operand's tile in SMEM, and its
+rows across them, independent of the roles of the axes in the MMA: its axes have separate names and
+roles (`assign_decode_axes`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.product_operands import computed_operands
+from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (
     t.Bitcast, t.Block, t.Cast, t.Constant, t.DimSize, t.End, t.Full, t.Index, t.Load, t.Lookup,
     t.Map, t.ReduceBlocks,
 )  # fmt: skip
-"""Blocks are of a tile's own: nothing of another tile is needed."""
+"""A block is in one tile: no other tile is needed."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """`tiles`: operands that are decoded, as they lie in their slots, lines along the last axis.
-    `summed`: the axis that their product sums over. `inside` has all values that serve nothing
-    else; `roles` those of axes in the partition that makes them. `in_tensor` lie in tensor memory.
+    """`tiles`: transformed operands, as in their stages, with rows along the last axis. `summed`:
+    the contraction axis of their MMA. `inside` has all values that have no other use; `roles` those
+    of axes in the partition that computes them. `in_tensor` are in tensor memory.
     """
 
     tiles: Mapping[Value, Tile]
@@ -55,7 +56,7 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 
 @once
 def decoded(kernel: Kernel) -> Decoded:
-    """What a partition of its own decodes: nothing, unless the schedule asks for it."""
+    """Return the operands that a separate partition transforms, if the schedule says so."""
     asked = kernel.schedule.operand_transform if kernel.schedule else None
     if asked is None or asked == "registers":
         return NOTHING
@@ -176,27 +177,16 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
 
 
 def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
-    """What is wrong with the tiles that are decoded."""
+    """Check the tiles that the decode warpgroup transforms or reads."""
     for value, tile in decoded(kernel).tiles.items():
         rows, last = tile.axes
         at = kernel.definers[value].loc
-        if sizes[rows] % ROWS:
-            variable = loop_variable(rows)
-            yield Finding(
-                f"tile {variable}={sizes[rows]}: lines of an operand that is decoded "
-                f'(Schedule.operand_transform="smem") are written by {ROWS}',
-                at,
-                f"make it a multiple of {ROWS}",
-            )
+        steps = [(rows, ROWS)] if sizes[rows] % ROWS else []
         if axes_of(kernel)[last].role and sizes[last] * tile.dtype.bytes % TMA_ALIGN:
-            step = TMA_ALIGN // tile.dtype.bytes
-            variable = loop_variable(last)
-            yield Finding(
-                f"tile {variable}={sizes[last]}: lines of an operand that is decoded "
-                f'(Schedule.operand_transform="smem") are multiples of {TMA_ALIGN} bytes',
-                at,
-                f"make it a multiple of {step}",
-            )
+            steps.append((last, TMA_ALIGN // tile.dtype.bytes))
+        for axis, step in steps:
+            limit = f'a multiple of {step}: Schedule.operand_transform is "smem"'
+            yield extent_fault(kernel, axis, sizes[axis], limit, at)
     for load in kernel.of(t.Load):
         by_tma = load.tensor.name not in kernel.unaligned and len(load.axes) > 1
         last = load.last.name if load.last and by_tma else ""
@@ -204,23 +194,19 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
             load.result in decoded(kernel).inside
             and load.dtype.size(sizes.get(last, 0)) % TMA_ALIGN
         ):
-            step, variable = load.dtype.count(TMA_ALIGN), loop_variable(last)
-            yield Finding(
-                f"tile {variable}={sizes[last]}: lines of {load.tensor.name} are copied by "
-                f"{TMA_ALIGN} bytes",
-                load.loc,
-                f"make it a multiple of {step}",
-            )
+            limit = f"a multiple of {load.dtype.count(TMA_ALIGN)}"
+            why = f"TMA copies rows of {load.tensor.name} by {TMA_ALIGN} bytes"
+            yield extent_fault(kernel, last, sizes[last], f"{limit}: {why}", load.loc)
 
 
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
-    """Where nothing can be made where the schedule says."""
+    """Reject operand transforms that the kernel does not have or that are not lowered."""
     asked = given.operand_transform
     computed = [v for op in kernel.of(t.Contract) for v in computed_operands(kernel, op)]
     if asked is not None and not computed:
         said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
-        told = f"Schedule.operand_transform is {said}"
-        yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
+        told = f"WS0432 Schedule.operand_transform is {said}, and no operand is transformed"
+        yield Finding(told, None, "leave it out")
     elif isinstance(asked, Mapping):
         yield from _unfit_by_tensor(kernel, asked, computed)
     elif asked == "smem" and not decoded(kernel).tiles and not kernel.target.has_tensor_memory:
@@ -235,19 +221,17 @@ def _unfit_by_tensor(
     for name, place in asked.items():
         own = [v for v in computed if name in read[v]]
         if not own:
-            yield Finding(
-                f"Schedule.operand_transform names `{name}`, from which no transformed operand is "
-                "loaded",
-                None,
-                f"these are: {', '.join(known)}" if known else "leave it out",
-            )
+            told = f"WS0433 Schedule.operand_transform names `{name}`, which "
+            told += "no transformed operand loads"
+            hint = f"choose from: {', '.join(known)}" if known else "leave it out"
+            yield Finding(told, None, hint)
         elif place != "registers" and not any(v in decoded(kernel).tiles for v in own):
             yield _not_of_loads(kernel, f'Schedule.operand_transform["{name}"] is "{place}"', own)
     for value, names in read.items():
         if len(places_of(asked, names)) > 1:
             own = ", ".join(sorted(name for name in names if name in asked))
             yield Finding(
-                f"Schedule.operand_transform differs for {own}, which make one operand",
+                f"WS0434 Schedule.operand_transform differs for {own}, inputs of one operand",
                 kernel.definers[value].loc,
                 "name one of them",
             )
@@ -255,18 +239,18 @@ def _unfit_by_tensor(
 
 def _not_of_loads(kernel: Kernel, told: str, computed: list[Value]) -> Finding:
     return Finding(
-        f"{told}, and this operand is not made of loads alone, element by element",
+        f"WS0435 {told}, and this operand is not an elementwise function of loads",
         next((kernel.definers[v].loc for v in computed if v in kernel.definers), None),
-        "leave it out: what is made of other products is made by who has them, in registers",
+        "leave it out: operands that depend on other matmuls are computed in registers",
     )
 
 
 def loads_of(kernel: Kernel, operand: Value) -> list[t.Load]:
-    """Of which an operand is made, as far as the next product."""
+    """Return the loads that an operand depends on, up to the next matmul."""
     walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, t.Contract))
     return [op for _, op in walked if isinstance(op, t.Load)]
 
 
 def tensors_of(kernel: Kernel, operand: Value) -> set[str]:
-    """Names of those that it is loaded from."""
+    """Return the names of the tensors that an operand is loaded from."""
     return {op.tensor.name for op in loads_of(kernel, operand)}

@@ -1,8 +1,8 @@
-"""Which operands are loaded before the kernel in front is over, and by whom.
+"""Decide which operands are loaded before the previous kernel is complete, and by which partition.
 
-Tensors of `Schedule.pdl_independent` are not written by that kernel. Their loads do not wait, so
-the circular buffers fill with them while the kernel in front ends; what loads the others waits for
-it, and so do those who compute and who brings the epilogue's operands in parts.
+Tensors of `Schedule.pdl_independent` are not stored by that kernel. Their loads do not wait, so
+the pipelines fill with them while the previous kernel ends; partitions that load the others wait
+for it, and so do those that compute and that load the epilogue's operands in parts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from wsdsl.schedule import Schedule
 
 
 def loaded_tensors(groups: Iterable[SlotGroup]) -> frozenset[str]:
-    """Names of the tensors that slots are filled with."""
+    """Return the names of the tensors that stages are filled with."""
     return frozenset(load.tensor.name for group in groups for load in group.loads)
 
 
 def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozenset[str]]:
-    """The tensors that each load partition copies, the constant ones first; of scales another
-    thread takes care.
+    """Return the tensors that each load partition copies, the independent ones first, without
+    scale factors, which another thread loads.
     """
     names = loaded_tensors(group for group in groups if group.consumer != "scale")
     early = names & frozenset(schedule.pdl_independent or ())
@@ -39,9 +39,9 @@ def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozens
 
 
 def load_warps(kernel: Kernel, groups: Iterable[SlotGroup], schedule: Schedule) -> list[int]:
-    """Warps of the partition of each share: a warpgroup for the first, whose next warp the second
-    one is. It is a warpgroup, too, where all threads of either copy, and on cards where other warps
-    of the first have something to do, and consumers need few registers.
+    """Return the warps of each share's partition: a warpgroup for the first, and its next warp for
+    the second. The second is a warpgroup, too, where all threads of either copy, and on GPUs where
+    other warps of the first have a role, and consumers need few registers.
     """
     shares = load_shares(groups, schedule)
     by_all = any(share & copied_operands(kernel) for share in shares)
@@ -56,43 +56,38 @@ def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
-    """Names of no tensor, or of one that the kernel itself writes."""
+    """Reject names that are not tensors, and tensors that the kernel stores."""
     known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
     stored = {op.tensor.name: op for op in kernel.of(Store)}
     for name in schedule.pdl_independent or ():
         if name not in known:
-            hint = f"the tensors are {', '.join(known)}"
-            yield Finding(f"Schedule.pdl_independent names `{name}`, which is no tensor", hint=hint)
+            told = f"WS0436 Schedule.pdl_independent names `{name}`, which is not a tensor"
+            yield Finding(told, hint=f"choose from the tensors: {', '.join(known)}")
         elif name in stored:
-            message = f"Schedule.pdl_independent names `{name}`, which the kernel writes"
-            yield Finding(message, hint="name tensors that are only read")
+            told = f"WS0437 Schedule.pdl_independent names `{name}`, which the kernel stores"
+            yield Finding(told, hint="name tensors that are only loaded")
 
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
-    """CompileError where a load side, which runs ahead, reads what the kernel writes."""
+    """Raise CompileError if addresses of loads, which run ahead, depend on a stored tensor."""
     written = {op.tensor for op in kernel.of(Store)}
     for op in walk(side):
         if isinstance(op, (Load, Lookup)) and op.tensor in written:
-            message = (
-                f"`{op.tensor.name}` decides what is loaded, and is written by the kernel itself"
-            )
-            raise CompileError(message, op.loc, "write to another tensor")
+            message = f"WS0307 the addresses of loads depend on `{op.tensor.name}`, which the "
+            message += "kernel stores"
+            raise CompileError(message, op.loc, "store to another tensor")
 
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
-    """ScheduleError where a load side that shall not wait reads another tensor to know its way."""
+    """Raise ScheduleError if addresses of loads that do not wait depend on another tensor."""
     constant = frozenset(schedule.pdl_independent or ())
     if not names <= constant:
         return
     for op in walk(side):
         if isinstance(op, Load) and op.tensor.name not in constant:
-            message = (
-                f"Schedule.pdl_independent names {', '.join(sorted(names))}, whose index is read "
-                f"from `{op.tensor.name}`, which the previous kernel may write"
-            )
-            hint = (
-                f"name `{op.tensor.name}`, too, if that kernel does not write it; or leave both out"
-            )
+            message = f"WS0438 Schedule.pdl_independent names {', '.join(sorted(names))}, whose "
+            message += f"index is in `{op.tensor.name}`, which the previous kernel may store"
+            hint = f"name `{op.tensor.name}`, too, if that kernel does not store it, or neither"
             raise ScheduleError(message, op.loc, hint)
 
 
@@ -101,8 +96,8 @@ SCALARS = Constant | DimSize | Map | CtaIndex | NumCtas | ClusterIndex | NumClus
 
 
 def first_boxes(partition: Partition, namer: Namer) -> Region:
-    """Of the first tile, those of `partition.asks_early` iterations; none where that can not be
-    said in front of its loops.
+    """Return the L2 prefetches of the first tile, of `partition.asks_early` iterations; none if
+    they cannot be computed before its loops.
     """
     items = _loop(partition.body)
     loop = _loop(items.body) if items else None

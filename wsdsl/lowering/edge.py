@@ -68,7 +68,7 @@ class Edge:
 
     def __str__(self) -> str:
         loops = (loop.name if loop else "tile" for loop in (self.produced_in, self.consumed_in))
-        through = f", ring {self.ring} ({self.depth})" if self.ring is not None else ""
+        through = f", pipeline {self.ring} ({self.depth})" if self.ring is not None else ""
         return (
             f"{self.name}: {self.producer} -> {', '.join(self.consumers)}; {self.space} "
             f"{self.layout}; {' -> '.join(dict.fromkeys(loops))}{through}"

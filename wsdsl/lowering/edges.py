@@ -1,6 +1,6 @@
 """Which partition runs what, and the table of what crosses between partitions.
 
-    %a: load -> mma; SMEM f16[m, k]; k, ring 0 (stages)
+    %a: load -> mma; SMEM f16[m, k]; k, pipeline 0 (stages)
     %acc: mma -> store; registers f32[m, n]; k -> tile
 
 Both are found out once, of the TILE kernel. What goes through SMEM has a slot (`slots` decides

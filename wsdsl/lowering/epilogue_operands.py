@@ -175,7 +175,7 @@ class EpilogueOperands:
         while self.opened <= part:
             self._finish_last()
             self._open()
-        assert self.opened == part + 1, "a part is read when its slot has been given back"
+        assert self.opened == part + 1, "a part is read after its stage is released"
         made = self._load(field, i, j, column)
         self.context.builder.add(made)
         self.unread[part].discard((field, i, j))

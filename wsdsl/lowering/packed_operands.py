@@ -1,7 +1,7 @@
-"""Packed tensors (`ir/packing.py`): what may be loaded from them, and by which tiles.
+"""Check loads and tiles of packed tensors (`ir/packing.py`).
 
-They lie in slots as in memory, and threads read them as fragments. So they serve computed operands
-alone, of whole tiles of 64 x 64 blocks.
+Their layout in SMEM is that in memory, and threads read them as fragments. So they are inputs of
+transformed operands alone, in whole tiles of 64 x 64 blocks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import made_of
-from wsdsl.lowering.axes import loop_variable, tile_axes
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
+from wsdsl.lowering.schedule_findings import extent_fault
 
 
 def packable_tensors(kernel: Kernel) -> list[Value]:
-    """Of a TILE kernel: those whose loads all fit, in the order of its parameters."""
+    """Return the parameters of a TILE kernel whose loads all fit."""
     fitting, others = set[Value](), set[Value]()
     fits = _fitting(kernel)
     for load in kernel.of(Load):
@@ -31,37 +32,33 @@ def packable_tensors(kernel: Kernel) -> list[Value]:
 
 
 def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
-    """Loads of packed tensors that are no part of a computed operand, or do not lie as it does."""
+    """Reject loads of packed tensors for anything but a transformed operand of their layout."""
     fits = _fitting(kernel)
     for load in kernel.of(Load):
         if load.packed and load not in fits:
             name = load.tensor.name
             yield Finding(
-                f"{name} is packed, for operands of products that are computed from it tile by "
-                "tile, over whole dimensions, and summed over its last one; this is another use",
+                f"WS0308 {name} is packed, and this does not load it for a transformed operand of "
+                "`@` that has whole tiles of it and contracts its last dimension",
                 load.loc,
-                f"give {name} as it is, or a copy of it for this",
+                f"pass {name} unpacked, or an unpacked copy of it for this",
             )
     for lookup in kernel.of(Lookup):
         if isinstance(lookup.table.type, Tensor) and lookup.table.type.packed:
-            message = f"{lookup.table.name} is packed, and no table"
-            yield Finding(message, lookup.loc, f"give {lookup.table.name} as it is")
+            message = f"WS0309 {lookup.table.name} is packed, and a lookup needs an unpacked table"
+            yield Finding(message, lookup.loc, f"pass {lookup.table.name} unpacked")
 
 
 def packed_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
-    """Tiles of packed tensors that are not of whole blocks."""
+    """Reject tiles of packed tensors that do not have whole blocks."""
     told = set[str]()
     for load in kernel.of(Load):
         for axis in load.axes if load.packed else ():
             if sizes[axis.name] % PACKED_LINES and axis.name not in told:
                 told.add(axis.name)
-                variable, step = loop_variable(axis.name), PACKED_LINES
-                yield Finding(
-                    f"tile {variable}={sizes[axis.name]}: {load.tensor.name} is packed by blocks "
-                    f"of {step} x {step}",
-                    load.loc,
-                    f"make it a multiple of {step}",
-                )
+                blocks = f"blocks of {PACKED_LINES} x {PACKED_LINES}"
+                limit = f"a multiple of {PACKED_LINES}: {load.tensor.name} is packed in {blocks}"
+                yield extent_fault(kernel, axis.name, sizes[axis.name], limit, load.loc)
 
 
 def _has_order(param: Value) -> bool:

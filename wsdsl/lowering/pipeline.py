@@ -119,7 +119,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
 
 
 class Listener(Protocol):
-    """Told of each pass: for dumps, timing, diffs."""
+    """Called after each pass: for dumps, timing, diffs."""
 
     def __call__(self, name: str, before: Kernel, after: Kernel) -> None: ...
 
@@ -132,9 +132,9 @@ def lower(
     *,
     is_chosen: bool = False,
 ) -> Kernel:
-    """Lower to a level. What `scheduled_tile` gave (`is_chosen`) goes on behind the choice, a
+    """Lower to a level. A result of `scheduled_tile` (`is_chosen`) continues after the choice, a
     kernel of the level PARTITIONED from `lower_loops`; `sizes`, where known, guide the choice. The
-    spec is checked of what is given and of what is returned; by `WSDSL_VERIFY` after every pass.
+    verifier checks the kernel and the result; with `WSDSL_VERIFY` also after every pass.
     """
     verify(kernel)
     begin = assign_tile_sizes if is_chosen else PASSES[0][0]
@@ -157,14 +157,14 @@ def scheduled_tile(
 
 
 def before_choice(kernel: Kernel) -> Kernel:
-    """The TILE kernel of which a schedule is chosen, whatever its sizes are."""
+    """Return the TILE kernel before the choice of a schedule, which sizes do not change."""
     return _through(kernel, PASSES[0][0], verify_sums, None, ())
 
 
 def schedule_with_fewer_sums(
     kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
 ) -> Schedule | None:
-    """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
+    """Return a schedule of the TILE kernel to try after one that needs too many registers."""
     chosen = scheduled_tile(kernel, sizes)
     assert chosen.schedule is not None
     asked = dataclasses.replace(kernel.schedule or Schedule(), mma_m=chosen.schedule.mma_m)
@@ -193,8 +193,8 @@ def _through(
         try:
             kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
         except RecursionError:
-            message = "too many operations, each of which needs the one before"
-            raise CompileError(message, kernel.loc, "make it two kernels") from None
+            message = "WS0333 the kernel has too long a chain of dependent operations"
+            raise CompileError(message, kernel.loc, "split it into two kernels") from None
         if verifies and kernel != before:
             verify(kernel)
         for listener in listeners:

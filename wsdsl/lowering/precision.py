@@ -1,8 +1,8 @@
-"""How many elements of fp8 the tensor cores sum before ordinary instructions go on.
+"""Choose after how many elements of K fp8 accumulators are promoted to f32.
 
-They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
-it gets lost. So a product of one tile of the contraction is added to f32 registers, or each line of
-it (`schedule_products`).
+The tensor cores accumulate about 14 bits and drop the rest: over thousands of positive elements a
+tenth of the result is lost. So the accumulators of one tile along K are added to f32 registers, or
+those of each SMEM row of it (`schedule_products`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import MAX_LINE, axis_sizes, depth_of, row_blocks
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
-FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
+FAST = "0 is faster, but its error is up to 20 % of the result for positive data"
 
 
 @once
 def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
-    """What products of fp8 sum over."""
+    """Return the contraction axes of fp8 MMAs."""
     products = (op for op in kernel.of(Contract) if is_fp8(op.dtype))
     return tuple(dict.fromkeys(axis for op in products for axis in op.summed))
 
@@ -38,34 +38,32 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     given, sizes, axes = chosen.mma_promotion_interval, axis_sizes(kernel, chosen), axes_of(kernel)
     depths = {name: sizes[name] for name in fp8_axes(kernel)}
     if kernel.target.has_tensor_memory:
-        what = f"Schedule.mma_promotion_interval: {kernel.target} accumulates fp8 in f32"
-        return given, [Finding(what, hint="leave it out")] if given else []
+        what = f"{kernel.target} does not promote accumulators: it accumulates fp8 in f32"
+        told = f"WS0441 Schedule.mma_promotion_interval is {given}; {what}"
+        return given, [Finding(told, hint="leave it out")] if given else []
     if not depths:
-        what = "Schedule.mma_promotion_interval is for products of fp8, and this kernel has none"
-        return given, [Finding(what, hint="leave it out")] if given is not None else []
+        told = f"WS0442 Schedule.mma_promotion_interval is {given}; the kernel has no fp8 matmul"
+        return given, [Finding(told, hint="leave it out")] if given is not None else []
     deepest = max(depths.values())
     every = min(PRECISE_EVERY, deepest) if given is None else given
     findings: list[Finding] = []
     for name, depth in depths.items():
         why = why_not_in_parts(kernel, chosen, every) if every and depth > every else None
         if why is not None:
-            what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}{why}, and"
-            what += f" promoted to f32 after each of them, not every {every}"
-            hint = f"choose a tile of {every}, or mma_promotion_interval={depth}; {FAST}"
-            findings.append(Finding(what, hint=hint))
+            told = f"WS0443 accumulators over `{loop_variable(axes[name].name)}` are promoted to "
+            told += f"f32 after each tile of {depth}{why}, not every {every} elements"
+            hint = f"use a tile of {every}, or mma_promotion_interval={depth}; {FAST}"
+            findings.append(Finding(told, hint=hint))
     if every > deepest:
-        findings.append(
-            Finding(
-                f"Schedule.mma_promotion_interval={every} exceeds the tile's K extent, {deepest}: "
-                "accumulators are promoted to f32 after each tile",
-                hint=f"choose mma_promotion_interval={deepest}, or a tile of {every}; {FAST}",
-            )
-        )
+        told = f"WS0444 Schedule.mma_promotion_interval={every} exceeds the tile's K extent, "
+        told += f"{deepest}: accumulators are promoted to f32 after each tile"
+        hint = f"use mma_promotion_interval={deepest}, or a tile of {every}; {FAST}"
+        findings.append(Finding(told, hint=hint))
     return every, findings
 
 
 def why_not_in_parts(kernel: Kernel, chosen: Schedule, every: int) -> str | None:
-    """Why sums of tiles that are deeper than `every` can not be promoted in parts; None if they
+    """Say why accumulators of tiles deeper than `every` cannot be promoted in parts; None if they
     can.
     """
     sizes, blocks = axis_sizes(kernel, chosen), row_blocks(kernel, chosen)
@@ -75,9 +73,9 @@ def why_not_in_parts(kernel: Kernel, chosen: Schedule, every: int) -> str | None
         if any(every % MAX_LINE or depth_of(op, sizes) % every for op in deep):
             return ""
         if deep and blocks > 1:
-            return f" by consumers of {blocks} blocks of 64 rows"
+            return f" by consumers with {blocks} blocks of 64 rows"
         if deep and len({(op.acc is None, depth_of(op, sizes)) for op in products}) > 1:
-            return " beside products that are summed otherwise"
+            return " where other matmuls have other K extents or accumulators"
         if deep and not all(is_fp8(op.dtype) for op in products):
-            return " beside products of other types"
+            return " where other matmuls have other dtypes"
     return None

@@ -1,4 +1,4 @@
-"""What the compute context reads: from global memory, and from slots."""
+"""Read tiles of the compute context from global memory and from pipeline stages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
     if isinstance(op, Load) and op.packed:
-        message = f"{op.tensor.name} is packed, and this load comes through no slot"
-        raise CompileError(message, op.loc, f"give {op.tensor.name} as it is")
+        message = f"WS0334 {op.tensor.name} is packed, and this load is not pipelined"
+        raise CompileError(message, op.loc, f"pass {op.tensor.name} unpacked")
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
     entries = [entry_of(v, context, find) for v in op.index]
     found: dict[tuple[Value, ...], Value] = {}
@@ -50,7 +50,7 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
 
 
 def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:
-    """An operand, read when it is asked for; the slot may not have been given back."""
+    """Read an operand at its first use; the stage must not have been released."""
     b = context.builder
     dtype, (rows, columns) = op.result.as_tile.dtype, op.result.as_tile.axes
     shape, lines = context.shapes.of((rows, columns)), context.axes[rows].size
@@ -97,7 +97,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
 
 
 def read_values(op: ValuesInShared, context: PartitionContext) -> RegisterTile:
-    """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
+    """Read a tile of one axis from a stage at once, which is released before its first use."""
     b = context.builder
     (axis,), dtype = op.result.as_tile.axes, op.result.as_tile.dtype
     shape = context.shapes.of((axis,))
@@ -132,8 +132,8 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
 
 
 def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
-    """How many neighbouring columns lie side by side at a multiple of so many in an aligned row, as
-    two of 4 bits do in any case: what lanes hold, of 16 bytes at the most.
+    """Return the number of adjacent columns of a vector, aligned to it in an aligned row, as two of
+    4 bits always are: those that a lane has, of at most 16 bytes.
     """
     axis, by = along(index[-1], context.made, context.static)
     last, bits = axis.type, tensor.as_tensor.dtype.bits
@@ -152,9 +152,9 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
 
 
 def along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) -> tuple[Value, int]:
-    """The axis of an index that leaves neighbours beside each other, and what numbers it is moved
-    by, or taken modulo, are multiples of: `index(axis) % 12 + 16` is the axis, and 4. 0 is a
-    multiple of all.
+    """Return the axis of an index that leaves adjacent elements adjacent, and the greatest common
+    divisor of the numbers it is moved by, or taken modulo: `index(axis) % 12 + 16` is the axis, and
+    4; 0 if there are no such numbers.
     """
     match made.get(index):
         case Index(axis=axis):

@@ -1,10 +1,10 @@
-"""What each kind of partition does of the kernel's body, around the slots between them.
+"""Slice the kernel's body into partitions, with pipelines between them.
 
-**A load partition** fills slots, and computes their addresses. It is the backward slice of the
-kernel's body from the fills: of loops and conditions around them is kept what they decide, and of
-what these carry only what that depends on.
+**A load partition** fills stages, and computes their addresses. It is the backward slice of the
+kernel's body from the fills: it keeps the loops and conditions around them, and only those carried
+values that the fills depend on.
 
-**A compute partition**: products and threads read the tiles of slots that were waited for.
+**A compute partition**: MMAs and threads read the tiles of stages after a wait.
 
     %slot = consumer_wait(ring=%ring)
     %a = slot_tile(slot=%slot, field=0)
@@ -12,8 +12,8 @@ what these carry only what that depends on.
     %y = contract(a=%a, b=%b, acc=%x)
     consumer_release(slot=%slot)
 
-It is the kernel's body without what other partitions do. Operands that threads read too they are
-given in the slot (`slot_elements`).
+It is the kernel's body without the other partitions' ops. Threads read operands from the stage as
+`slot_elements`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wsdsl.lowering.slots import SlotGroup, layouts_of
 
 
 class ProducerSlice:
-    """Of one kernel body, whose loads go to the slots of `rings`."""
+    """Of one kernel body, whose loads go to the stages of `rings`."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class ProducerSlice:
                 )
             case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
                 raise CompileError(
-                    "whether, or from where, operands of `@` are loaded depends on this; the "
-                    "thread that loads them has scalars only",
+                    "WS0335 loads of operands of `@` depend on this; the thread that issues them "
+                    "computes scalars only",
                     op.loc,
-                    "decide by elements of tensors, `end(…)` and sizes, or compute it in a "
-                    "kernel before this one",
+                    "use elements of tensors, `end(…)` and sizes, or compute this in a previous "
+                    "kernel",
                 )
             case _:
                 return op if wanted else None
@@ -190,7 +190,7 @@ class ProducerSlice:
 
 
 class SkippedSlice(ProducerSlice):
-    """The slots that another consumer takes are passed over."""
+    """Skip the stages of another consumer."""
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         taken = (g for g in groups if g.first == place and not g.to_threads)
@@ -203,7 +203,7 @@ def _fills(region: Region) -> bool:
 
 class ConsumerSlice:
     """Of the body that `loads` are cut out of, in one of `num_pingpong` partitions in ping-pong.
-    What comes `in_parts` is read in an epilogue.
+    An epilogue reads `in_parts`.
     """
 
     def __init__(

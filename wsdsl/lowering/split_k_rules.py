@@ -1,10 +1,10 @@
-"""Which loop of a kernel is a sum that several CTAs may share: what split-K and stream-K cut.
+"""Find the contraction loop of a kernel that split-K and stream-K split among CTAs.
 
-It stands in the output loops, beside no other loop and behind no store, carries nothing but sums
-that begin as zeros (`fuse_accumulators` sees to it), each of which only ever grows by what is added
-to it, and writes nothing. What comes after it then is done once, with the whole sums. Where rows
-are reduced, and pieces leave lines (`leaves_lines`), the greatest and the least may be carried too,
-and each piece may go over its part again behind it.
+It is the only loop in the output loops, after no store, carries nothing but accumulators that begin
+as zeros (`fuse_accumulators` sees to it) and are only ever added to, and stores nothing. The
+epilogue then runs once, with the whole accumulators. Where rows are reduced, and each split stores
+a partial result per column (`leaves_lines`), the loop may also carry a maximum and a minimum, and
+each split may traverse its part of the dimension again after the loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from wsdsl.diagnostics import Finding
+from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
@@ -26,15 +26,13 @@ HINT = 'use scheduler="persistent"'
 
 
 def cut_loop(body: Region, *, lines: bool = False) -> ForTiles | None:
-    """The loop, in the body of the output loops; None if there is none, see `why_not`."""
+    """Return the loop, in the body of the output loops; None if `why_not` has a reason."""
     loops = [op for op in body if isinstance(op, ForTiles)]
     return loops[0] if loops and not list(why_not(body, lines=lines)) else None
 
 
 def contracted_variable(body: Region) -> str | None:
-    """The variable of the first loop that carries anything. Whether CTAs can share it, others
-    say.
-    """
+    """Return the variable of the first loop that carries values, which CTAs may split."""
     loop = next((op for op in body if isinstance(op, ForTiles) and op.init), None)
     if loop is None or not isinstance(loop.index.type, Axis):
         return None
@@ -42,55 +40,54 @@ def contracted_variable(body: Region) -> str | None:
 
 
 def leaves_lines(kernel: Kernel, reduction: str | None) -> bool:
-    """Whether each piece of a tile leaves a line of what it has for each column."""
+    """Whether each split of a tile stores a partial result per column."""
     return reduction == "parallel" and reduces_rows(kernel)
 
 
 def why_not(body: Region, *, lines: bool = False) -> Iterator[Finding]:
-    """What keeps the kernel's contraction from being cut; into pieces that leave `lines`."""
+    """Say why the contraction cannot be split; `lines`: into partial results per column."""
+    for why, loc, hint in _reasons(body, lines):
+        yield Finding(f"WS0451 the contraction cannot be split: {why}", loc, hint)
+
+
+def _reasons(body: Region, lines: bool) -> Iterator[tuple[str, Loc | None, str]]:
     loops = [op for op in body if regions(op)]
     if lines:
         loops = [op for op in loops if op is loops[0] or not goes_again(loops[0], op)]
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
         others = [op for op in loops if not (isinstance(op, ForTiles) and op.init)]
         found = next(iter([*others, *loops[1:]]), None)
-        told = "only a kernel with one sequential loop over tiles, a sum, can be cut into pieces"
+        why, hint = "the kernel needs 1 sequential loop over tiles, with an accumulator", HINT
         if isinstance(found, If):
-            told = "a kernel with an `if` beside its sum can not be cut into pieces"
-        hint = f"choose by where(…), or {HINT}" if isinstance(found, If) else HINT
-        yield Finding(told, found.loc if found else None, hint)
+            why, hint = "an `if` is outside its loop", f"select with where(…), or {HINT}"
+        yield why, found.loc if found else None, hint
         return
     loop = loops[0]
     if loop.start is not None or loop.stop is not None:
-        yield Finding("a loop over a part of a dimension can not be cut", loop.loc, HINT)
+        yield "its loop covers a part of a dimension", loop.loc, HINT
     if written := next((op for op in walk(loop.body) if isinstance(op, Store)), None):
-        yield Finding("a loop that stores can not be cut into pieces", written.loc, HINT)
+        yield "its loop stores", written.loc, HINT
     if before := next((op for op in body[: body.index(loop)] if isinstance(op, Store)), None):
-        told = "what is stored in front of a sum can not be stored once for all of its pieces"
-        yield Finding(told, before.loc, f"store it behind the sum, or {HINT}")
-    behind = body[body.index(loop) + 1 :]
-    if product := next((op for op in walk(behind) if isinstance(op, Contract)), None):
-        yield Finding("a product behind a sum can not be made of its pieces", product.loc, HINT)
+        hint = f"store after the loop, or {HINT}"
+        yield "each split would repeat this store before its loop", before.loc, hint
+    after = body[body.index(loop) + 1 :]
+    if product := next((op for op in walk(after) if isinstance(op, Contract)), None):
+        yield "this matmul after its loop needs the whole result", product.loc, HINT
     zeros = tiles_of_zeros(body)
     for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
+        name = unnumbered(arg.name)
         if lines and joined_by(loop.body, arg, last) != "add":
-            continue  # What it begins with changes nothing where it is joined once more.
+            continue  # A maximum's or minimum's initial value may be joined once more.
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
-            yield Finding(
-                f"`{unnumbered(arg.name)}` is carried, and is no tile of 32-bit sums",
-                loop.loc,
-                HINT,
-            )
+            yield f"`{name}` is not a 32-bit accumulator tile", loop.loc, HINT
         elif init not in zeros or not grows(loop.body, arg, last):
-            yield Finding(
-                f"`{unnumbered(arg.name)}` is no plain sum: it can not be cut", loop.loc, HINT
-            )
+            yield f"`{name}` does not start at 0, or is not only added to", loop.loc, HINT
 
 
 def goes_again(cut: Op, loop: Op) -> bool:
-    """Whether a loop behind the one that is cut goes over the same dimension, carries nothing, and
-    stores at its indices, or places that are computed from them: each piece then has its own part
-    of it, with the whole sums.
+    """Whether a loop after the split one traverses the same dimension, carries nothing, and stores
+    at its indices, or at indices that are computed from them: each split then has a part of it,
+    with the whole accumulators.
     """
     if not isinstance(cut, ForTiles) or not isinstance(loop, ForTiles) or loop.init:
         return False
@@ -102,9 +99,7 @@ def goes_again(cut: Op, loop: Op) -> bool:
 
 
 def joined_by(body: Region, arg: Value, last: Value) -> str:
-    """By which function what a loop carries is joined with others, and nothing else is done to it:
-    "add" if there is no such one.
-    """
+    """Return the only function that joins a carried value with others, "add" by default."""
     if arg == last:
         return "add"
     return next((fn for fn in ("max", "min") if grows(body, arg, last, fn=fn)), "add")
@@ -113,8 +108,8 @@ def joined_by(body: Region, arg: Value, last: Value) -> str:
 def grows(
     body: Region, arg: Value, last: Value, *, by_products: bool = False, fn: str = "add"
 ) -> bool:
-    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone; or joined to
-    it by another `fn`), and nobody reads it on the way, nor what the body hands on of it.
+    """Whether `last` is `arg` plus other values (`by_products`: MMAs alone; or joined by another
+    `fn`), and nothing else reads the values between the two.
     """
     users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
     if len(users) != 1 or arg == last:
@@ -142,61 +137,61 @@ def grows(
 
 
 def why_not_shared(
-    kernel: Kernel, body: Region, told: str = ", and all consumers hold the same"
+    kernel: Kernel, body: Region, told: str = " for consumers to split"
 ) -> Iterator[Finding]:
-    """What keeps consumers that share a tile from handing on their parts of it by themselves."""
+    """Say why consumers that split a tile cannot store its partial results independently."""
     loop, axes = cut_loop(body), axes_of(kernel)
     assert loop is not None
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            name = unnumbered(sum.name)
-            yield Finding(f"`{name}` has no rows{told}", loop.loc, "use consumers=1")
+            told = f"WS0452 `{unnumbered(sum.name)}` has no rows{told}"
+            yield Finding(told, loop.loc, "use consumers=1")
 
 
 def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
-    """What keeps CTAs from finishing a tile by columns."""
+    """Say why CTAs cannot reduce the partial results of a tile by slices of its columns."""
+    for why, loc in _reasons_by_columns(kernel, body):
+        told = f"WS0453 CTAs cannot reduce slices of the columns: {why}"
+        yield Finding(told, loc, 'use reduction="serial"')
+
+
+def _reasons_by_columns(kernel: Kernel, body: Region) -> Iterator[tuple[str, Loc | None]]:
     loop, axes = cut_loop(body, lines=reduces_rows(kernel)), axes_of(kernel)
     assert loop is not None
     columns = {a for a, axis in axes.items() if axis.role == "columns"}
-    hint = 'use reduction="serial"'
     own: set[str] = set()
     for sum in loop.result:
         if not columns & {*sum.as_tile.axes}:
-            told = f"`{unnumbered(sum.name)}` has no columns that could be cut into slices"
-            yield Finding(told, loop.loc, hint)
+            yield f"`{unnumbered(sum.name)}` has no columns", loop.loc
         own |= columns & {*sum.as_tile.axes}
     if len(own) > 1:
-        told = f"the sums have different columns: {', '.join(sorted(map(loop_variable, own)))}"
-        yield Finding(told, loop.loc, hint)
+        differ = ", ".join(sorted(map(loop_variable, own)))
+        yield f"accumulators have different columns, {differ}", loop.loc
     outside = list(walk(tuple(op for op in body if op != loop)))
     for op in outside:
         if isinstance(op, OVER_AXIS) and op.axis in columns:
-            told = f"this needs whole rows: all columns of `{op.axis}`"
-            yield Finding(told, op.loc, hint)
+            yield f"this needs whole rows, all columns of `{op.axis}`", op.loc
         if isinstance(op, Contract):
-            yield Finding("this product is of whole tiles", op.loc, hint)
+            yield "this matmul needs whole tiles", op.loc
     stores = [op for op in outside if isinstance(op, Store)]
     for op in stores:
-        does = "add" if op.accumulate else "store"
         if not own & _axes(op):
-            told = f"each slice of the columns would {does} this once more"
-            yield Finding(told, op.loc, hint)
+            yield f"each slice would repeat this {'add' if op.accumulate else 'store'}", op.loc
     for first, op in combinations(stores, 2):
         if first.tensor == op.tensor and first.index != op.index:
-            told = f"slices of the columns may store the same elements of `{op.tensor.name}`"
-            yield Finding(told, op.loc, hint)
+            yield f"slices may store the same elements of `{op.tensor.name}`", op.loc
 
 
 def _axes(op: Store) -> set[str]:
-    """All that the place of what is stored depends on."""
+    """Return the axes that the index of a store depends on."""
     kinds = [v.type for v in op.index]
     named = {kind.name for kind in kinds if isinstance(kind, Axis)}
     return named | {a for kind in kinds if isinstance(kind, Tile) for a in kind.axes}
 
 
 def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
-    """What keeps the CTAs of a cluster from sharing a sum: they send fragments of 64 rows, and all
-    of them take the same number of steps, so that the last may be beyond the end.
+    """Say why the CTAs of a cluster cannot split a contraction: they send fragments of 64 rows, and
+    all of them take equally many steps, so that the last may be beyond the end.
     """
     yield from why_not_parallel(kernel, body)
     yield from why_not_shared(kernel, body, told="")
@@ -204,5 +199,5 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     assert loop is not None
     for arg in adds_outside(loop, body):
         name, dim = unnumbered(arg.name), loop.index.as_axis.dim
-        told = f"what a step beyond the end of {dim} adds to `{name}` may not be 0"
+        told = f"WS0454 a step beyond the end of {dim} may add to `{name}` other values than 0"
         yield Finding(told, loop.loc)

@@ -1,10 +1,10 @@
-"""Operands that threads make, and that products read in tensor memory.
+"""Operands that threads compute, and that MMAs read in tensor memory.
 
-    %p: compute -> mma; TMEM bf16[m, t]; t, ring 2 (two)
+    %p: compute -> mma; TMEM bf16[m, t]; t, pipeline 2 (two)
 
-A product reads its left operand in the lanes of its sum's rows, two elements of 16 bits to a cell,
-so that it need not cross SMEM. It lies there where columns are left beside a slot of each sum; or
-where the schedule says so (`Schedule.operand_transform="tmem"`).
+An MMA reads its A operand in the lanes of its accumulator's rows, two elements of 16 bits per cell,
+so that it does not cross SMEM. It is there if columns are left in addition to a stage of each
+accumulator; or if the schedule says so (`Schedule.operand_transform="tmem"`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from wsdsl.lowering.updated_sums import updates
 from wsdsl.schedule import Place, Schedule
 
 BUFFERED = 2
-"""Slots of sums, and of an operand, where columns allow."""
+"""Stages of accumulators, and of an operand, where columns allow."""
 
 
 def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
-    """By ring of sums, or of operands that lie there, how many slots it has: one of each, then two
-    of what is taken first, the innermost.
+    """Map pipelines of accumulators and operands to their number of stages: one each, then two of
+    the innermost, which is first.
     """
     sums, operands = slot_columns(kernel, sizes), operand_columns(kernel, sizes)
     found = dict.fromkeys(sums, 1) | dict.fromkeys(wanted_rings(kernel), 1)
@@ -61,13 +61,13 @@ def updated_rings(kernel: Kernel) -> frozenset[int]:
 
 
 def in_tensor_memory(kernel: Kernel, sizes: Mapping[str, int]) -> frozenset[int]:
-    """Rings of operands that lie there."""
+    """Return the pipelines of operands in tensor memory."""
     operands = operand_columns(kernel, sizes)
     return frozenset(operands.keys() & tensor_depths(kernel, sizes)) if operands else frozenset()
 
 
 def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
-    """By ring of operands that may lie there, what a slot has."""
+    """Map pipelines of operands that may be there to the columns of a stage."""
     found = dict[int, int]()
     for group in _may_be(kernel):
         tiles = (edge.layout for edge in group.edges)
@@ -77,7 +77,7 @@ def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
 
 
 def operand_width(tile: Tile, sizes: Mapping[str, int]) -> int:
-    """Columns of a tile whose last axis is the one that is summed over."""
+    """Return the columns of a tile whose last axis is the contraction axis."""
     rows, summed = (sizes[name] for name in tile.axes)
     return cell_columns(tile.dtype, summed) * -(-rows // LANES)
 
@@ -125,14 +125,14 @@ def wanted_rings(kernel: Kernel) -> frozenset[int]:
 
 
 def unfit_operands(kernel: Kernel) -> Iterator[Finding]:
-    """Those that the schedule wants there, and that can not lie there."""
+    """Reject operands that the schedule puts into TMEM, and that cannot be there."""
     there = {edge.value for group in _may_be(kernel) for edge in group.edges}
     asked = kernel.schedule.operand_transform if kernel.schedule else None
     for op in kernel.of(Contract):
         for value in computed_operands(kernel, op):
             wanted = "tmem" in places_of(asked, tensors_of(kernel, value)) or asked == "tmem"
             if wanted and value not in there:
-                told = 'Schedule.operand_transform is "tmem"; this operand cannot be in TMEM'
-                hint = "there lie operands of 16 or 32 bits whose own axis is the rows of products "
-                hint += "that one CTA multiplies (Schedule.mma_m), without scales, and not packed"
-                yield Finding(told, kernel.definers[value].loc, f"leave it out: {hint}")
+                told = 'WS0455 Schedule.operand_transform is "tmem"; this operand cannot be in TMEM'
+                hint = "leave it out: TMEM takes unpacked operands of 16 or 32 bits along M of one "
+                hint += "CTA's MMAs (Schedule.mma_m), without block scale factors"
+                yield Finding(told, kernel.definers[value].loc, hint)

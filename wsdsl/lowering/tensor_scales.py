@@ -1,7 +1,7 @@
 """Scales of blocks on their way to tensor memory, where products take them.
 
-    %a_scale: load -> scale; SMEM f8e8m0[m, k]; k, ring 0 (stages)
-    %a_scale: scale -> mma; TMEM f8e8m0[m, k]; k, ring 2 (scales)
+    %a_scale: load -> scale; SMEM f8e8m0[m, k]; k, pipeline 0 (stages)
+    %a_scale: scale -> mma; TMEM f8e8m0[m, k]; k, pipeline 2 (scales)
 
 They lie in global memory as the text says: a row's one behind the other, of which TMA brings a box
 that begins at a multiple of 16 bytes of a row; or in atoms. The threads of the partition `scale`

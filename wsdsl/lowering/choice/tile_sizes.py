@@ -1,15 +1,15 @@
-"""Sizes of tiles that follow from the kernel: by its text, and of what is summed over.
+"""Choose the tile sizes that follow from the kernel: from its source, and along K.
 
 In `tiles(N, by=128)` blocks are part of a kernel's meaning, and a loop whose body reduces all of a
 dimension has one tile of it.
 
-What is summed over comes in lines of SMEM, of 128 bytes each: one line is what loads and products
-come in. Two are better where they wait too often:
+K is loaded in SMEM rows of 128 bytes: one row is the unit of loads and MMAs. Two are better where
+they wait too often:
 
-- memory is the limit of thin products, and gives more where more of a row is asked for at once;
-- narrow tiles are over before the next slot has come;
-- where sums of fp8 are promoted, the tensor cores have the second line while the first one's sum is
-  added (`schedule_products`), if sums are long enough to fill the slots.
+- thin matmuls are memory-bound, and have more bandwidth where one load has more of a row;
+- narrow tiles are complete before the next stage is full;
+- where fp8 accumulators are promoted, the tensor cores run the second row's MMAs during the first
+  row's promotion (`schedule_products`), if K is long enough to fill the stages.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ from wsdsl.schedule import PRECISE_EVERY, Schedule, changed
 
 LINES = 2
 MOST = 256
-"""Elements; of a tile that holds the sums that are asked for (`precise_every`), too."""
+"""Elements of K of a tile, also where `mma_promotion_interval` is given."""
 FEWEST_TILES = 4
-"""Of a sum: of shorter ones, a tile is a line."""
+"""Along K; if it is shorter, a tile is one SMEM row."""
 NARROW_SIDES = 64 + 48
 """Rows and columns of a narrow tile, together."""
 MOST_IN_PARTS = 64
-"""Registers of a thread's sums, at the most, where those of each line stand beside them."""
+"""Most accumulator registers per thread, where each SMEM row has separate accumulators."""
 SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 48, 3
-"""That there must be room for where sums are promoted. Fewer do for sums of so many tiles, and
-where they are not."""
+"""Stages that are needed for promotion; the last is for K of `LONG_SUM` tiles or more."""
 
 
 BLOCK_ROWS, REGISTER_BITS = 64, 32
@@ -51,12 +50,12 @@ BLOCK_ROWS, REGISTER_BITS = 64, 32
 MOST_REGISTERS = {1: 232, 2: 232, 3: 160, 4: 112}
 """Of a thread, by consumers."""
 BESIDE_DECODING = 44
-"""Registers beside sums, operands and loads: of lossless weights four consumers spill 4 bytes with
-32 sums, 32 registers of operands and 17 of loads."""
+"""Registers in addition to accumulators, operands and loads: of lossless weights four consumers
+spill 4 bytes with 32 accumulators, 32 registers of operands and 17 of loads."""
 
 
 def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> dict[str, int]:
-    """Tiles of the axes that are summed over, where they are left open."""
+    """Choose the tiles along K that the schedule does not give."""
     tile, depths, known = dict[str, int](), footprint.depth_steps(kernel), {*(given.tile or ())}
     several = work.cut is not None and not scales_products(kernel)
     for name, axis in axes_of(kernel).items():
@@ -103,22 +102,22 @@ def _holds_operands(kernel: Kernel, work: Work, deep: Schedule) -> bool:
 
 
 def slots_of(steps: int) -> int:
-    """That a sum of so many tiles needs, each promoted in parts."""
+    """Return the stages that a contraction of `steps` tiles needs, each promoted in parts."""
     return SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS
 
 
 def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
-    """For so many, or as many as are asked for."""
+    """Whether SMEM has room for `slots` stages, or for `deep.stages` if that is more."""
     return footprint.fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
 
 
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:
-    """The schedule with the kernel's own tile sizes, and where the two contradict each other."""
+    """Add the source's tile sizes to the schedule; findings where the two contradict each other."""
     tile, findings = dict(given.tile or {}), list[Finding]()
     known = dict(kernel.sizes)
     for op in kernel.of(ForTiles):
         name, size = op.index.as_axis.name, op.index.as_axis.size
-        least, told = size, f"the kernel walks it by {size}"
+        least, told = size, f"the source has tiles of {size}"
         variable = loop_variable(name)
         own = tile.get(name, tile.get(variable, known.get(op.dim, 1)))
         fits = own * cluster_along(given, name) >= known.get(op.dim, 1)
@@ -126,7 +125,7 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             continue
         if op.whole:
             whole, ctas = known.get(op.dim, 1), 1
-            told = f"and the kernel reduces all {whole} of `{op.dim}` in one tile"
+            told = f"the source reduces all {whole} of `{op.dim}` in one tile"
             if name in spread_axes(kernel):
                 ctas = fewest_ctas(whole, own)
                 given = spread(given, name, ctas) if ctas > 1 and not given.cluster else given
@@ -140,8 +139,8 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
             continue
         asked = tile.get(name, tile.get(variable, size))
         if asked < least or (asked > least and not op.whole):
-            told = f"Schedule.tile gives `{variable}` {asked}, {told}"
-            findings.append(Finding(told, op.loc, "leave it out of the schedule"))
+            told = f"WS0429 Schedule.tile has {variable}={asked}; {told}"
+            findings.append(Finding(told, op.loc, f"leave {variable} out of Schedule.tile"))
         key = variable if [*map(loop_variable, axes_of(kernel))].count(variable) == 1 else name
         tile[key] = max(asked, size) if op.whole else size
     return (dataclasses.replace(given, tile=tile) if tile else given), findings

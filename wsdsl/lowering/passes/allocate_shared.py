@@ -36,6 +36,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.types import Barriers, Shared
+from wsdsl.lowering.schedule_findings import smem_fault
 
 
 def allocate_shared(kernel: Kernel) -> Kernel:
@@ -54,8 +55,8 @@ def allocate_shared(kernel: Kernel) -> Kernel:
             offsets[op] = used
             used += 8
     if used > kernel.target.smem_bytes:
-        message = f"the kernel needs {used} bytes of SMEM, a CTA has {kernel.target.smem_bytes}"
-        raise ScheduleError(message, kernel.loc, "use fewer stages or smaller tiles")
+        room, hint = kernel.target.smem_bytes, "use fewer stages or smaller tiles"
+        raise ScheduleError(smem_fault("the kernel needs", used, room, hint, kernel.loc))
     body = tuple(_placed(op, offsets) for op in kernel.body)
     return dataclasses.replace(kernel, level="scheduled", body=body)
 

@@ -39,9 +39,10 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, with_tails
 from wsdsl.ir.walk import rewrite, walk
-from wsdsl.lowering.cta_pairs import in_pairs, joint_rings
+from wsdsl.lowering.cta_pairs import different_tiles, in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.multicast_groups import Group, comes_out_even
+from wsdsl.lowering.schedule_findings import pair_fault
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:
@@ -89,9 +90,7 @@ def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
                 found |= {load: group} if not load.box else {}
     for load, group in found.items():
         if not group:
-            what = f"a pair of CTAs has half of a tile of `{load.tensor.name}` each, and this one"
-            told = f"{what} is not the same for both"
-            raise CompileError(told, load.loc, "leave Schedule.cta_group out")
+            raise CompileError(pair_fault(different_tiles(load.tensor), load.loc))
 
     def change(op: Op) -> tuple[Op]:
         if isinstance(op, LoadToSlot) and op in found:

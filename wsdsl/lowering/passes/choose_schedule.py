@@ -1,11 +1,11 @@
-"""Fill in what the user left out of the schedule, and refuse what does not fit.
+"""Fill in what the user left out of the schedule, and reject what does not fit.
 
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-What is left open is tried: which axis rides wgmma's M (`orientation`; it decides the axes' roles),
-both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where that is open too
-(`split_k_options`). Of those that fit, the one that `predict` gives the fewest cycles is taken.
+Fields that are not given are tried: the axis along wgmma's M (`orientation`; it decides the axes'
+roles), both modes, tiles of 64 and 128 rows, all widths, and splits (`split_k_options`). Of the
+schedules that fit, the pass takes the one for which `predict` gives the fewest cycles.
 
 Why here: nothing in front depends on roles or sizes; everything later reads roles and sizes from
 the axes, and depths from the ops.
@@ -49,7 +49,7 @@ from wsdsl.schedule import Schedule, changed
 
 T = TypeVar("T")
 MOST_TRIES = 512
-"""Candidates of which none fits, the best first, of each orientation."""
+"""Most candidates that do not fit, the best first, of each orientation."""
 
 
 def choose_schedule(
@@ -178,17 +178,17 @@ def _choices(
                 break
             as_asked = option.scheduler == given.scheduler and option.cluster == given.cluster
             if not findings or as_asked:
-                # Whoever did not ask for pieces or clusters is not told what is wrong with them.
+                # Findings against splits and clusters that the user did not give are no help.
                 findings = faulty
     if not fitting:
-        none = Finding(f"no tile fits {given!r}", hint="leave fields of the schedule out")
+        none = Finding(f"WS0439 no tile fits {given!r}", hint="leave fields of the schedule out")
         raise ScheduleError(located(findings or [none], kernel))
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
     """The option with its constant tensors, and without: where threads copy operands, to load some
     early takes a warpgroup, and what wide tiles lose by its registers is more than what is won at
-    the start. Whoever asks for consumers or registers is told where that does not fit.
+    the start. Given consumers or registers that do not fit are findings.
     """
     is_open = given.consumers is None and given.registers is None
     apart = is_open and num_load_warpgroups(kernel, option) > 1
@@ -205,11 +205,9 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     known |= {loop.index.name for loop in (taken_in_turns(kernel),) if loop}
     for name in given.tile or {}:
         if name not in known:
-            told = "whose indices are not tiles" if name in one_by_one else "which no loop walks"
-            yield Finding(
-                f"Schedule.tile names `{name}`, {told}",
-                hint=f"the loop variables are {', '.join(sorted(known))}",
-            )
+            told = "whose indices are not tiles" if name in one_by_one else "which is not a loop"
+            hint = f"choose from the loop variables: {', '.join(sorted(known))}"
+            yield Finding(f"WS0440 Schedule.tile names `{name}`, {told}", hint=hint)
 
 
 def completed(

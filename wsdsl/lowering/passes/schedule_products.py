@@ -189,12 +189,8 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import MaskedLoop, PipelinedLoop
 from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_parts import in_turns, promoted_in_pieces
+from wsdsl.lowering.schedule_findings import order_fault
 from wsdsl.lowering.tensor_loop import made_rings, turned_products
-
-NO_CHAIN = (
-    "Schedule.order_barriers is True, and no loop has products of products that are in flight "
-    "while something is made of others"
-)
 
 
 def schedule_products(kernel: Kernel) -> Kernel:
@@ -246,7 +242,8 @@ def schedule_products(kernel: Kernel) -> Kernel:
         body = region(own.body)
         if in_turn is None or not in_turn.used:
             if kernel.schedule is not None and kernel.schedule.order_barriers:
-                raise ScheduleError(NO_CHAIN, kernel.loc, "leave it out")
+                why = "no loop has back-to-back MMAs in flight during other computation"
+                raise ScheduleError(order_fault(why, kernel.loc))
             return with_fields(own, body=body)
         return with_fields(own, body=in_turn.around(body))
 

@@ -1,6 +1,6 @@
-"""Refuse, at its line and by name, what the language has and lowering does not do yet.
+"""Reject, at its line and by name, each construct of the language that is not lowered yet.
 
-Before and after: the same kernel; all refusals are raised at once as a CompileError.
+Before and after: the same kernel; all findings are raised at once as a CompileError.
 
 Why here: before anything is built on the kernel.
 """
@@ -32,12 +32,11 @@ SCALAR_DTYPES = (
 )  # fmt: skip
 
 
-IN_SMEM = "leave Schedule.operand_transform out, so that what is made of loads is made in SMEM; or "
-BOTH = "store one of them in a kernel before this one, and load it"
+IN_SMEM = "leave Schedule.operand_transform out, so that functions of loads are in SMEM; or "
+BOTH = "store one of them in a previous kernel, and load it"
 BESIDE = (
-    'operand_transform="smem" makes in SMEM what is made of loads, element by element, and sums '
-    "over no axis that lies across the lines of another operand there; store one of the two in a "
-    "kernel before this one, and load it"
+    f'{BOTH}; operand_transform="smem" computes in SMEM elementwise functions of loads that '
+    "contract no axis across the rows of another operand there"
 )
 
 
@@ -64,27 +63,23 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
 def _structure(kernel: Kernel) -> Iterator[Finding]:
     loops = [op for op in kernel.body if regions(op)]
     for extra in loops[1:]:
-        yield Finding(
-            "a second loop nest in one kernel is not lowered yet",
-            extra.loc,
-            "make it a kernel of its own",
-        )
+        told = "WS0310 a kernel with a second loop nest is not lowered yet"
+        yield Finding(told, extra.loc, "move it to a separate kernel")
     nest, _ = output_nest(kernel)
     if not nest and len(loops) == 1 and walks_a_part(loops[0]):
         yield Finding(
-            "the outermost loop of a kernel walks a part of a dimension: how many tiles there are "
-            "is not known when it is launched",
+            "WS0311 the outermost loop covers a part of a dimension: its number of tiles is not "
+            "known at launch",
             loops[0].loc,
-            "walk parts in `for … in each(…)` or in a loop over whole tiles; or walk the whole "
-            "dimension, and store where(index(…) < stop, …)",
+            "loop over parts in `for … in each(…)` or in a loop over whole tiles; or loop over the "
+            "whole dimension, and store where(index(…) < stop, …)",
         )
     elif not nest and len(loops) < 2:
         yield Finding(
-            "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
-            "to the next",
+            "WS0312 the outermost loop must be parallel, without values carried between tiles",
             loops[0].loc if loops else kernel.loc,
-            "walk the output's tiles with `for … in tiles(…)` around this; or carry nothing, and "
-            "add to a tensor: S[0] += sum(x, over=n)",
+            "loop over the output's tiles with `for … in tiles(…)` around this; or carry nothing, "
+            "and add to a tensor: S[0] += sum(x, over=n)",
         )
 
 
@@ -107,9 +102,9 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     for op, loops in apart.items():
         names = " and ".join(loops)
         yield Finding(
-            f"all iterations of {names} store this, to the same elements and in no order",
+            f"WS0313 all iterations of {names} store to the same elements, in no order",
             op.loc,
-            f"store it at {names}, add to it (`+=`), or walk {names} inside and store behind "
+            f"store at {names}, add instead (`+=`), or loop over {names} inside and store after "
             f"{'that loop' if len(loops) == 1 else 'those loops'}",
         )
 
@@ -117,14 +112,14 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
 def _meeting(store: tile.Store, loop: tile.ForTiles) -> Finding:
     name, size = loop_variable(loop.index.name), loop.index.as_axis.size
     return Finding(
-        f"tiles of `{name}` may store this to the same elements, and in no order",
+        f"WS0314 tiles of `{name}` may store to the same elements, in no order",
         store.loc,
-        f"(end({name}) - 1) // {size} is another number for each of them; or add to it (`+=`)",
+        f"use (end({name}) - 1) // {size}, which differs for each of them, or add (`+=`)",
     )
 
 
 def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
-    """Whether they have anything to do with a loop's index."""
+    """Whether any of the values depends on a loop's index."""
     ahead, seen = [*values], set[Value]()
     while ahead:
         value = ahead.pop()
@@ -141,35 +136,32 @@ def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) 
 
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
-    """One tile has a dimension that is taken whole (`:`), or reduced outside of loops over it."""
+    """Check dimensions that are one tile: taken whole (`:`), or reduced outside of loops."""
     known, room = dict(kernel.sizes), room_for_rows(kernel)
     for op in kernel.ops:
         most = MAX_COLUMNS
         if isinstance(op, tile.Whole) and isinstance(op.result.type, Axis):
             dim, least, at = op.result.type.dim, 1, op.loc
             most = room.get(op.result.type.name, most)
-            told, many = f"`{dim}` is taken whole (`:`)", f", as one tile of 1 to {most}"
-            hint = f"walk it: `for … in tiles({dim})`"
+            told, hint = f"`{dim}` is taken whole (`:`)", f"use `for … in tiles({dim})`"
         elif isinstance(op, tile.ForTiles) and op.whole and isinstance(op.index.type, Axis):
             dim, least, axis = op.index.type.dim, 0, op.index.type.name
             at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
             most = MOST_CTAS * most if axis in spread_axes(kernel) else room.get(axis, most)
-            told, many = f"all of `{dim}` is reduced here, in one tile", f" of up to {most}"
+            told = f"all of `{dim}` is reduced here"
             hint = (
-                f"walk it inside, `for {axis} in tiles({dim})`, and carry the result; or add it to "
-                f"a tensor, `S[…] += sum(x, over={axis})`; what is meant for each tile is said by "
+                f"loop over it inside, `for {axis} in tiles({dim})`, and carry the result; or add "
+                f"to a tensor, `S[…] += sum(x, over={axis})`; or reduce each tile separately, in "
                 f"`tiles({dim}, by=128)`"
             )
         else:
             continue
         if dim not in known:
-            yield Finding(
-                f"{told}, so its size must be known when compiling",
-                at,
-                f"compile({dim}=128), or call the kernel with arrays",
-            )
+            told = f"WS0315 {told}, so its size must be known at compile time"
+            yield Finding(told, at, f"compile({dim}=128), or call the kernel with arrays")
         elif not least <= known[dim] <= most:
-            yield Finding(f"{told}{many} elements, and there are {known[dim]}", at, hint)
+            limit = f"it has {known[dim]} elements; one tile has {least} to {most}"
+            yield Finding(f"WS0316 {told}, and {limit}", at, hint)
 
 
 def _reduces(op: Op, axis: str) -> bool:
@@ -184,29 +176,26 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
         (a, b), shared = op.tiles, op.summed
         if len(shared) > 1:
             variables = ", ".join(map(loop_variable, shared))
-            yield Finding(
-                f"a product over {len(shared)} axes ({variables}) is not lowered yet",
-                op.loc,
-                "contract one axis, and loop over the other with `each`",
-            )
+            told = f"WS0317 a matmul that contracts {len(shared)} axes ({variables}) is not lowered"
+            yield Finding(told, op.loc, "contract one axis, and loop over the other with `each`")
         for free, side in zip(op.free, ("first", "second"), strict=True):
             if len(free) != 1 and len(shared) == 1:
                 yield Finding(
-                    f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
-                    "one each",
+                    f"WS0318 the {side} operand of `@` has {len(free)} free axes; the tensor cores "
+                    "take 1",
                     op.loc,
                     _by_element(op)
                     if not free
-                    else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
+                    else f"loop over one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
         if sum_of(a.dtype, b.dtype) is None and not op.scales:
             loaded = all(isinstance(made.get(v), tile.Load) for v in (op.a, op.b))
             yield Finding(
-                f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
+                f"WS0319 the tensor cores do not support `@` of {a.dtype} and {b.dtype}",
                 op.loc,
                 "declare them as tf32, which takes f32 arrays and ignores their lower 13 bits"
                 if a.dtype == b.dtype == F32 and loaded
-                else f"{OPERANDS}: write `{with_casts(op)}`",
+                else f"write `{with_casts(op)}`: {OPERANDS}",
             )
         computed = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         if computed:
@@ -217,7 +206,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _by_element(product: tile.Contract) -> str:
-    """A product without the tensor cores. Each operation rounds to its type, so sums are wide."""
+    """The hint for a matmul without tensor cores, whose operations round to their dtype."""
     (a, b), (axis,) = product.tiles, product.summed
     wide = sum_of(a.dtype, b.dtype) or a.dtype
     first, second = (
@@ -229,13 +218,13 @@ def _by_element(product: tile.Contract) -> str:
 def _computed(
     kernel: Kernel, product: tile.Contract, computed: list[Value], made: Mapping[Value, Op]
 ) -> Iterator[Finding]:
-    """Operands that come out of registers: one of a product, in the layout of its sums."""
+    """Check operands from registers: one per MMA, in the layout of its accumulators."""
     locs = [made[v].loc for v in computed if v in made]
     at = next((loc for loc in locs if loc), product.loc)
     instead = IN_SMEM if kernel.schedule and kernel.schedule.operand_transform else ""
     if len(computed) > 1:
         yield Finding(
-            "both operands of this product are computed; the tensor cores take one of them from "
+            "WS0320 both operands of this matmul are transformed; the tensor cores take 1 from "
             "registers",
             product.loc,
             BESIDE if decoded(kernel).tiles else instead + BOTH,
@@ -243,10 +232,10 @@ def _computed(
     for value in computed:
         if value.as_tile.dtype.bits != 16:
             yield Finding(
-                f"a computed operand of `@` is {value.as_tile.dtype} here; in registers the tensor "
-                "cores take bf16 and f16",
+                f"WS0321 a transformed operand of `@` is {value.as_tile.dtype}; the tensor cores "
+                "take bf16 and f16 from registers",
                 at,
-                f"{instead}convert it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
+                f"{instead}convert both operands to bf16 or f16: cast(…, bf16)",
             )
 
 
@@ -258,27 +247,25 @@ def _operand(
     if rows:
         row, text = (loc.written if loc else "x" for loc in (made[rows[0]].loc, load.loc))
         yield Finding(
-            f"gathered rows of `{name}` as an operand of `@` are not lowered yet",
+            f"WS0322 gathered rows of `{name}` as an operand of `@` are not lowered yet",
             load.loc,
             f"write `where({row} >= 0, {text}, {0.0 if dtype.is_float else 0})`, which is computed",
         )
     elif last is None:
         yield Finding(
-            f"the last dimension of `{name}`, the contiguous one, must be an axis of the operand",
+            f"WS0323 the last dimension of `{name}`, the contiguous one, must be an axis of the "
+            "operand: TMA copies 16 contiguous bytes or more",
             load.loc,
-            "TMA copies at least 16 contiguous bytes; transpose the tensor",
+            "transpose the tensor",
         )
     elif len(load.index) > MAX_RANK:
-        yield Finding(
-            f"`{name}` has {len(load.index)} dimensions; TMA takes {MAX_RANK}",
-            load.loc,
-            "merge dimensions",
-        )
+        told = f"WS0324 `{name}` has {len(load.index)} dimensions; TMA supports {MAX_RANK}"
+        yield Finding(told, load.loc, "merge dimensions")
     elif last.name not in product.summed and not may_be_mn_major(dtype):
         along = ", ".join(product.summed)
         yield Finding(
-            f"`{name}` is {dtype}, and `{along}`, which the product sums over, is not its last "
-            "dimension: the tensor cores take only 16-bit types that way",
+            f"WS0325 `{name}` is {dtype}, and its last dimension is not the contraction axis "
+            f"`{along}`: the tensor cores take only 16-bit types that way",
             load.loc,
             f"store the transpose of `{name}`, with `{along}` contiguous",
         )
@@ -288,18 +275,16 @@ def _scalars(kernel: Kernel) -> Iterator[Finding]:
     for p in kernel.params:
         if isinstance(p.type, Tile) and p.type.dtype.name not in SCALAR_DTYPES:
             wide = "f32" if p.type.dtype.is_float else "i32"
-            said = f"`{p.name}`: scalars of {p.type.dtype} are not lowered"
-            yield Finding(said, kernel.loc, f"declare it as {wide}")
+            told = f"WS0326 `{p.name}`: scalars of {p.type.dtype} are not lowered"
+            yield Finding(told, kernel.loc, f"declare it as {wide}")
 
 
 def _blocks(kernel: Kernel) -> Iterator[Finding]:
     for op in kernel.of(tile.ReduceBlocks):
         if op.size & (op.size - 1) or op.size > MOST:
-            yield Finding(
-                f"blocks of {op.size} are not lowered: lanes share powers of two up to {MOST}",
-                op.loc,
-                f"walk them as tiles, for {op.axis} in tiles(…, by={op.size}), and reduce each",
-            )
+            told = f"WS0327 blocks of {op.size} are not lowered; powers of two up to {MOST} are"
+            hint = f"use tiles, for {op.axis} in tiles(…, by={op.size}), and reduce each"
+            yield Finding(told, op.loc, hint)
 
 
 def _top(kernel: Kernel) -> Iterator[Finding]:
@@ -307,29 +292,27 @@ def _top(kernel: Kernel) -> Iterator[Finding]:
     for op in kernel.of(tile.TopK):
         dim = op.into.as_axis.dim
         if known.get(dim, 0) > MOST_OF_TOP:
-            yield Finding(
-                f"`{dim}` is {known[dim]}, and of an axis the {MOST_OF_TOP} largest are lowered",
-                op.loc,
-                "each takes a reduction of the row: sort before the call",
-            )
+            limit = f"up to {MOST_OF_TOP} largest elements of an axis are lowered"
+            told = f"WS0328 `{dim}` is {known[dim]}; {limit}, by one reduction each"
+            yield Finding(told, op.loc, "sort before the call")
 
 
 MOST_OF_TOP = 32
 
 
 def _nibbles(kernel: Kernel) -> Iterator[Finding]:
-    """Stores of halves of a byte: whose other half somebody else may store."""
+    """Reject stores of half a byte whose other half another thread may store."""
     parts = {loop.index.type for loop in kernel.of(tile.ForTiles) if walks_a_part(loop)}
     for op in kernel.of(tile.Store):
         if op.dtype.bits != 4 or (op.last is not None and op.last not in parts):
             continue
         alone = "single elements" if op.last is None else "a part"
         yield Finding(
-            f"`{op.tensor.name}` is {op.dtype}, two elements to a byte, and this stores {alone} of "
-            "its rows: whoever stores one half of a byte would overwrite the other",
+            f"WS0329 `{op.tensor.name}` is {op.dtype}, 2 elements per byte, and this stores "
+            f"{alone} of its rows, which overwrites other halves of bytes",
             op.loc,
-            f"store it to a tensor of {_byte_of(op.dtype)}, and that one to {op.dtype} by a kernel "
-            f"that walks whole rows: {op.tensor.name}[m, n] = T[m, n]",
+            f"store to a tensor of {_byte_of(op.dtype)}, and convert it to {op.dtype} in a kernel "
+            f"that loops over whole rows: {op.tensor.name}[m, n] = T[m, n]",
         )
 
 
@@ -338,8 +321,8 @@ def _byte_of(dtype: DType) -> str:
 
 
 def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
-    """The dimension and the variable of loops that follow each other in the output space: those of
-    which both are the same have the same tiles, which the same threads hold.
+    """Map indices of consecutive loops in the output space to their dimension and variable: loops
+    with equal ones have the same tiles in the same threads.
     """
     loops = (op for op in output_nest(kernel)[1] if isinstance(op, tile.ForTiles))
     whole = (op.index for op in loops if not walks_a_part(op))
@@ -347,14 +330,14 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
 
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
-    """Loads are moved to their use and stores complete later: a tensor must not be read back."""
+    """Reject loads of stored tensors: loads move to their use, and stores complete later."""
     made, alike = kernel.definers, _walked_alike(kernel)
     stored: dict[Value, list[tile.Store]] = {}
     for op in kernel.of(tile.Store):
         stored.setdefault(op.tensor, []).append(op)
 
     def read_back(block: Region, before: frozenset[Value]) -> Iterator[Finding]:
-        """`before`: the tensors that are stored in front of it, here or around it."""
+        """`before`: the tensors that are stored before it, here or around it."""
         for op in block:
             if isinstance(op, (tile.Load, tile.Lookup)) and op.tensor in stored:
                 elementwise = isinstance(op, tile.Load) and op.result not in multiplied(kernel)
@@ -363,12 +346,9 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
                     for store in stored[op.tensor]
                 )
                 if op.tensor in before or not (same and elementwise):
-                    yield Finding(
-                        f"`{op.tensor.name}` is read and written by one kernel, and not element "
-                        "by element before its store",
-                        op.loc,
-                        "write to another tensor",
-                    )
+                    told = f"WS0330 the kernel loads and stores `{op.tensor.name}`, and this load "
+                    told += "is not elementwise before the store"
+                    yield Finding(told, op.loc, "store to another tensor")
             for inner in regions(op):
                 yield from read_back(inner, before)
             before |= stored_in(op)

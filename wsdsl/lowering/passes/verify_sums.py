@@ -1,9 +1,9 @@
-"""Refuse, at its line and by name, what is lowered for sums in registers and not yet for sums in
-tensor memory.
+"""Reject, at its line, each construct that is lowered for accumulators in registers and not yet for
+accumulators in tensor memory.
 
-Before and after: the same kernel; all refusals are raised at once as a CompileError.
+Before and after: the same kernel; all findings are raised at once as a CompileError.
 
-Why here: products add to the sums that loops carry, and what a loop does not change has left it.
+Why here: MMAs add to the accumulators that loops carry, and loop-invariant values have left loops.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ def verify_sums(kernel: Kernel) -> Kernel:
 
 
 def unfit_products(kernel: Kernel) -> Iterator[Finding]:
-    """Of a TILE kernel, at its lines."""
+    """Yield the findings against the matmuls of a TILE kernel."""
     target = kernel.target
     if not target.has_tensor_memory or not kernel.of(Contract):
         return
-    told, elsewhere = f"is not lowered for {target} yet", 'Schedule(arch="sm_90a") takes it'
     for op in kernel.of(Contract):
         if op.dtype.is_integer and not target.multiplies_integers:
-            what = f"`@` of {op.dtype}: the tensor cores of {target} take no integers"
-            yield Finding(what, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
+            told = f"WS0331 `@` of {op.dtype}: the tensor cores of {target} do not take integers"
+            yield Finding(told, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
         for value in computed_operands(kernel, op):
             asked = kernel.schedule.operand_transform if kernel.schedule else None
             if "registers" in places_of(asked, tensors_of(kernel, value)):
-                what = f"a computed operand of `@` in registers {told}"
-                instead = 'in SMEM it is made if operand_transform is left out, or "smem"'
-                yield Finding(what, op.loc, f"{instead}; {elsewhere}")
+                told = f"WS0332 a transformed operand in registers is not lowered for {target} yet"
+                hint = 'leave operand_transform out, or use "smem", or Schedule(arch="sm_90a")'
+                yield Finding(told, op.loc, hint)
