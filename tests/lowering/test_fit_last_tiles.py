@@ -89,7 +89,7 @@ SUM = """        acc = zeros(f32[m, n])
 """
 AB = "A: bf16[M, K], B: bf16[N, K], "
 APART = {
-    "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "adds to what is there"),
+    "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "a store accumulates"),
     "in place": (
         AB + "C: f32[M, N]", SUM + "        C[m, n] = acc + C[m, n]", "is read as well"),
     "a sum of a row": (

@@ -133,7 +133,7 @@ def test_a_cluster_meets_before_its_ctas_send() -> None:
     made = scheduled("rmsnorm", TEAMS["a cluster"], M=9, N=1000)
     kinds = [type(op) for op in made.ops]
     assert kinds.index(LoadGlobal) < kinds.index(SyncCluster) < kinds.index(StorePartials)
-    with pytest.raises(VerifyError, match="all threads must meet"):
+    with pytest.raises(VerifyError, match="all threads must synchronize"):
         prove(without(made, SyncCluster))
 
 
