@@ -13,7 +13,7 @@ MISTAKES = SYNTAX_MISTAKES | TYPE_MISTAKES | WORD_MISTAKES
 
 def refused(text: str) -> wsdsl.WsdslError:
     with pytest.raises((wsdsl.ParseError, wsdsl.TypeCheckError)) as caught:
-        wsdsl.parse(text, "f.ws")
+        wsdsl.parse(text, "f")
     return caught.value
 
 
@@ -23,7 +23,7 @@ def shortened(text: str) -> str:
 
 def test_messages(golden) -> None:
     """The message of each, which quotes the line, so that a change can be judged by reading."""
-    told = [f"== {name}\n{shortened(str(refused(text)))}\n" for name, text in MISTAKES.items()]
+    told = [f"== {name}\n{shortened(str(refused(text)))}" for name, text in MISTAKES.items()]
     golden("\n".join(told))
 
 

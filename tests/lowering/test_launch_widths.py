@@ -167,7 +167,7 @@ def test_ptx_is_held_to_every_width(made: Compiled) -> None:
         ("gemm", dict(scheduler="stream_k"), "hands on the sums of tiles"),
         ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 of them"),
         ("gemm", dict(cluster=dict(n=2)), "CTAs load parts of them for others"),
-        ("product_i8", dict(), "of i8 wgmma works on"),
+        ("product_i8", dict(), "wgmma of i8 needs"),
         ("column_major_b", dict(), "in its last 32 columns at the most"),
     ],
 )

@@ -265,4 +265,4 @@ def test_waiting_again_for_a_phase_makes_no_new_states() -> None:
     head = "args=(%started: bool, %s_11: state)) {\n"
     assert text.count(wait) == text.count(head) == 1
     moved = parse_kernel(text.replace(wait, "").replace(head, head + wait))
-    assert "may come before its phase 0 is complete" in objection(moved)
+    assert "may count in its phase 0 is complete" in objection(moved)

@@ -159,7 +159,7 @@ class _Evaluator:
             case t.Load():
                 return self.load(op)
             case _:
-                raise NotImplementedError(f"the reference does not know {type(op).__name__}")
+                raise NotImplementedError(f"the reference does not support {type(op).__name__}")
 
     def top_k(self, op: t.TopK) -> Array:
         axes, into = op.result.as_tile.axes, op.into.as_axis.name
