@@ -11,7 +11,7 @@ PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=1
 GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
 
 BROKEN = {
-    "none": ("each=128,", "each=0,", "each=0: it is 1 or more"),
+    "none": ("each=128,", "each=0,", "each=0 must be 1 or more"),
     "a cluster": (f"{GRID})", f"{GRID}, cluster=4)", "of the 4 CTAs"),
     "whole tiles": ('scheduler="stream_k"', 'scheduler="persistent"', "a workspace needs"),
     "no contraction": (GRID, 'scheduler="stream_k"', '"stream_k" splits one dimension'),
@@ -23,7 +23,7 @@ BROKEN = {
     "columns": ("partials_lines, 128]", "partials_lines, N]", "must be numbers"),
     "lines of no block": ("each=128,", "each=96,", "a multiple of 64 rows"),
     "columns of no block": ("partials_lines, 128]", "partials_lines, 130]", "a multiple of 8"),
-    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "has 1 dimensions"),
+    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "has 2 entries"),
     "flags of fragments": ("zeroed=True)", "zeroed=True, fragments=True)", "a multiple of 8"),
     "one element": (
         "    fence_barrier_init()\n",

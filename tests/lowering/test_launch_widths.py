@@ -83,7 +83,7 @@ def test_forms_are_proved_and_right_at_every_width(name: str, schedule: Schedule
     found = lowered(name, schedule)
     assert found.scheduled == parse_kernel(found.ir("scheduled"))
     assert parse_kernel(found.ir("partitioned")) == found.partitioned
-    assert f"at each of {schedule.tile_n_variants} widths" in str(found.prove())
+    assert f"at each of {schedule.tile_n_variants} tile widths" in str(found.prove())
     case = CASES[name]
     found = simulated(case, schedule)
     alone = simulated(case, dataclasses.replace(schedule, tile_n_variants=None))

@@ -82,9 +82,9 @@ def test_who_primes_and_who_is_left() -> None:
     (at, prime), (behind, left_over) = alone
     for place, own, other in (at, prime, left_over), (behind, left_over, prime):
         mutant = exchange(kernel, place, dataclasses.replace(own, cond=other.cond))
-        with pytest.raises((ProofError, VerifyError), match="twice in one round"):
+        with pytest.raises((ProofError, VerifyError), match="arrives twice"):
             prove(mutant)
-        with pytest.raises(SimulationError, match="twice in one round"):
+        with pytest.raises(SimulationError, match="arrives twice"):
             simulate(mutant, inputs(CASE, **SIZES))
 
 
@@ -117,6 +117,6 @@ def test_chosen_by_cycles() -> None:
         own = Schedule(tile=dict(m=64 * consumers, n=128), consumers=consumers)
         plan = CASE.kernel.plan(own, D=head)
         assert plan.order_barriers is chosen
-        assert ("once an iteration" in str(plan)) is chosen
+        assert ("once per iteration" in str(plan)) is chosen
     assert not CASES["gemm"].kernel.plan(Schedule(consumers=2)).order_barriers
     assert not CASE.kernel.plan(Schedule(order_barriers=False), D=128).order_barriers

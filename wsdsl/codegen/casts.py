@@ -113,8 +113,7 @@ def convert_bitcast(c: Context, op: Bitcast) -> None:
         c.held[op.result] = _anew(c, x) if is_kept else x
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
-        message = f"WS0608 bitcast cannot convert {x.dtype} to {dtype}, of another width"
-        raise CompileError(message, op.loc, IR_HINT)
+        raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
     if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
         c.held[op.result] = Registers(dtype, *shape, x.texts)
         return

@@ -67,8 +67,7 @@ def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
 def convert_op(c: Context, op: Op) -> None:
     arm = ARMS.get(type(op))
     if arm is None:
-        message = f"WS0601 codegen cannot emit `{op_name(type(op))}`"
-        raise CompileError(message, op.loc, IR_HINT)
+        raise CompileError(f"WS0601 codegen cannot emit `{op_name(type(op))}`", op.loc, IR_HINT)
     arm(c, op)
 
 

@@ -35,8 +35,7 @@ LLVM_TYPES = {
 def scalar_type(dtype: DType) -> str:
     """The LLVM type of one element."""
     if dtype.name not in LLVM_TYPES:
-        message = f"WS0603 codegen does not support elements of type {dtype}"
-        raise CompileError(message, hint="cast them to another type")
+        raise CompileError(f"WS0603 codegen does not support {dtype} elements", hint="cast them")
     return LLVM_TYPES[dtype.name]
 
 

@@ -42,8 +42,7 @@ def emit_ptx(text: str, target: Target = H200) -> str:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as e:
-        hint = "report this bug in wsdsl"
-        raise CompileError(f"WS0621 LLVM rejects its IR: {e}", hint=hint) from e
+        raise CompileError(f"WS0621 LLVM rejects its IR: {e}", hint="report this bug") from e
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)

@@ -118,8 +118,7 @@ def checked_value(c: Context, op: StoreGlobal) -> Registers:
     """What is stored, if it may be."""
     kind, value = op.tensor.as_tensor, c.registers(op.value)
     if value.dtype != kind.dtype:
-        message = f"WS0610 store_global cannot store {value.dtype} elements to {op.tensor.type}"
-        raise CompileError(message, op.loc, IR_HINT)
+        raise CompileError(f"WS0610 {value.dtype} cannot be stored to {kind}", op.loc, IR_HINT)
     if op.accumulate and kind.dtype.name not in REDUCTIONS:
         raise CompileError(
             f"WS0611 the GPU cannot add {kind.dtype} elements atomically",

@@ -24,8 +24,7 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     rows, columns, _ = shape
     if columns % 8 or (dtype.bits < 8 and rows == 1):
-        message = f"WS0613 load_panels cannot load a {op.result.type}"
-        raise CompileError(message, op.loc, IR_HINT)
+        raise CompileError(f"WS0613 load_panels cannot load {op.result.type}", op.loc, IR_HINT)
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))

@@ -130,8 +130,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     source = c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
-        message = f"WS0620 zero_unless does not support {op.x.type}"
-        raise CompileError(message, op.loc, IR_HINT)
+        raise CompileError(f"WS0620 zero_unless does not support {op.x.type}", op.loc, IR_HINT)
     if source is not None:
         texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
     else:

@@ -264,9 +264,7 @@ class Checker(Loops):
         if not isinstance(cond, Poison) and (cond.type.axes or cond.type.dtype != BOOL):
             choose = "choose by element: where(cond, a, b)"
             hint = choose if cond.type.axes else "compare it, as in x != 0"
-            self.wrong_type(
-                "the condition of `if`", "a bool scalar", cond.type, node.cond.loc, hint
-            )
+            self.wrong_type("the `if` condition", "a bool scalar", cond.type, node.cond.loc, hint)
             cond = POISON
         outer = dict(self.env)
         self.dead = was_dead or known is False

@@ -162,7 +162,7 @@ def unexpected(
 
 
 def _lacks(construct: str, hint: str) -> tuple[str, str]:
-    return f"WS0112 {construct} is not part of the language", hint
+    return f"WS0112 {construct} is not supported", hint
 
 
 def _outside(construct: str, hint: str) -> tuple[str, str]:

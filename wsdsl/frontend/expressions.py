@@ -48,7 +48,7 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
     if isinstance(dim, str):
         return f"count from the end with the size: {dim} - 1 is the last index"
     last = f"use indices 0 to {dim - 1}" if dim > 1 else "use index 0"
-    return f"{last}; the declaration is {tensor}"
+    return f"{last} of {tensor}"
 
 
 def _one_type(a: typed.Expr, b: typed.Expr) -> str:
@@ -299,8 +299,7 @@ class Expressions:
     ) -> Poison | None:
         """An error for an index that is no integer, or outside whatever the sizes."""
         if not index.type.dtype.is_integer:
-            hint = "convert it: cast(x, i32)"
-            return self.wrong_type("an index", "an integer", index.type.dtype, loc, hint)
+            return self.wrong_type("an index", "an integer", index.type.dtype, loc, "cast to i32")
         beyond = outside(index, dim)
         if not beyond or self.dead:
             return None

@@ -134,7 +134,7 @@ def where(e: Expressions, node: s.Call) -> Entity:
         return POISON
     if cond.type.dtype != BOOL:
         found, loc = cond.type.dtype, node.args[0].loc
-        return e.wrong_type("the condition of `where`", "bool", found, loc, "compare it: x != 0")
+        return e.wrong_type("the `where` condition", "bool", found, loc, "compare it: x != 0")
     args, dtype = both
     return e.ops.map("where", [cond, *args], dtype, node.loc)
 
@@ -179,8 +179,7 @@ def lookup(e: Expressions, node: s.Call) -> Entity:
     if isinstance(table, Poison) or isinstance(i, Poison):
         return POISON
     if not isinstance(table, TensorRef) or len(table.type.dims) != 1:
-        hint = "write lookup(table, i) for table[i]"
-        return e.expected("a 1-D tensor", node.args[0].loc, hint)
+        return e.expected("a 1-D tensor", node.args[0].loc, "write lookup(table, i) for table[i]")
     (size,) = table.type.dims
     if wrong := e.outside(table, size, i, node.args[1].loc):
         return wrong

@@ -139,71 +139,71 @@ def _page(plan: Plan) -> Iterator[str]:
     if plan.chosen_by:
         yield plan.chosen_by
     yield from _sides(plan, sizes)
-    walked = f"{schedule.scheduler or 'persistent'}, {schedule.swizzle or 1} abreast"
-    along = f"along {schedule.raster}" if schedule.raster else "along the last"
-    yield _line("tiles", f"scheduler {walked}, neighbours {along}")
+    walked = f"{schedule.scheduler or 'persistent'}, raster swizzle {schedule.swizzle or 1}"
+    along = f"along {schedule.raster}" if schedule.raster else "along the last axis"
+    yield _line("tiles", f"scheduler {walked}, adjacent tiles {along}")
     if schedule.cuts_tiles:
-        pieces = f" in {schedule.splits} pieces" if schedule.splits else ""
+        pieces = f" into {schedule.splits} parts" if schedule.splits else ""
         reduction = schedule.reduction or "serial"
-        yield _line("", f"cut along {', '.join(plan.summed)}{pieces}, {reduction}")
+        yield _line("", f"split along {', '.join(plan.summed)}{pieces}, {reduction}")
     if schedule.cluster:
         sides = ", ".join(f"{num} along {name}" for name, num in schedule.cluster.items())
         multicast = "without multicast" if schedule.multicast is False else "with multicast"
-        paired = "which multiply together, as a pair (cta_group 2)"
+        paired = "as a pair (cta_group 2)"
         yield _line("cluster", f"{sides}, {paired if schedule.cta_group == 2 else multicast}")
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
     yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")
     if plan.order_barriers:
-        yield _line("order barriers", "consumers follow one another, once an iteration")
+        yield _line("order barriers", "consumers alternate once per iteration")
     elif schedule.mode == "pingpong":
-        yield _line("order barriers", "consumers follow one another, once a tile")
+        yield _line("order barriers", "consumers alternate once per tile")
     for n, edge in enumerate(plan.edges):
         yield _line("" if n else "edges", edge)
     for ring in plan.rings:
-        slots = f"{ring.depth} slots of {ring.slot_bytes + ring.line_bytes} bytes"
+        slots = f"{ring.depth} stages of {ring.slot_bytes + ring.line_bytes} bytes"
         if ring.space == "TMEM":
-            slots = f"{ring.depth} slots of {ring.columns} columns of tensor memory"
+            slots = f"{ring.depth} stages of {ring.columns} columns of tensor memory"
         yield _line(ring.name, f"{slots}: {', '.join(ring.holds)}")
         order = "" if ring.space == "TMEM" else " in this order"
         yield _line("", f"filled by {ring.producer}{order}, read by {ring.consumer}")
         if ring.subtiles:
             yield _line("", f"for the epilogue, in subtiles of {_runs(ring.subtiles)} columns")
     order = "when they are needed" if plan.in_order else "as early as registers allow"
-    yield _line("loads", f"of threads from GMEM come {order}")
+    yield _line("loads", f"by threads from GMEM, {order}")
     if plan.late_loads:
-        yield _line("", "of what multiplies a product: behind its issue")
+        yield _line("", "of factors of an MMA: after its issue")
     if plan.copies_ahead:
-        yield _line("", "by threads: they ask L2 for later slots meanwhile")
+        yield _line("", "by threads, which prefetch later stages to L2")
     if plan.asks_early:
         iterations = f"{plan.asks_early} iteration{'s' if plan.asks_early > 1 else ''}"
-        yield _line("", f"of {iterations}: asked of L2 before the kernel in front is over")
+        yield _line("", f"of {iterations}: prefetched to L2 before griddepcontrol.wait")
     for held in plan.counters:
         lanes = f", {held.copies} of each, by lanes" if held.copies > 1 else ""
         count = " x ".join(map(str, held.extents))
         told = f"of {count} elements of {held.tensor}{lanes}: {held.bytes} bytes of SMEM"
         yield _line("counters", f"{told}, added to memory when a CTA ends")
     if plan.staging:
-        yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes a warpgroup")
+        yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes per warpgroup")
     if schedule.mma_promotion_interval:
-        yield _line("promotion", f"sums go to f32 every {schedule.mma_promotion_interval} elements")
+        yield _line("promotion", f"to f32 every {schedule.mma_promotion_interval} elements of K")
     for n, sent in enumerate(plan.meetings):
         yield _line("" if n else "shared rows", f"the CTAs of a cluster send each other {sent}")
     if plan.exchanged_bytes:
-        yield _line("exchange", f"{plan.exchanged_bytes} bytes for the sums of a cluster's CTAs")
-    overlap = "is over" if schedule.launch_pdl is False else "has started"
+        yield _line("exchange", f"{plan.exchanged_bytes} bytes for the accumulators of a cluster")
+    overlap = "is complete" if schedule.launch_pdl is False else "has started"
     yield _line("next kernel", f"may start once this one {overlap}")
     yield _line("SMEM", f"{plan.smem_bytes} of {plan.target.smem_bytes} bytes")
 
 
 def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
-    sides = {"rows (wgmma's M)": plan.rows, "columns (N)": plan.columns, "summed": plan.summed}
+    sides = {"rows (wgmma's M)": plan.rows, "columns (N)": plan.columns, "depth (K)": plan.summed}
     for what, axes in sides.items():
         if axes:
             told = ", ".join(f"{axis} by {sizes[axis]}" for axis in axes)
             widths = plan.schedule.tile_n_variants or 1
             if axes == plan.columns and widths > 1:
-                told += f", or {8 * (widths - 1)} fewer in steps of 8, as each launch says"
+                told += f", or up to {8 * (widths - 1)} fewer in steps of 8, by launch"
             yield _line(what, told)
 
 
@@ -211,7 +211,7 @@ def _who(partition: PlannedPartition) -> str:
     num = partition.num_warps // 4
     found = [f"{num} warpgroup{'s' if num > 1 else ''}" if num else "one thread"]
     if partition.registers:
-        found.append(f"{partition.registers} registers a thread")
+        found.append(f"{partition.registers} registers per thread")
     if partition.tensors:
         found.append(f"copies {', '.join(sorted(partition.tensors))}")
     return ", ".join(found)

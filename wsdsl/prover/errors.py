@@ -24,7 +24,6 @@ KINDS = {
     GLOBAL_ORDER: "WS0961 order of GMEM accesses",
     "unknown": "WS0962 not proved",
 }
-"""The start of a finding: its code and a name of the kind."""
 
 
 class Undecided(Exception):  # noqa: N818 - nothing is wrong
