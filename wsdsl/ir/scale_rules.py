@@ -130,9 +130,9 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
         made, tensor = found
         if isinstance(op, tm.TensorCopy) or op.atoms:
             if made.box[-4:] != (atoms_of(op.rows), op.words, *SHAPE):
-                yield op, f"box {made.box} does not hold atoms of {op.rows} rows, {op.words} words"
+                yield op, f"box {made.box} does not fit atoms of {op.rows} rows, {op.words} words"
         elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
-            yield op, f"box {made.box} does not hold {op.rows} rows of {op.line} bytes"
+            yield op, f"box {made.box} does not fit {op.rows} rows of {op.line} bytes"
         if tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
             yield op, f"the copy of {made.tensor} differs from {product.scale_dtype} of the MMA"
 
