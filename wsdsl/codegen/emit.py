@@ -33,7 +33,7 @@ def _target_machine(arch: str, ptx: int) -> Any:
 
 
 def emit_ptx(text: str, target: Target = H200) -> str:
-    """Raises CompileError if LLVM refuses the text: a bug of wsdsl, or IR edited by hand."""
+    """Compile LLVM IR to PTX. CompileError if LLVM rejects it: a bug of wsdsl, or edited IR."""
     import llvmlite.binding as llvm
 
     least = PTX_OF_MIXED if MIXED_INTEGERS.search(text) else 0

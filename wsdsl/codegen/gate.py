@@ -65,7 +65,7 @@ def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -
 
 
 def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
-    """What ptxas says against a kernel, about lines of its source."""
+    """Find the source lines of ptxas' performance warnings."""
     for code, text in dict.fromkeys(re.findall(r"\((C7[56]\d\d)\) *(.*)", log)):
         if code in HARMLESS:
             continue

@@ -38,7 +38,7 @@ class AssembleError(CompileError):
 
 
 def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assembled | None:
-    """PTX to machine code. None if there is no ptxas: then the driver has to do it."""
+    """Assemble PTX. None without ptxas: the driver assembles then."""
     ptxas = find_ptxas(path)
     if ptxas is None:
         return None
@@ -74,7 +74,7 @@ def assemble_checked(
 
 
 def disassemble(cubin: bytes) -> str:
-    """SASS. CompileError if there is no nvdisasm."""
+    """Disassemble to SASS. CompileError without nvdisasm."""
     tool = find_nvdisasm()
     if tool is None:
         hint = "run pip install nvidia-cuda-nvdisasm"

@@ -44,7 +44,7 @@ def _grammar() -> Lark:
 
 
 def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
-    """Raises ParseError with line and caret: text that is no IR, an unknown op, field or value."""
+    """Parse the text of a kernel. ParseError with line and caret: bad syntax, op or field."""
     _check_nesting(text, file)
     try:
         tree = _grammar().parse(text)

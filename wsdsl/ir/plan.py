@@ -1,8 +1,8 @@
-"""What is decided of a kernel before it is cut in two: its schedule, and all that follows from it.
+"""The decisions about a kernel before warp specialization: its schedule, and all that follows.
 
-The choice makes it once, and lowering reads it. A text of the level TILE needs none, since it has
-the schedule; `partition_loads` writes each decision to the op that it is about (`circular_buffer`,
-`partition`), so a text of the level PARTITIONED has all of them.
+The schedule heuristics make a plan once, and lowering reads it. TILE IR needs no plan, since it has
+the schedule; `partition_loads` writes each decision to its op (`circular_buffer`, `partition`), so
+PARTITIONED IR has all of them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from wsdsl.schedule import Schedule
 
 @dataclass(frozen=True)
 class PlannedRing:
-    """A circular buffer, the edges' ring `number`; `holds` says what a slot has. `num_consumers`
-    warpgroups read each slot; `line_bytes` are those of single lines, which lie apart from the
-    slot's panels. With `subtiles` a tile passes through in parts of so many columns. In the `space`
-    "TMEM" a slot has so many `columns` of tensor memory.
+    """A pipeline, with its `number`; `holds` lists the operands of a stage. `num_consumers`
+    warpgroups read each stage; `line_bytes` are those of single rows, which are stored apart from
+    the panels. With `subtiles` a tile passes through in parts of these numbers of columns. In the
+    `space` "TMEM" a stage has `columns` columns of tensor memory.
     """
 
     name: str
     number: int
     holds: tuple[str, ...]
     orders: tuple[tuple[int, ...], ...]
-    """By layout, the fields of a slot as they are copied; `holds` is in that order, too."""
+    """By layout, the fields of a stage as they are copied; `holds` is in that order, too."""
     depth: int
     slot_bytes: int
     producer: str
@@ -40,13 +40,13 @@ class PlannedRing:
 
     @property
     def bytes(self) -> int:
-        """With two mbarriers a slot."""
+        """With two mbarriers per stage."""
         return self.depth * (self.slot_bytes + self.line_bytes + 16)
 
 
 @dataclass(frozen=True)
 class PlannedPartition:
-    """`tensors` are those that it copies to slots, `fills_slots` those of products; of one warp, it
+    """`tensors` are those that it copies to pipelines, `fills_slots` those of MMAs; of one warp, it
     is one thread.
     """
 
@@ -72,9 +72,9 @@ class PlannedCounters:
 
 @dataclass(frozen=True)
 class Plan:
-    """`tile` has elements a tile by axis, `rows`, `columns` and `summed` the axes by what they are
-    to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
-    `staging`: buffers a warpgroup, of `staging_bytes`, for results.
+    """`tile` has the elements per tile by axis; `rows`, `columns` and `summed` are the axes of M, N
+    and K of the tensor cores; cooperating consumers divide the `shared` axis of a tile.
+    `staging`: buffers per warpgroup, of `staging_bytes`, for results.
     """
 
     schedule: Schedule
@@ -87,30 +87,30 @@ class Plan:
     partitions: tuple[PlannedPartition, ...]
     rings: tuple[PlannedRing, ...]
     edges: tuple[str, ...] = ()
-    """What crosses between partitions, an edge a line."""
+    """The values that pass between partitions, one edge per line."""
     exchanged_bytes: int = 0
-    """Of the sums that CTAs of a cluster send each other."""
+    """Of the accumulators that CTAs of a cluster send each other."""
     meetings: tuple[str, ...] = ()
-    """What they send at once of the rows that they reduce together."""
+    """The values of shared rows that CTAs send at once."""
     counters: tuple[PlannedCounters, ...] = ()
     staging: int = 0
     staging_bytes: int = 0
     in_order: bool = False
-    """Whether what threads load from GMEM comes when it is needed: sums leave no registers."""
+    """Whether threads load from GMEM at the first use: accumulators leave no registers."""
     late_loads: bool = False
-    """Whether what multiplies a product is loaded behind its issue, and not in front."""
+    """Whether factors of an MMA are loaded after its issue, not before."""
     order_barriers: bool = False
-    """Whether consumers who share a tile follow one another in each iteration of a chain."""
+    """Whether consumers that share a tile alternate in each iteration of back-to-back MMAs."""
     copies_ahead: bool = False
-    """Whether threads that copy operands ask L2 for later ones meanwhile."""
+    """Whether threads that copy operands prefetch later ones to L2."""
     asks_early: int = 0
-    """Iterations whose boxes the loading thread asks L2 for before the kernel in front is over."""
+    """Iterations whose boxes are prefetched to L2 before `griddepcontrol.wait`."""
     chosen_by: str = ""
-    """What the schedule goes by, where that is not the model."""
+    """The source of the schedule, where that is not the cost model."""
 
     @property
     def loads(self) -> Sequence[PlannedPartition]:
-        """The partitions that fill the products' slots."""
+        """The partitions that fill the pipelines of MMAs."""
         return [p for p in self.partitions if p.fills_slots]
 
     def registers(self, role: str) -> int:

@@ -1,9 +1,9 @@
-"""What must hold of a kernel at its level: one table of small rules, checked where it ends,
-and after every pass by `WSDSL_VERIFY`.
+"""Verify a kernel at its level by one table of small rules, after the last pass of the level, and
+after every pass by `WSDSL_VERIFY`.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first who runs an op
-(`ir/threads.py`) and what its attributes may be (`ir/attribute_rules.py`), then the rest.
+under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first the threads of an op
+(`ir/threads.py`) and the range of its attributes (`ir/attribute_rules.py`), then the rest.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Counterexample:
 
 
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
-    """Tell how the failure comes about, at concrete sizes if any small ones show it."""
+    """Find the shortest way to the failure, at small sizes if any of them show it."""
     model = model_of(kernel)
     apart = refuted.failure.kind in (SPLIT_K, GLOBAL_ORDER)
     tries = 0 if apart else MAX_TRIES
@@ -176,7 +176,7 @@ def _why(m: Machine, agent: int) -> str:
 
 
 def _hint(m: Machine, failure: Failure) -> str:
-    """Who could let those go on who wait: ops on their barriers."""
+    """Name the arrivals that could complete the barriers of waiting threads."""
     if failure.kind != "deadlock":
         return ""
     wanted: list[str] = []

@@ -43,14 +43,14 @@ class Outside(Exception):  # noqa: N818 - nothing is wrong
 
 @dataclass(frozen=True)
 class Party:
-    """Who did what: an agent's index and the op."""
+    """The index of an agent, and its op."""
 
     agent: int
     op: Op
 
 
 class Failure(Exception):  # noqa: N818 - of the kernel, not of the prover
-    """A kernel is wrong: what happens (`kind`), to whom, and what it clashes with.
+    """A fault of a kernel: its `kind`, the failing op and the conflicting one.
 
     `missing` is an event that should have come before (a bit of the history), where one is known.
     """

@@ -44,12 +44,12 @@ HOW = (
 
 
 def digest(kernel: Kernel) -> str:
-    """Of the kernel's text: what a certificate is for."""
+    """Hash the IR of a kernel, which a certificate names."""
     return hashlib.sha256(print_kernel(kernel).encode()).hexdigest()
 
 
 def prove(kernel: Kernel) -> Certificate:
-    """Raises ProofError, whose `counterexample` shows how the kernel fails, or VerifyError."""
+    """Prove a kernel. Raises ProofError with a `counterexample`, or VerifyError."""
     verify(kernel)
     ctas, states, steps = 0, 0, 0
     for each in each_width(kernel):
