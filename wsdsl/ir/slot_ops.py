@@ -2,7 +2,7 @@
 
 A pipeline is used only through `producer_acquire`, `producer_commit`, `consumer_wait` and
 `consumer_release`, with CUTLASS's meaning. Its stages are one sequence: the n-th acquire is paired
-with the n-th wait (or `skip_slot`), whatever loops they are in.
+with the n-th wait (or `skip_slot`), across all loops.
 """
 
 from __future__ import annotations
