@@ -26,7 +26,7 @@ def test_plan_has_all_pipelines_and_smem(name: str) -> None:
     page, rings = str(compiled.plan).splitlines(), compiled.partitioned.of(CircularBuffer)
     for ring in rings:
         (line,) = (line for line in page if line.split()[0] == ring.result.name)
-        assert f"{ring.depth} slots" in line
+        assert f"{ring.depth} stages" in line
     assert len(rings) == len(compiled.plan.rings)
     assert compiled.plan.smem_bytes == compiled.signature.smem_bytes
 
