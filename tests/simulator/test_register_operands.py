@@ -107,10 +107,10 @@ LATE = (A + LEFT, ""), (FENCE, FENCE + A + LEFT)
 WRONG = {
     "written after the fence": ("no wgmma_fence follows the last write", LATE),
     "not kept in the loop": (
-        "the registers of %left may be overwritten while wgmma reads them",
+        "registers of %left may be overwritten",
         ((", fragments=(%held,)", ""),)),
     "not kept after the loop": (
-        "the registers of %left may be overwritten while wgmma reads them",
+        "registers of %left may be overwritten",
         ((", fragments=(%last_a,)", ""),)),
     "another one kept": (
         "registers of %left may be over", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
