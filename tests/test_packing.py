@@ -191,7 +191,7 @@ def test_what_is_cut_elsewhere_is_found() -> None:
     assert moved != scheduled
     arrays = dict(X=np.zeros((8, 128), ml_dtypes.bfloat16), W=bits(64, 128))
     arrays |= dict(s=np.ones(64, np.float32), Y=np.zeros((8, 64), ml_dtypes.bfloat16))
-    with pytest.raises(SimulationError, match="amid a block"):
+    with pytest.raises(SimulationError, match="is within one"):
         simulate(parse_kernel(moved), arrays)
 
 

@@ -312,7 +312,7 @@ def test_products_of_other_types(a: str, b: str, total: str, swizzle: str) -> No
 def test_operand_that_begins_inside_an_atom() -> None:
     body = product(64, "128B", "bf16", True, True).replace("start=%zero,", "start=%four,")
     body = f"%four: i32 = constant(value=4)\n{body}"
-    with pytest.raises(CompileError, match="cannot begin 4 elements into its tile"):
+    with pytest.raises(CompileError, match="cannot start 4 elements into its tile"):
         ptx_of(kernel_of(body, "%Y: tensor<f32[M, N]>", SMEM))
 
 

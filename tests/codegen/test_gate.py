@@ -94,7 +94,7 @@ def test_limit_that_is_ignored() -> None:
 
 
 def test_refused_text_shows_the_log() -> None:
-    with pytest.raises(CompileError, match="ptxas refuses the PTX"):
+    with pytest.raises(CompileError, match="ptxas rejects the PTX"):
         assemble(".version 8.3\n.target sm_90a\n.address_size 64\nnonsense\n")
 
 

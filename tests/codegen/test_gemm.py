@@ -55,5 +55,5 @@ def test_resources(text: str) -> None:
 
 
 def test_not_scheduled() -> None:
-    with pytest.raises(CompileError, match="takes a scheduled kernel"):
+    with pytest.raises(CompileError, match="needs a scheduled kernel"):
         emit_llvm(parse_kernel("kernel k @ tile () {\n}\n"))

@@ -111,7 +111,7 @@ def test_operands_then_are_made_elsewhere_unless_asked_for(monkeypatch: pytest.M
     monkeypatch.setattr(gate, "overwritten", of_operands)
     compiled = decoded().compile(**SIZES)
     assert compiled.schedule.operand_transform == "smem"
-    assert "gives away registers" in compiled.explain()
+    assert "reuses registers" in compiled.explain()
     with pytest.raises(
         OverwrittenError, match=r"acc \+= .*\n.*\^\n.*13\.3 .*operand_transform=\"smem\""
     ):

@@ -11,7 +11,7 @@ from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import columns_fault
 
 B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
-NO_CLUSTER = "there is no cluster"
+NO_CLUSTER = "has no cluster"
 TURN = '%k_next: i32 = map(fn="add", args=(%k_1, %c64))\n'
 CONVERT = "%a: frag<bf16[64x64] operand> = convert_layout(x=%loaded)"
 LOADED = (
@@ -19,10 +19,10 @@ LOADED = (
     f"        {CONVERT}\n"
 )
 BROKEN: dict[str, tuple[str, str, str, str]] = {
-    "cluster_of_3": ("gemm_cluster", "cluster=2", "cluster=3", "cluster=3: it is one of"),
-    "cluster_of_16": ("gemm_cluster", "cluster=2", "cluster=16", "cluster=16: it is one of"),
+    "cluster_of_3": ("gemm_cluster", "cluster=2", "cluster=3", "cluster=3 must be one of"),
+    "cluster_of_16": ("gemm_cluster", "cluster=2", "cluster=16", "cluster=16 must be one of"),
     "no_meeting": ("gemm_cluster", "  sync_cluster()\n  %m_size", "  sync_cta()\n  %m_size",
-                   "all threads must meet (sync_cluster)"),
+                   "all threads must synchronize (sync_cluster)"),
     "sync_cluster": ("gemm", "sync_cta()", "sync_cta()\nsync_cluster()", NO_CLUSTER),
     "cluster_index": ("gemm", "cta_index()", "cluster_index()", NO_CLUSTER),
     "num_clusters": ("gemm", "num_ctas()", "num_clusters()", NO_CLUSTER),
@@ -30,59 +30,59 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
     "arrive_at": ("gemm", "state=%last, pred=%any", "state=%last, cta=%zero", NO_CLUSTER),
     "multicast": ("gemm", B_LOAD, f"{B_LOAD}multicast=%two, ", NO_CLUSTER),
     "barrier_0": ("gemm_pingpong", "barrier_arrive(barrier=1", "barrier_arrive(barrier=0",
-                  ": it is 1 to 15"),
+                  "must be 1 to 15"),
     "barrier_16": ("gemm_pingpong", "barrier_sync(barrier=2", "barrier_sync(barrier=16",
-                   ": it is 1 to 15"),
+                   "must be 1 to 15"),
     "other_count": ("gemm_pingpong", "barrier_arrive(barrier=1, num_warpgroups=2",
-                    "barrier_arrive(barrier=1, num_warpgroups=3", "is for 2 warpgroups"),
-    "too_many": ("stream_k", "=2)\n        arrive", "=4)\n        arrive", "has 3 warpgroups"),
+                    "barrier_arrive(barrier=1, num_warpgroups=3", "has 2 warpgroups"),
+    "too_many": ("stream_k", "=2)\n        arrive", "=4)\n        arrive", "kernel has 3"),
     "flag_of_f32": ("stream_k", "%flags: tensor<i32", "%flags: tensor<f32", "a tensor of i32"),
-    "tiles_at": ("gemm", "offset=131072", "offset=131200", "begins at a multiple of 1024 bytes"),
-    "items_of": ("gemm", "shared<8192 x 4>", "shared<7680 x 4>", "an item is a multiple of 1024"),
+    "tiles_at": ("gemm", "offset=131072", "offset=131200", "start at a multiple of 1024"),
+    "items_of": ("gemm", "shared<8192 x 4>", "shared<7680 x 4>", "must be a multiple of 1024"),
     "barriers_at": ("gemm", "offset=163872", "offset=163876", "at a multiple of 8 bytes"),
-    "copy_at": ("gemm", B_LOAD, B_LOAD.replace("16384", "15872"), "128B a tile begins at"),
+    "copy_at": ("gemm", B_LOAD, B_LOAD.replace("16384", "15872"), "swizzle 128B must start at"),
     "operand_at": ("gemm", "%b: smem_descriptor = matrix_operand(shared=%slots, offset=16384",
                    "%b: smem_descriptor = matrix_operand(shared=%slots, offset=16512",
-                   "128B a tile begins at"),
-    "part_of_k": ("gemm", 'dtype="bf16", k=64)', 'dtype="bf16", k=56)', "16 of K at a time"),
+                   "swizzle 128B must start at"),
+    "part_of_k": ("gemm", 'dtype="bf16", k=64)', 'dtype="bf16", k=56)', "needs a multiple of 16"),
     "f32": ("gemm", 'dtype="bf16", k=64)', 'dtype="f32", k=64)',
-            "wgmma does not multiply f32 and f32"),
+            "wgmma cannot multiply f32 and f32"),
     "two_types": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", b_dtype="i8", k=64)',
-                  "wgmma does not multiply f8e4m3 and i8"),
+                  "wgmma cannot multiply f8e4m3 and i8"),
     "integers": ("gemm", 'dtype="bf16", k=64)', 'dtype="i8", k=64)',
-                 "of i8 wgmma accumulates i32, not f32"),
+                 "wgmma of i8 accumulates i32, not f32"),
     "part_of_k_of_fp8": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e5m2", k=48)',
-                         "of f8e5m2 wgmma takes 32 of K at a time"),
+                         "wgmma of f8e5m2 needs a multiple of 32"),
     "mn_major": ("gemm", 'dtype="bf16", k=64)', 'dtype="tf32", k=64, b_k_major=False)',
-                 "an operand of tf32 is K-major"),
+                 "an operand of tf32 must be K-major"),
     "tf32_in_registers": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="tf32", k=64)',
-                          "in registers is of 16 or 8 bits"),
-    "not_converted": ("gemm_registers", "a=%a,", "a=%loaded,", "`convert_layout` makes an operand"),
-    "made_otherwise": ("gemm_registers", "convert_layout(", "cast(", "`convert_layout` makes it"),
+                          "in registers must have 16 or 8 bits"),
+    "not_converted": ("gemm_registers", "a=%a,", "a=%loaded,", "use `convert_layout`"),
+    "made_otherwise": ("gemm_registers", "convert_layout(", "cast(", "only `convert_layout` gives"),
     "taken_otherwise": ("gemm_registers", CONVERT, f"{CONVERT}\n%p: frag<f32[64x64]> = cast(x=%a)",
-                        "which is for wgmma alone"),
+                        "only wgmma can use it"),
     "of_f32": ("gemm_registers", CONVERT,
                "%w: frag<f32[64x64]> = cast(x=%loaded)\n"
                "%a: frag<f32[64x64] operand> = convert_layout(x=%w)", "64 rows of 16 or 8 bits"),
     "part_of_a_step": (
         "gemm_registers", CONVERT,
         "%w: frag<bf16[64x8]> = slice(x=%loaded, start=0)\n"
-        "%a: frag<bf16[64x8] operand> = convert_layout(x=%w)", "32 bytes of a row at a time"),
+        "%a: frag<bf16[64x8] operand> = convert_layout(x=%w)", "a multiple of 32 bytes"),
     "other_b": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
-                "an operand is bf16, not f8e4m3"),
+                "the wgmma expects f8e4m3"),
     "columns": ("gemm", "64x128]", "64x264]", "8 to 256 columns"),
-    "narrow": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="bf16", k=32)', "is 64 x 32"),
-    "other_dtype": ("gemm_registers", "bf16[64x64]", "f16[64x64]", "an operand is f16, not bf16"),
+    "narrow": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="bf16", k=32)', "be 64 x 32"),
+    "other_dtype": ("gemm_registers", "bf16[64x64]", "f16[64x64]", "the wgmma expects bf16"),
     "in_flight": ("gemm_registers", "pending=0, fragments", "pending=1, fragments",
-                  "%a may be made again before"),
+                  "%a may be overwritten before"),
     "in_flight_but_at_the_end": (
         "gemm_registers", "wgmma_wait(pending=0, fragments=(%a,))",
         f'{TURN}%end: bool = map(fn="ge", args=(%k_next, %k_size))\n'
         "if(cond=%end) { wgmma_wait(pending=0, fragments=(%a,)) yield() } "
-        "{ wgmma_wait(pending=1, fragments=(%a,)) yield() }", "%a may be made again before"),
+        "{ wgmma_wait(pending=1, fragments=(%a,)) yield() }", "%a may be overwritten before"),
     "carried": (
         "gemm_registers", "wgmma_wait(pending=0, fragments=(%a,))",
-        "wgmma_wait(pending=1, fragments=(%a,))\nwgmma_wait(pending=1)", "%a may be made again"),
+        "wgmma_wait(pending=1, fragments=(%a,))\nwgmma_wait(pending=1)", "%a may be overwritten"),
 }  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_kept(name: str) -> None:
     verify(parse_kernel(text))
 
 
-NOT_FENCED = "no wgmma_fence since the registers of %a were written"
+NOT_FENCED = "no wgmma_fence follows the last write"
 FENCES = {
     "none": ("", "", NOT_FENCED),
     "before the loop": ("wgmma_fence()\n", "", NOT_FENCED),
@@ -162,7 +162,7 @@ def test_made_once_and_kept_after_the_loop() -> None:
     kept = text.replace("accumulators=(%acc3,)", "accumulators=(%acc3,), fragments=(%a,)")
     verify(parse_kernel(kept))
     late = "= wgmma_wait(pending=0,", "= wgmma_wait(pending=1,"
-    rejected(kept, *late, "%s may be made again")
+    rejected(kept, *late, "%s may be overwritten")
 
 
 @pytest.mark.parametrize(("columns", "fits"), [(8, True), (24, True), (40, False), (48, True)])

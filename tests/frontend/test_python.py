@@ -206,18 +206,18 @@ def test_python_values_that_mean_nothing() -> None:
                 C[m] = len(C)
 
     assert messages(other) == [
-        "`NOT_A_NUMBER` is of type ndarray, which means nothing in a kernel",
-        "`LINES` is of type list, which means nothing in a kernel",
+        "`NOT_A_NUMBER` is of type ndarray, which a kernel cannot use",
+        "`LINES` is of type list, which a kernel cannot use",
         "`range` is not defined",
         "`len` is not defined",
     ]
 
 
 def test_what_is_no_function_with_a_source() -> None:
-    assert "is no def" in messages(kernel(lambda C: C))[0]
+    assert "is not a def" in messages(kernel(lambda C: C))[0]
     scope: dict[str, Any] = {}
     exec("def f(C): pass", scope)
-    assert "not to be had" in messages(kernel(scope["f"]))[0]
+    assert "has no source" in messages(kernel(scope["f"]))[0]
 
 
 def test_a_name_that_is_assigned_later() -> None:

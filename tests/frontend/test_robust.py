@@ -58,7 +58,7 @@ def read(text: str) -> None:
         tiles = [made.tile_ir for made in kernels.values()]
     except (wsdsl.ParseError, wsdsl.TypeCheckError) as error:
         assert all(f.hint for f in error.findings), error
-        assert all(f.loc or "there is no kernel" in f.message for f in error.findings), error
+        assert all(f.loc or "has no kernel" in f.message for f in error.findings), error
         return
     for tile in tiles:
         verify(tile)

@@ -66,7 +66,7 @@ def test_what_is_the_same_for_all_sizes(name: str) -> None:
     assert made(SAME[name]).whole_dims == ()
 
 
-LARGE = "depends on how large the tiles are"
+LARGE = "depends on the tile size"
 SHOWN = {
     "a count of tiles": (rows("s += 1.0"), LARGE),
     "a count that a store saturates": (
@@ -77,7 +77,7 @@ SHOWN = {
     "a maximum where a float in memory is one that the text names": (
         rows("top = max(R[m, n], over=n)", "s += sum(where(R[m, n] == 0.3, top, 0.0), over=n)"),
         LARGE),
-    "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
+    "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once per tile"),
     "a bias once a tile": (rows("s += sum(R[m, n], over=n) + 1.0"), LARGE),
     "the last tile": (rows("s = sum(R[m, n], over=n)"), LARGE),
     "the last tile, where a store saturates": (
@@ -100,35 +100,35 @@ SHOWN = {
              behind="S[m] = t"), LARGE),
     "an end in a value": (
         "for m, n in tiles(M, N):\n    Y[m, n] = R[m, n] + cast(end(n), f32)",
-        r"depend on `end\(n\)`"),
+        r"depends on `end\(n\)`"),
     "an end in an if": (
-        rows("if end(n) > 1000:", "    s += sum(R[m, n], over=n)"), r"depend on `end\(n\)`"),
+        rows("if end(n) > 1000:", "    s += sum(R[m, n], over=n)"), r"depends on `end\(n\)`"),
     "an end in an index": (
-        "for m, n in tiles(M, N):\n    Y[m, end(n) - 1] = R[m, 0]", r"depend on `end\(n\)`"),
+        "for m, n in tiles(M, N):\n    Y[m, end(n) - 1] = R[m, 0]", r"depends on `end\(n\)`"),
     "an if by a tile's sum": (
         "for m in tiles(M):\n    s = zeros(f32[m])\n    for n in tiles(N):\n"
         "        if max(sum(R[m, n], over=n), over=m) > 1e30:\n"
         "            s += sum(R[m, n], over=n)\n"
-        "    S[m] = s", "an `if` by what one tile of `n` gives"),
+        "    S[m] = s", "this `if` tests a result of one tile of `n`"),
     "a bound that is not masked": (
         "for m in tiles(M):\n    s = zeros(f32[m])\n    for n in tiles(0, end(m), of=N):\n"
-        "        s += sum(R[m, n], over=n)\n    S[m] = s", "how far this loop runs depends"),
+        "        s += sum(R[m, n], over=n)\n    S[m] = s", "the trip count of this loop"),
     "what is so far, and more": (
         rows("s += sum(R[m, n], over=n)", "S[m] = s", "s += sum(R[m, n] * R[m, n], over=n)",
              behind="C[m] = 1"),
-        "more comes to it behind the store"),
+        "the loop over `.` changes later"),
     "what is so far, and more in an inner loop": (
         "for n in tiles(N):\n    s = zeros(f32[n])\n    for k in tiles(K):\n"
         "        for m in each(M):\n"
         "            s += sum(cast(A[m, k] * B[n, k], f32), over=k)\n            Y[m, n] = s",
-        "more comes to it behind the store"),
+        "the loop over `.` changes later"),
     "a sum that saturates": (
         rows("s += cast(cast(sum(R[m, n], over=n), f8e4m3), f32)"), "f8e4m3 saturates"),
     "a number that small sums do not reach": (
         rows("s = where(s > 100.0, s, s + sum(R[m, n], over=n))"), LARGE),
     "a tensor that carries": (
         "for m, n in tiles(M, N):\n    S[m] = S[m] + R[m, 0]",
-        "`S` is read and stored by each tile"),
+        "each tile of `n` reads and stores `S`"),
 }  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def window(X: f32[Q, T], Y: f32[Q]):
 
 def test_tiles_that_are_masked_whole() -> None:
     """Of a small tile the maximum may be -inf, of a large one a number."""
-    with pytest.raises(TypeCheckError, match="some sizes give NaN"):
+    with pytest.raises(TypeCheckError, match="some tile sizes give NaN"):
         _ = wsdsl.parse(WINDOW.format(base="new")).window.tile_ir
     _ = wsdsl.parse(WINDOW.format(base="where(new == -inf, 0.0, new)")).window.tile_ir
 
@@ -275,7 +275,7 @@ def f(from_: i32, rows: i32[B], X: f32[N], Y: f32[M, B]):
                 last = sum(zeros(f32[m]) + X[n], over=n)
             Y[m, b] = last
 """).f
-    with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
+    with pytest.raises(TypeCheckError, match="depends on the tile size"):
         _ = kernel.tile_ir
 
 
@@ -309,7 +309,7 @@ def f(X: f32[M, N], bound: f32, S: f32[M]):
 """).f
     x = np.ones((4, 70), np.float32)
     kernel.reference(x, 1.0)
-    with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
+    with pytest.raises(TypeCheckError, match="depends on the tile size"):
         kernel.reference(x * 1e12, 1.0)
 
 

@@ -18,7 +18,7 @@ def test_conversions() -> None:
 
 
 def test_stored_directly() -> None:
-    """An address that TMA cannot take: the last row and column are left out."""
+    """An address that TMA cannot access: the last row and column are left out."""
     made = conversions.arguments()
     small = {name: np.ascontiguousarray(a[:-1, :-1]) for name, a in made.items()}
     conversions.KERNEL(*small.values())

@@ -23,12 +23,12 @@ def test_right(text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("apart=2048", "apart=8192", "four boxes of 2048 bytes, 8192 apart, are not in 8192 bytes"),
-        ("apart=2048", "apart=1024", "four boxes of 2048 bytes, 1024 apart"),
-        ("apart=2048", "apart=-2048", "apart=-2048: it is 0 to"),
+        ("apart=2048", "apart=8192", "8192 apart, exceed an item of 8192 bytes"),
+        ("apart=2048", "apart=1024", "4 boxes of 2048 bytes, 1024 apart"),
+        ("apart=2048", "apart=-2048", "apart=-2048 must be 0 to"),
         ("apart=2048", "apart=2050", "multiple of 1024 bytes"),
-        ("row_dim=0", "row_dim=7", "row_dim=7 of a tensor of 2 dimensions"),
-        ("transposed=True, ", "", "joined panels are transposed"),
+        ("row_dim=0", "row_dim=7", "row_dim=7 is not one of 2 dimensions"),
+        ("transposed=True, ", "", "joined panels need transposed"),
         ('swizzle="128B", transposed', 'swizzle="64B", transposed', "joined panels"),
     ],
 )
@@ -53,11 +53,11 @@ kernel sample @ scheduled (%X: tensor<u8[M, N]>, %i: i32) {
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("columns=256", "columns=192", "rows of 192 bytes do not fill lines of 128"),
-        ("box=(16, 128)", "box=(16, 256)", "a line of 256 bytes"),
-        ("box=(16, 128)", "box=(16,)", "one extent a dimension"),
-        ("accumulate=False", "accumulate=True", "memory adds no u8 elements"),
-        ("tensor<u8", "tensor<u4", "u4 has two elements to a byte, which only tma_load copies"),
+        ("columns=256", "columns=192", "not a multiple of the swizzle span, 128"),
+        ("box=(16, 128)", "box=(16, 256)", "a row of 256 bytes"),
+        ("box=(16, 128)", "box=(16,)", "extents for a tensor of 2 dimensions"),
+        ("accumulate=False", "accumulate=True", "memory cannot add u8 elements"),
+        ("tensor<u8", "tensor<u4", "u4 has two elements per byte, which only tma_load can copy"),
     ],
 )
 def test_copies_by_threads(old: str, new: str, words: str) -> None:

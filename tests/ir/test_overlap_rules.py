@@ -47,24 +47,24 @@ def texts() -> dict[str, str]:
 
 TEXTS = texts()
 BROKEN = {
-    "carried": ("tile", "args=(%acc_1", "within=1, args=(%acc_1", "it carries variables"),
-    "unit": ("tile", "within=8", "within=4", "tiles begin at multiples of 8: within=4 by 32"),
-    "size": ("tile", "within=8", "within=24", "tiles begin at multiples of 8: within=24 by 32"),
-    "adds": ("tile", "value=%t_5)", "value=%t_5, accumulate=True)", "a store adds"),
-    "in place": ("tile", "load(tensor=%D", "load(tensor=%C", "what is stored is read"),
-    "unlike": ("partitioned", "within=(1, 8)", "within=(0, 8)", "walk different tiles"),
+    "carried": ("tile", "args=(%acc_1", "within=1, args=(%acc_1", "the loop carries variables"),
+    "unit": ("tile", "within=8", "within=4", "within=4 of 32: tiles begin at multiples of 8"),
+    "size": ("tile", "within=8", "within=24", "within=24 of 32: tiles begin at multiples of 8"),
+    "adds": ("tile", "value=%t_5)", "value=%t_5, accumulate=True)", "a store accumulates"),
+    "in place": ("tile", "load(tensor=%D", "load(tensor=%C", "a stored tensor is read"),
+    "unlike": ("partitioned", "within=(1, 8)", "within=(0, 8)", "iterate over different tiles"),
     "cut": (
         "partitioned", "within=(1, 8)", 'within=(1, 8), contraction=(("K", 64),)',
-        "the order of their sums differs"),
+        "their accumulation order differs"),
     "a grid that cuts": (
         "scheduled", "overlapping=True",
         'scheduler="stream_k", contraction=(("K", 64),), overlapping=True',
-        "the order of their sums differs"),
+        "their accumulation order differs"),
     "a grid that reads": (
         "scheduled", "make_tensor_map(tensor=%A", "make_tensor_map(tensor=%C", "is read as well"),
     "a grid that adds": (
         "scheduled", "row_dim=0, shared=%staging", "row_dim=0, accumulate=True, shared=%staging",
-        "this adds twice"),
+        "this store adds twice"),
 }  # fmt: skip
 
 
@@ -81,4 +81,4 @@ def test_partitions_walk_the_tiles_of_loops_inside_alike() -> None:
     text = str(lower(kernel, "partitioned"))
     loading = "axis<n__1 of N by 32 columns>, within=8) {"
     assert text.count(loading) == 2
-    rejected(text, ", within=8) {", ") {", "walk different tiles", count=1)
+    rejected(text, ", within=8) {", ") {", "iterate over different tiles", count=1)

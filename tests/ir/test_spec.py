@@ -23,38 +23,38 @@ BROKEN = {
     "no_expect": (
         "arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)",
         "",
-        "nothing expects",
+        "no arrive_expect_tx expects",
     ),
     "barrier_not_initialised": (
         "initialize_barriers(barriers=%empty)",
         "",
-        "a barrier is initialised once",
+        "a barrier must be initialized exactly once",
     ),
     "no_fence": ("fence_barrier_init()", "", "fence_barrier_init must follow"),
-    "no_meeting": ("sync_cta()", "", "all threads must meet"),
-    "registers": ("set_max_registers(count=232", "set_max_registers(count=240", "232 registers"),
-    "registers_missing": ("set_max_registers(count=40, increase=False)", "", "sets its registers"),
-    "lowered": ('role="compute"', 'role="compute", in_order=True', "for lowering, which is over"),
+    "no_meeting": ("sync_cta()", "", "all threads must synchronize"),
+    "registers": ("set_max_registers(count=232", "set_max_registers(count=240", "not 232"),
+    "registers_missing": ("set_max_registers(count=40, increase=False)", "", "set its registers"),
+    "lowered": ('role="compute"', 'role="compute", in_order=True', "has no effect after lowering"),
     "overlap": ("offset=131072", "offset=130048", "overlaps"),
-    "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
-    "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
-    "short_lines": ("box=(16, 64)", "box=(16, 32)", "a line of 64 bytes with swizzle 128B"),
+    "smem": ("offset=163872", "offset=232440", "of 232448"),
+    "box": ("box=(16, 64)", "box=(16, 128)", "a row of 256 bytes"),
+    "short_lines": ("box=(16, 64)", "box=(16, 32)", "a row of 64 bytes does not fit swizzle 128B"),
     "narrow_panels": (
         'start=%row, dtype="bf16", rows=128, columns=64',
         'start=%row, dtype="bf16", rows=128, columns=32',
-        "128 lines of 64 bytes",
+        "128 rows of 64 bytes",
     ),
     "step": (
         "%t: i32, start=%first, stop=%num_tiles, step=%num_ctas",
         "%t: i32, start=%first, stop=%num_tiles, step=%k_size",
-        "a step that may be 0 or negative",
+        "the step may be 0 or negative",
     ),
     "addition": (
         "accumulators=(%acc3,))",
         """accumulators=(%acc3,))
       thread_store(tensor=%U, coordinates=(%item0, %item0), box=(16, 16), swizzle="none",
         row_dim=0, shared=%staging, item=%item0, accumulate=True)""",
-        "memory adds no u8 elements",
+        "memory cannot add u8 elements",
     ),
     "beside_others": (
         '  partition(role="compute"',
@@ -64,9 +64,9 @@ BROKEN = {
     "warps": (
         '  partition(role="compute"',
         4 * '  partition(role="load", num_warps=1) { }\n' + '  partition(role="compute"',
-        "a warpgroup has four",
+        "no warp of the warpgroup is left",
     ),
-    "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yields"),
+    "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yielded"),
 }
 
 

@@ -199,7 +199,7 @@ def test_pieces_go_over_their_part_again() -> None:
     fn: Any = Map(result=place, fn="sub", args=(found.index, found.start), loc=found.loc)
     alike = changed(made.scheduled, ForRange, lambda op: (replace(op, body=(fn, *moved)),), number)
     for kernel_of_same in (wrong, alike):
-        with pytest.raises(ProofError, match="all pieces of a tile may store these elements"):
+        with pytest.raises(ProofError, match="all splits of a tile may store these elements"):
             prove(kernel_of_same)
 
 
@@ -305,7 +305,7 @@ def test_lines_that_no_piece_has_left_are_not_read() -> None:
         made, type(where), lambda op: (replace(op, args=(op.args[0], op.args[1], op.args[1])),),
         [op for op in made.ops if isinstance(op, type(where))].index(where),
     )  # fmt: skip
-    with pytest.raises(ProofError, match="piece"):
+    with pytest.raises(ProofError, match="split"):
         prove(wrong)
 
 

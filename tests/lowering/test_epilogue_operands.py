@@ -15,7 +15,7 @@ def test_single_lines_lie_by_themselves() -> None:
     made = KERNEL.compile(schedule=Schedule(tile=dict(m=128, n=256, k=64), stages=3)).scheduled
     assert 'shared<16384 x 3> = allocate_shared(label="part_slots"' in str(made)
     assert 'shared<256 x 3> = allocate_shared(label="part_lines"' in str(made)
-    told = "an item is a multiple of {} bytes"
+    told = "an item must be a multiple of {} bytes"
     rejected(str(made), "shared<256 x 3>", "shared<192 x 3>", told.format(128))
     rejected(str(made), "shared<16384 x 3>", "shared<16256 x 3>", told.format(1024))
     # Its last chunk has 8 columns, and no swizzle.

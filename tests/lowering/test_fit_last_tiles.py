@@ -89,19 +89,19 @@ SUM = """        acc = zeros(f32[m, n])
 """
 AB = "A: bf16[M, K], B: bf16[N, K], "
 APART = {
-    "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "adds to what is there"),
+    "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "a store accumulates"),
     "in place": (
         AB + "C: f32[M, N]", SUM + "        C[m, n] = acc + C[m, n]", "is read as well"),
     "a sum of a row": (
-        AB + "C: f32[M]", SUM + "        C[m] = sum(acc, over=n)", "summed or reduced"),
+        AB + "C: f32[M]", SUM + "        C[m] = sum(acc, over=n)", "are reduced"),
     "the largest": (
-        AB + "C: f32[M]", SUM + "        C[m] = max(acc, over=n)", "summed or reduced"),
+        AB + "C: f32[M]", SUM + "        C[m] = max(acc, over=n)", "are reduced"),
     "a block": (
         AB + "s: f32[P], C: f32[M, N]", SUM + "        C[m, n] = acc * s[index(n) // 128]",
         "index depends on where"),
     "twice": (
         AB + "C: f32[M, N]", SUM + "        C[m, n] = acc\n        C[m, n] = acc * 2.0",
-        "stored in two places"),
+        "write the same tensor"),
     "several times": (
         AB + "C: f32[M, N], s: f32[E]",
         SUM + "        for e in each(E):\n            C[m, n] = acc * s[e]", "several iterations"),

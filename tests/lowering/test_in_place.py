@@ -82,9 +82,9 @@ REFUSED = {
     "in a loop of other tiles": (
         "        s = zeros(f32[m, n])\n        for e in each(E):\n            s = s + X[e, n]\n"
         "        X[m, n] = s",
-        "`X` is read and",
+        "reads and stores `X`",
     ),
-    "another place": ("        X[m, n] = X[m, index(n) + 1] + A[m, n]", "`X` is read and"),
+    "another place": ("        X[m, n] = X[m, index(n) + 1] + A[m, n]", "reads and stores `X`"),
     "one of two places": (
         "        X[m, n] = X[m, n] + A[m, n]\n        X[index(m) + 1, n] = A[m, n]",
         "loads and stores `X`",

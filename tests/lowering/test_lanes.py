@@ -129,10 +129,10 @@ kernel k @ scheduled (%X: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>) {
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x64] lanes 4x8>", "in several ways"),
+        ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x64] lanes 4x8>", "several lane"),
         ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x32] lanes 4x16>", "of 64 columns"),
-        ("vector=4", "vector=8", "counts no columns"),
-        ("lanes 4x16", "lanes 4x256", "2 to 128 of them"),
+        ("vector=4", "vector=8", "has no such groups"),
+        ("lanes 4x16", "lanes 4x256", "2 to 128 lanes"),
     ],
 )
 def test_lanes_that_do_not_fit(old: str, new: str, told: str) -> None:

@@ -57,7 +57,7 @@ def test_rows_are_told_by_bools() -> None:
     columns = re.search(r"(%\w+): \S+ = iota", str(made))
     assert columns
     text = re.sub(r"only=%\w+", f"only={columns[1]}", str(made))
-    with pytest.raises(VerifyError, match="expected a bool for each row"):
+    with pytest.raises(VerifyError, match="expected one bool per row"):
         verify(parse_kernel(text))
 
 

@@ -82,9 +82,9 @@ def test_who_primes_and_who_is_left() -> None:
     (at, prime), (behind, left_over) = alone
     for place, own, other in (at, prime, left_over), (behind, left_over, prime):
         mutant = exchange(kernel, place, dataclasses.replace(own, cond=other.cond))
-        with pytest.raises((ProofError, VerifyError), match="twice in one round"):
+        with pytest.raises((ProofError, VerifyError), match="arrives twice"):
             prove(mutant)
-        with pytest.raises(SimulationError, match="twice in one round"):
+        with pytest.raises(SimulationError, match="arrives twice"):
             simulate(mutant, inputs(CASE, **SIZES))
 
 

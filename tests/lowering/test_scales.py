@@ -80,7 +80,7 @@ def test_never_is_a_number() -> None:
 
 def test_a_block_holds_whole_tiles() -> None:
     text = CASES["block_scaled"].kernel._compile(None, {}, ()).ir("partitioned")
-    with pytest.raises(wsdsl.VerifyError, match="may reach over a multiple of 64"):
+    with pytest.raises(wsdsl.VerifyError, match="may cross a multiple of 64"):
         wsdsl.compile_ir(text.replace("size=128)", "size=64)"))
 
 

@@ -61,14 +61,14 @@ def test_scales_of_blocks_that_a_chunk_reaches_over() -> None:
 def test_only_whole_blocks_are_sent() -> None:
     text = str(CASES["gemm"].kernel._compile(PAIRS, {}, ()).scheduled)
     verify(parse_kernel(text))
-    rejected(text, "send_fragment(", "send_fragment(offset=8, ", "no multiple of 16", count=1)
+    rejected(text, "send_fragment(", "send_fragment(offset=8, ", "not a multiple of 16", count=1)
 
 
 def test_tiles_of_four_sums_do_not_overlap() -> None:
     """In each slice its own CTA's come first."""
     given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=4))
     text = str(CASES["gemm"].kernel._compile(given, {}, ()).scheduled)
-    rejected(text, "sharing=4", "sharing=4, overlapping=True", "may not overlap")
+    rejected(text, "sharing=4", "sharing=4, overlapping=True", "cannot overlap")
 
 
 def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:

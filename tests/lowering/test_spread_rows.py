@@ -144,7 +144,7 @@ def changed(kernel: Kernel, kind: type[Op], **changes: Any) -> Kernel:
 
 def test_rows_of_two_consumers_are_apart() -> None:
     made = changed(changed(pair(), StorePartials, each=0), ReducePartials, each=0)
-    with pytest.raises(ProofError, match="before an earlier write is over"):
+    with pytest.raises(ProofError, match="before an earlier write is complete"):
         prove(made)
 
 

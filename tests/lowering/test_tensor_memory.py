@@ -281,7 +281,7 @@ def test_results_are_added_where_they_are_read() -> None:
     def packed(op: Op) -> tuple[Op]:
         return (replace(op, apart=16) if isinstance(op, Iota) else op,)
 
-    with pytest.raises(ProofError, match="before it is read there"):
+    with pytest.raises(ProofError, match="before it is read by"):
         prove(replace(kernel, body=rewrite(kernel.body, packed)))
 
 

@@ -13,7 +13,7 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.counterexample import Counterexample
-from wsdsl.prover.global_order import GLOBAL_ORDER
+from wsdsl.prover.errors import GLOBAL_ORDER
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate

@@ -26,7 +26,7 @@ def refused(compiled: Compiled, ptx: str) -> bool:
     try:
         check_early_accesses(compiled.scheduled, ptx, compiled.signature.owners)
     except VerifyError as error:
-        assert "may come before `griddepcontrol.wait`" in str(error)
+        assert "may precede `griddepcontrol.wait`" in str(error)
         return True
     return False
 

@@ -23,8 +23,8 @@ from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.pipeline import lower
-from wsdsl.prover.errors import Failure
-from wsdsl.prover.global_order import GLOBAL_ORDER, check_global_order
+from wsdsl.prover.errors import GLOBAL_ORDER, Failure
+from wsdsl.prover.global_order import check_global_order
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -100,7 +100,7 @@ def test_the_certificate_is_refused_where_it_was_wrong() -> None:
     """What was emitted once: the next iteration's loads do not wait for the stores."""
     kernel = scheduled("transposed", "f16")
     waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
-    with pytest.raises(ProofError, match="this may read `Y` before it is written there"):
+    with pytest.raises(ProofError, match="this may read `Y` before it is written by"):
         prove(exchange(kernel, waits[0]))
 
 
@@ -235,7 +235,7 @@ LEAST = (
 RACES |= {
     "both store a row": (
         ROW + "%wg: i32 = warpgroup_index()\n" + ONE_ROW.format(""),
-        "another warpgroup may store to `X`",
+        "another warpgroup may store to the same elements of `X`",
     ),
     "one of both stores a row": (
         ROW + "%wg: i32 = " + OWN.format("%wg") + ONE_ROW.format(", pred=%own"),
@@ -243,11 +243,11 @@ RACES |= {
     ),
     "both do in one iteration": (
         ROW + "%wg: i32 = " + OWN.format("%i") + ONE_ROW.format(", pred=%own"),
-        "another warpgroup may store to `X`",
+        "another warpgroup may store to the same elements of `X`",
     ),
 }
 for what, text in {"begins": BEGINS, "is carried": CARRIED, "is bounded": LEAST}.items():
-    told = "another warpgroup may store to `X`"
+    told = "another warpgroup may store to the same elements of `X`"
     RACES[f"an index that {what} by the warpgroup"] = (text.format("%share"), told)
     RACES[f"an index that {what} alike in both"] = (text.format("%c4"), "")
 
@@ -336,9 +336,9 @@ def test_ctas_have_items_of_their_own() -> None:
     text = str(CASES["scale"].kernel._compile(Schedule(scheduler="persistent"), {}, ()).scheduled)
     check_global_order(parse_kernel(text))
     assert "step=%num_ctas" in text and "%c16: i32" in text
-    with pytest.raises(Failure, match="two CTAs may have the same item"):
+    with pytest.raises(Failure, match="two CTAs may process the same item"):
         check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c16")))
-    with pytest.raises(Failure, match="leave some undone"):
+    with pytest.raises(Failure, match="not end at the number of items"):
         check_global_order(parse_kernel(re.sub(r"stop=%num_work\w*", "stop=%c16", text)))
 
 

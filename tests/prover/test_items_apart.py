@@ -39,4 +39,4 @@ def test_items_that_store_the_same_elements_are_rejected(text: str) -> None:
     explore(KERNEL)
     with pytest.raises(Refuted) as refuted:
         explore(parse_kernel(text))
-    assert "two items of the work" in refuted.value.failure.message
+    assert "two work items store" in refuted.value.failure.message

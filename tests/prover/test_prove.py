@@ -110,7 +110,7 @@ def test_prove_rejects_flags_outside_of_a_workspace() -> None:
     wait = "  %item: i32 = constant(value=0)\n  wait_flag(tensor=%F, index=(%item,), count=%item)\n"
     text = changed("gemm", ("%C: tensor<bf16[M, N]>)", "%C: tensor<bf16[M, N]>, %F: tensor<i32[P]>)"),
                    ("  %first: i32 = cta_index()\n", f"  %first: i32 = cta_index()\n{wait}"))  # fmt: skip
-    with pytest.raises(ProofError, match="that is not a workspace"):
+    with pytest.raises(ProofError, match="only flags of workspaces"):
         prove(parse_kernel(text))
 
 
@@ -136,7 +136,7 @@ def test_a_fragment_that_may_be_overwritten() -> None:
     text = sample_text("gemm_registers")
     start = text.index(", fragments=(")
     end = text.index(")", start) + 1
-    with pytest.raises(ProofError, match="may be reused while this reads them"):
+    with pytest.raises(ProofError, match="may be overwritten while this reads them"):
         prove(parse_kernel(text[:start] + text[end:]))
 
 
@@ -157,7 +157,7 @@ def test_what_is_not_proved_is_not_assembled_but_can_be_simulated() -> None:
     assert found.sizes is not None
     assert "edited.ir" in str(caught.value)
     told = str(caught.value).split("\n")
-    (way,) = [i for i, line in enumerate(told) if "how it comes to that" in line]
+    (way,) = [i for i, line in enumerate(told) if "steps that lead to it" in line]
     assert any("hint: wait" in line for line in told[:way]) and way < 8 < len(told)
 
 

@@ -34,7 +34,7 @@ def apart(by: int) -> str:
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [*((loading(quarter), "overwrite") for quarter in range(4)), (apart(2048), "nobody")],
+    [*((loading(quarter), "overwrite") for quarter in range(4)), (apart(2048), "no op")],
     ids=[*(f"load to quarter {quarter}" for quarter in range(4)), "apart"],
 )
 def test_each_warp_s_bytes_are_looked_at(text: str, word: str) -> None:

@@ -20,11 +20,10 @@ from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import Failure
+from wsdsl.prover.errors import SPLIT_K, Failure
 from wsdsl.prover.explore import Refuted, explore
 from wsdsl.prover.prove import prove
 from wsdsl.prover.split_k_protocol import check_split_k_protocol
-from wsdsl.prover.work_iteration import SPLIT_K
 from wsdsl.simulator.machine import simulate
 
 LARGE, SMALL = dict(m=128, n=128), dict(m=64, n=64)
@@ -85,37 +84,37 @@ CONTINUED = '%continued: bool = map(fn="gt", args=(%begin_1, %c0))'
 FINISHED = '%finished: bool = map(fn="ge", args=(%end_1, %size_K))'
 STORE = ", value=%acc_4_2, vector=2)"
 WRONG = {
-    "no wait": (WAIT, "", "where pieces begin is not understood"),
-    "waits for its end": (WAIT, WAIT.replace("%begin_1", "%end_1"), "amount|not understood"),
+    "no wait": (WAIT, "", "start of splits is not known"),
+    "waits for its end": (WAIT, WAIT.replace("%begin_1", "%end_1"), "amount|not known"),
     "waits for nothing": (WAIT, WAIT.replace("%begin_1", "%c0"), "amount|end"),
-    "waits for the first": (WAIT, WAIT.replace("%begin_1", "%c1"), "where pieces end"),
-    "waits for another flag": (WAIT, WAIT.replace("%flag_1", "%flag"), "of their own"),
+    "waits for the first": (WAIT, WAIT.replace("%begin_1", "%c1"), "length of a split"),
+    "waits for another flag": (WAIT, WAIT.replace("%flag_1", "%flag"), "share rows"),
     "the other's flag": (
-        "args=(%flag, %wg)", "args=(%flag, %c1)", "warpgroups do not have lines of their own"),
-    "another tile's flag": ("args=(%slot_3, %c2)", "args=(%column_1, %c2)", "another slot"),
-    "no arrival": (LENGTH, "", "where pieces end"),
-    "not set back": (BACK, "", "is not handed on"),
-    "no meeting": (SYNC + "\n          " + BACK, BACK, "while threads may still use it"),
+        "args=(%flag, %wg)", "args=(%flag, %c1)", "warpgroups share rows of"),
+    "another tile's flag": ("args=(%slot_3, %c2)", "args=(%column_1, %c2)", "of another tile"),
+    "no arrival": (LENGTH, "", "length of a split"),
+    "not set back": (BACK, "", "is not released"),
+    "no meeting": (SYNC + "\n          " + BACK, BACK, "while threads may access it"),
     "no meeting before the length": (
-        SYNC + "\n        " + LENGTH, LENGTH, "while threads may still use it"),
+        SYNC + "\n        " + LENGTH, LENGTH, "while threads may access it"),
     "a meeting too late": (
-        SYNC + "\n        " + LENGTH, LENGTH + "\n" + SYNC, "while threads may still use it"),
-    "arrives twice": (LENGTH, SYNC + LENGTH + SYNC + LENGTH, "has been handed on"),
+        SYNC + "\n        " + LENGTH, LENGTH + "\n" + SYNC, "while threads may access it"),
+    "arrives twice": (LENGTH, SYNC + LENGTH + SYNC + LENGTH, "after its release"),
     "one more": (LENGTH, LENGTH.replace("by=%length", "amount=1"), "."),
     "back by its length": (BACK, BACK.replace("%back", "%length_"), "another amount"),
     "not released": (LENGTH, LENGTH.replace("%length", "%length, release=False"), "not release"),
     "a meeting of half of the warps": (
         "sync(barrier=8, num_warpgroups=2)", "sync(barrier=8, num_warpgroups=1)",
-        "while threads may still use it"),
+        "while threads may access it"),
     "lines of no block": (
         '%line: i32 = map(fn="mul", args=(%slot_3, %c128))',
         '%line_: i32 = map(fn="mul", args=(%slot_3, %c128))\n'
-        '%line: i32 = map(fn="add", args=(%line_, %c1))', "blocks of 64|out of the slot"),
+        '%line: i32 = map(fn="add", args=(%line_, %c1))', "blocks of 64|this exceeds"),
     "columns of no block": (
         "%n_piece_index: frag<i32[1x64]> = iota(start=%c0)",
         "%n_piece_index: frag<i32[1x64]> = iota(start=%c2)", "blocks of 64"),
     "goes round": (BACK, BACK.replace("by=", "wrap="), "."),
-    "always continued": (CONTINUED, CONTINUED.replace("%begin_1, %c0", "%c1, %c0"), "nobody to"),
+    "always continued": (CONTINUED, CONTINUED.replace("%begin_1, %c0", "%c1, %c0"), "must not"),
     "never continued": (CONTINUED, CONTINUED.replace("gt", "lt"), "."),
     "continued by one": (CONTINUED, CONTINUED.replace("%c0", "%c1"), "."),
     "finished too late": (FINISHED, FINISHED.replace("ge", "gt"), "."),
@@ -124,14 +123,14 @@ WRONG = {
     "begins elsewhere": (
         '%begin_1: i32 = map(fn="mul", args=(%t_111, %c64))',
         '%begin_1: i32 = map(fn="mul", args=(%t_111, %c63))', "."),
-    "too few lines": ("allocate_global(each=128,", "allocate_global(each=64,", "out of the slot"),
-    "too few flags": ("allocate_global(each=2,", "allocate_global(each=1,", "out of the slot"),
+    "too few lines": ("allocate_global(each=128,", "allocate_global(each=64,", "this exceeds"),
+    "too few flags": ("allocate_global(each=2,", "allocate_global(each=1,", "this exceeds"),
     "too many columns": ("[partials_lines, 128]", "[partials_lines, 96]", "96 columns"),
-    "lines of all": ("args=(%line, %share)", "args=(%line, %c0)", "of their own"),
-    "leaves nothing": ("store_global(tensor=%partials", "# ", "leave nothing"),
-    "leaves half": (STORE, ", value=%acc_4_2, vector=2, pred=%continued)", "on a condition"),
-    "adds to anything": (STORE, ", value=%acc_4_2, accumulate=True)", "an addition to a slot"),
-    "flags not of zeros": ("each=2, zeroed=True", "each=2", "flags are in zeroed tensors"),
+    "lines of all": ("args=(%line, %share)", "args=(%line, %c0)", "share rows"),
+    "leaves nothing": ("store_global(tensor=%partials", "# ", "store nothing"),
+    "leaves half": (STORE, ", value=%acc_4_2, vector=2, pred=%continued)", "a conditional store"),
+    "adds to anything": (STORE, ", value=%acc_4_2, accumulate=True)", "an addition to a"),
+    "flags not of zeros": ("each=2, zeroed=True", "each=2", "flags must be in zeroed"),
 }  # fmt: skip
 
 
@@ -157,7 +156,7 @@ def test_sums_that_other_threads_hold() -> None:
     lines, columns = "m_piece_index: frag<i32[64x1]>", "n_piece_index: frag<i32[1x64]>"
     text = text.replace(lines, lines.replace("64x1", "1x64"))
     text = text.replace(columns, columns.replace("1x64", "64x1"))
-    assert "lines run along a fragment's rows" in objection(parse_kernel(text))
+    assert "rows of a workspace must run" in objection(parse_kernel(text))
 
 
 def test_sums_that_several_threads_hold() -> None:

@@ -117,11 +117,11 @@ def compiled(text: str) -> Any:
         (
             of_blocks(32).replace("m, n in tiles(M, N)", "m in tiles(M)").replace(
                 "        x =", "      for n in tiles(N, by=48):\n        x ="),
-            TypeCheckError, "tiles of 48 along `n` cut blocks of 32",
+            TypeCheckError, "tiles of 48 along `n` may cut a block of 32",
         ),
         (
             WALKED.replace("tiles(N)", "tiles(3, N, of=N)"),
-            TypeCheckError, "walks a part of N",
+            TypeCheckError, "a part of N along",
         ),
     ],
 )  # fmt: skip

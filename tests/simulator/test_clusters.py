@@ -118,17 +118,17 @@ WRONG = {
     ),
     "too many arrivals": ("deadlock", "1 of 3 arrivals pending", ("arrivals=2", "arrivals=3")),
     "half of the bytes": (
-        "misuse|race", "tx-count underflow|slots", ("tx_bytes=8192", "tx_bytes=4096")),
+        "misuse|uninitialized|race", "underflow|slots", ("tx_bytes=8192", "tx_bytes=4096")),
     "no sync at the end": ("misuse", "hint: end with a sync_cluster", (END, "  }\n}")),
     "only the CTA meets": (
         "misuse",
-        "hint: sync_cluster after the barriers are initialised",
+        "hint: add a sync_cluster after the initialization",
         ("  }\n  sync_cluster()\n  %rank", "  }\n  sync_cta()\n  %rank"),
     ),
     "one's own copy only": ("deadlock", "tx-count 8192", (BOTH, BOTH.replace("=3", "=1"))),
     "mask out of range": (
-        "misuse", "mask 0b111 in a cluster of 2", (BOTH, BOTH.replace("=3", "=7"))),
-    "rank out of range": ("misuse", "rank 2 in a cluster of 2", ("cta=%one", "cta=%two")),
+        "bounds", "mask 0b111 in a cluster of 2", (BOTH, BOTH.replace("=3", "=7"))),
+    "rank out of range": ("bounds", "rank 2 in a cluster of 2", ("cta=%one", "cta=%two")),
     "reads not waited for": (
         "race",
         "no tma_store_wait covers|may have ended",
@@ -136,11 +136,11 @@ WRONG = {
     ),
     "no barrier before the arrival": (
         "race",
-        "nothing makes this wait for the storing threads' tma_store_wait",
+        "not ordered after the tma_store_wait",
         ("      named_barrier_sync(barrier=1, num_warpgroups=1)\n", ""),
     ),
     "too large a cluster": (
-        "misuse", "a cluster of 16 CTAs; it may have 1 to 8", ("cluster=2", "cluster=16")),
+        "misuse", "a cluster of 16 CTAs exceeds the limit of 8", ("cluster=2", "cluster=16")),
 }  # fmt: skip
 
 

@@ -104,12 +104,12 @@ def test_not_all_meet() -> None:
       partition(role="compute") { }
     }"""
     )
-    with pytest.raises(SimulationError, match="1 of 2 are there"):
+    with pytest.raises(SimulationError, match="1 of 2 have arrived"):
         simulate(parse_kernel(text), {})
 
 
 def test_registers_that_nobody_gives_back() -> None:
-    with pytest.raises(SimulationError, match=r"registers a thread .* has 0 to give"):
+    with pytest.raises(SimulationError, match=r"registers per thread .* has 0"):
         run(gemm(("set_max_registers(count=40, increase=False)", "")))
 
 

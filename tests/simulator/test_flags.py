@@ -66,19 +66,19 @@ def test_hand_over(seed: int) -> None:
 WRONG = {
     "no sync before the arrival": (
         "race", r"it reads W\[.*which CTA \d kernel .* accessed by store_global", (SYNC, "")),
-    "no wait": ("race", r"it (reads|writes) W\[.*nothing makes this wait for it", (WAIT, "")),
-    "no arrival": ("deadlock", r"waits for flag F\[1\] to be at least 2; it is 0", (ARRIVE, "")),
+    "no wait": ("race", r"it (reads|writes) W\[.*no wait orders this after it", (WAIT, "")),
+    "no arrival": ("deadlock", r"waits for flag F\[1\] to reach 2; it is 0", (ARRIVE, "")),
     "a relaxed arrival": (
-        "race", r"it (reads|writes) W\[.*nothing makes this wait",
+        "race", r"it (reads|writes) W\[.*no wait orders this",
         (ARRIVE, ARRIVE.replace("2)", "2, release=False)"))),
     "too small a count": (
         "race", r"it (reads|writes) W\[", (WAIT, WAIT.replace("count=%two", "count=%zero"))),
     "too large a count": (
-        "deadlock", r"F\[1\] to be at least 64; it is 2", (WAIT, WAIT.replace("%two", "%c64"))),
+        "deadlock", r"F\[1\] to reach 64; it is 2", (WAIT, WAIT.replace("%two", "%c64"))),
     "outside of the flags": (
-        "misuse", r"flag F\[64\] is outside", (ARRIVE, ARRIVE.replace("%i", "%c64"))),
+        "bounds", r"flag F\[64\] is outside", (ARRIVE, ARRIVE.replace("%i", "%c64"))),
     "arrives before it writes": (
-        "race", "nothing makes this wait", (SYNC + ARRIVE, ""),
+        "race", "no wait orders this", (SYNC + ARRIVE, ""),
         ("  store_global(tensor=%W", ARRIVE + "  store_global(tensor=%W")),
 }  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_a_cta_that_has_not_started(seed: int) -> None:
     with pytest.raises(SimulationError, match="CTAs 1 to 3 have not started") as caught:
         run(GRID, seed=seed, num_sms=1)
     assert caught.value.kind == "deadlock"
-    assert "waits for flag F[1] to be at least 2; it is 0" in str(caught.value)
+    assert "waits for flag F[1] to reach 2; it is 0" in str(caught.value)
     run(GRID, seed=seed, num_sms=2)
     last = 'fn="mod", args=(%next, %n)', 'fn="sub", args=(%n, %one)'
     with pytest.raises(SimulationError, match=r"CTAs 2 to 3 .* at most 2 CTAs at a time"):
@@ -137,7 +137,7 @@ kernel resets @ scheduled (%F: tensor<i32[1]>) {
   }
 }
 """
-    told = r"(writes the flag|arrives on) F\[0\]; .* may come before or after"
+    told = r"(writes the flag|arrives on) F\[0\]; it is unordered"
     with pytest.raises(SimulationError, match=told):
         simulate(parse_kernel(text), {"F": np.zeros(1, np.int32)}, seed=seed)
     one = text.replace("count=%zero", "count=%one").replace(
@@ -238,7 +238,7 @@ BY_TMA_WRONG = {
     "only the reads are over": (
         r"it reads W\[.*no tma_store_wait\(read=False\) covers that store", (", read=False", "")),
     "no sync before the arrival": (
-        r"it reads W\[.*nothing makes this wait for the storing.*tma_store_wait", (SYNC, "")),
+        r"it reads W\[.*not ordered after the tma_store_wait", (SYNC, "")),
     "no wait": (
         r"it (reads|writes) W\[", ("    wait_flag(tensor=%F, index=(%other,), count=%one)\n", "")),
 }  # fmt: skip

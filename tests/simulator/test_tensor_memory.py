@@ -11,8 +11,8 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 BROKEN = {
-    "delete wait_barrier(barriers=%full_1": "was not waited for",
-    "delete wait_barrier(barriers=%empty_1": "may come before its phase",
+    "delete wait_barrier(barriers=%full_1": "no wait has completed a phase",
+    "delete wait_barrier(barriers=%empty_1": "may count in its phase",
     "delete tensor_commit(barriers=%full_1": "deadlock",
     "delete free_tensor_memory": "its tensor memory is not freed",
     "column tensor_product": "columns",
@@ -44,9 +44,9 @@ def test_any_order_gives_the_same(seed: int) -> None:
 
 
 SCALES_BROKEN = {
-    "delete wait_barrier(barriers=%full,": "nothing makes this wait|nothing has written",
-    "delete wait_barrier(barriers=%empty,": "may come before its phase|was not waited for",
-    "delete store_scales": "nothing has written",
+    "delete wait_barrier(barriers=%full,": "no wait orders this|no op has written",
+    "delete wait_barrier(barriers=%empty,": "may count in its phase|no wait has completed a phase",
+    "delete store_scales": "no op has written",
     "delete tensor_store_wait": "no tensor_store_wait covers it",
     "delete fence_async_proxy": "no fence_async_proxy",
     "state store_scales": "item|race|deadlock|writ",

@@ -76,5 +76,5 @@ def test_refused() -> None:
         parse(text).whole.compile(M=64, N=64, K=33)
     with pytest.raises(CompileError, match="size must be known"):
         parse(text).whole.compile()
-    with pytest.raises(TypeCheckError, match="how large the tiles are"):
+    with pytest.raises(TypeCheckError, match="the tile size"):
         parse(text.replace("K, v, i, over", "K, over")).walked.compile(M=64, N=64, K=4)

@@ -12,6 +12,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.claims import NOTHING_LEFT
 from wsdsl.ir.op import Value
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.types import I32, Barriers
 
@@ -24,7 +25,7 @@ def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
 def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> int:
     if op.offset < 0:
         label = "tensor memory" if isinstance(op, AllocateTensorMemory) else op.label
-        raise CompileError(f"`{label}` has no place in SMEM yet", op.loc)
+        raise CompileError(f"WS0605 `{label}` has no offset", op.loc, IR_HINT)
     return op.offset
 
 

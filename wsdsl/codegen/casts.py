@@ -14,6 +14,7 @@ from wsdsl.codegen.fragments import as_floats, elements, from_elements, from_flo
 from wsdsl.codegen.held import Anew, Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tile_ops import Bitcast, Cast
 from wsdsl.ir.types import DTYPES, I32, DType
 
@@ -112,7 +113,7 @@ def convert_bitcast(c: Context, op: Bitcast) -> None:
         c.held[op.result] = _anew(c, x) if is_kept else x
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
-        raise CompileError(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc)
+        raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
     if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
         c.held[op.result] = Registers(dtype, *shape, x.texts)
         return

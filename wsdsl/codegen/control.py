@@ -10,7 +10,7 @@ from itertools import accumulate
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.byte_maps import of_words, words_of_pairs
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import in_words, llvm_types, rebuild, shape_of
+from wsdsl.codegen.convert_type import in_words, llvm_types, not_carried, rebuild, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
 from wsdsl.codegen.writer import Writer
@@ -18,6 +18,7 @@ from wsdsl.diagnostics import CompileError
 from wsdsl.ir.barrier_ops import Elect, ForRange
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import Fragment
 
@@ -35,7 +36,7 @@ def registers_of(c: Context, value: Value) -> tuple[str, ...]:
         case StateAt():
             return (held.stage, held.parity)
         case _:
-            raise CompileError(f"a loop or if can not hand on %{value.name}: {value.type}")
+            raise not_carried(f"%{value.name}: {value.type}")
 
 
 def _known(c: Context, values: Sequence[Value]) -> list[Value]:
@@ -196,7 +197,7 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
     for i, sharing in enumerate(together):
         op = sharing[0]
         if c.place.inside:
-            raise CompileError("a partition inside a partition", op.loc)
+            raise CompileError("WS0602 a partition is within a partition", op.loc, IR_HINT)
         label = w.name(f"{op.role}_partition")
         if i + 1 < len(together):
             following = w.name("other_partitions")

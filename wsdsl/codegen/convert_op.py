@@ -50,6 +50,7 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import I32, Shared
 from wsdsl.ir.walk import yielded
 
@@ -66,8 +67,7 @@ def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
 def convert_op(c: Context, op: Op) -> None:
     arm = ARMS.get(type(op))
     if arm is None:
-        name = op_name(type(op))
-        raise CompileError(f"codegen has no way to emit `{name}`", op.loc)
+        raise CompileError(f"WS0601 codegen cannot emit `{op_name(type(op))}`", op.loc, IR_HINT)
     arm(c, op)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from wsdsl.codegen.held import Held, Registers, Scalar, Shape, StateAt
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import ACCUMULATOR, Accumulator, DType, Fragment, Lanes, State, Tile, Type
 
 LLVM_TYPES = {
@@ -34,7 +35,7 @@ LLVM_TYPES = {
 def scalar_type(dtype: DType) -> str:
     """The LLVM type of one element."""
     if dtype.name not in LLVM_TYPES:
-        raise CompileError(f"codegen does not know elements of type {dtype} yet")
+        raise CompileError(f"WS0603 codegen does not support {dtype} elements", hint="cast them")
     return LLVM_TYPES[dtype.name]
 
 
@@ -91,7 +92,11 @@ def llvm_types(type: Type) -> tuple[str, ...]:
         case State():
             return ("i32", "i32")
         case _:
-            raise CompileError(f"a loop or if can not hand on a value of type {type}")
+            raise not_carried(f"a value of type {type}")
+
+
+def not_carried(value: str) -> CompileError:
+    return CompileError(f"WS0604 a loop or an if cannot carry {value}", hint=IR_HINT)
 
 
 def rebuild(type: Type, texts: Sequence[str]) -> Held:

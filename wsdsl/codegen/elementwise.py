@@ -18,7 +18,7 @@ from wsdsl.codegen.fragments import (
     source_element,
 )
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
-from wsdsl.codegen.integer_functions import integer_binary, integer_unary
+from wsdsl.codegen.integer_functions import integer_binary, integer_unary, unsupported
 from wsdsl.codegen.lane_numbers import divided
 from wsdsl.codegen.literals import literal
 from wsdsl.codegen.paired_maps import paired
@@ -27,6 +27,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type
 
@@ -38,7 +39,7 @@ def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
         case Fragment(dtype):
             return dtype, shape_of(type)
         case _:
-            raise CompileError(f"not a scalar or fragment: {type}")
+            raise CompileError(f"WS0606 {type} is not a scalar or a fragment", hint=IR_HINT)
 
 
 def define(c: Context, result: Value, held: Registers) -> None:
@@ -104,7 +105,8 @@ def convert_map(c: Context, op: Map) -> None:
     elif gives_bool or dtype.bits == operand.bits:
         held = from_elements(c.w, dtype, shape, results)
     else:
-        raise CompileError(f"map {op.fn}: {operand} operands do not give {dtype} elements", op.loc)
+        message = f"WS0607 `{op.fn}` of {operand} operands cannot give {dtype} elements"
+        raise CompileError(message, op.loc, IR_HINT)
     define(c, op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
         c.held[op.result] = _integer(op, held.texts[0], dtype, [c.held[a] for a in op.args])
@@ -328,5 +330,5 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
         "mod": lambda a, b: remainder(f, a, b)[1],
     }  # fmt: skip
     if op.fn not in binary:
-        raise CompileError(f"`{op.fn}` has no meaning on {dtype} elements", op.loc)
+        raise unsupported(op, dtype)
     return binary[op.fn]

@@ -33,7 +33,7 @@ def _target_machine(arch: str, ptx: int) -> Any:
 
 
 def emit_ptx(text: str, target: Target = H200) -> str:
-    """Raises CompileError if LLVM refuses the text: a bug of wsdsl, or IR edited by hand."""
+    """Compile LLVM IR to PTX. CompileError if LLVM rejects it: a bug of wsdsl, or edited IR."""
     import llvmlite.binding as llvm
 
     least = PTX_OF_MIXED if MIXED_INTEGERS.search(text) else 0
@@ -42,9 +42,7 @@ def emit_ptx(text: str, target: Target = H200) -> str:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as e:
-        raise CompileError(
-            f"LLVM refuses the IR: {e}", hint="this is a bug in wsdsl; please report it"
-        ) from e
+        raise CompileError(f"WS0621 LLVM rejects its IR: {e}", hint="report this bug") from e
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)

@@ -1,5 +1,5 @@
-"""What ptxas made of a kernel: refused if it spills, serialises wgmma or ignores setmaxnreg, or
-gives away registers that a product still reads.
+"""Reject machine code that spills, serializes wgmma or ignores setmaxnreg, or in which ptxas reuses
+registers that a wgmma still reads.
 
 ptxas says so in remarks about PTX; here they become findings about lines of the source. Of the last
 it says nothing: its machine code is read.
@@ -22,32 +22,29 @@ from wsdsl.ir.types import Accumulator, Fragment
 HARMLESS = {"C7517", "C7519"}
 """A wait or fence that ptxas put where one was missing; only the place pays."""
 IGNORED_LIMIT = {"C7504", "C7505", "C7507", "C7508"}
-SMALLER = (
-    "choose a smaller tile (Schedule.tile), more consumers for it, or keep fewer accumulators at a "
-    "time"
-)
+SMALLER = "use a smaller tile (Schedule.tile), more consumers, or fewer accumulators at a time"
 HINTS = {
-    "C7509": "this is a bug in wsdsl; please report it",
-    "C7510": "this is a bug in wsdsl; please report it",
+    "C7509": "report this bug in wsdsl",
+    "C7510": "report this bug in wsdsl",
     "C7511": SMALLER,
     "C7512": SMALLER,
-    "C7513": "compute an operand of a product before the products of its tile, not among them",
-    "C7514": "use the sum only after the loop over its products",
-    "C7515": "start the sum from zeros(...), and change it only after the loop over its products",
+    "C7513": "compute an operand of a matmul before the loop over the matmuls of its tile",
+    "C7514": "use the accumulator only after the loop over its matmuls",
+    "C7515": "start from zeros(...), and change the accumulator only after its matmuls",
     "C7602": SMALLER,
 }
-OTHER_HINT = "change the accumulator only after the loop over its products"
+OTHER_HINT = "change the accumulator only after the loop over its matmuls"
 
 
 class SpillError(CompileError):
     """The tiles do not fit the registers; smaller ones may."""
 
     spilled = 0
-    """Bytes, of which ptxas says how many there are."""
+    """Bytes, as ptxas reports them."""
 
 
 class OverwrittenError(CompileError):
-    """Operands of products are not safe in registers; elsewhere they are."""
+    """Operands of matmuls are not safe in registers; elsewhere they are."""
 
 
 def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
@@ -68,22 +65,22 @@ def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -
 
 
 def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
-    """What ptxas says against a kernel, about lines of its source."""
+    """Find the source lines of ptxas' performance warnings."""
     for code, text in dict.fromkeys(re.findall(r"\((C7[56]\d\d)\) *(.*)", log)):
         if code in HARMLESS:
             continue
         reason = _reason(text)
         if code in IGNORED_LIMIT:
             yield Finding(
-                f"ptxas: {reason} [{code}]",
+                f"WS0626 ptxas cannot limit the registers: {reason} [{code}]",
                 _limit_loc(kernel),
                 f"{SMALLER}; or give the compute role more registers (Schedule.registers)",
             )
             continue
         op = _op_at(kernel, ptx, text) or _largest_product(kernel)
-        what = "cannot hold this product" if code == "C7602" else "serialises the products"
+        what = "has too few registers for this matmul" if code == "C7602" else "serializes matmuls"
         yield Finding(
-            f"ptxas {what}: {reason} [{code}]",
+            f"WS0627 ptxas {what}: {reason} [{code}]",
             _loc(op, kernel),
             HINTS.get(code, OTHER_HINT),
         )
@@ -92,10 +89,10 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
 def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Finding:
     op = next((op for op in kernel.of(Wgmma) if isinstance(op.a.type, Fragment)), None)
     return Finding(
-        f"ptxas {assembled.resources.ptxas_version} gives away registers of an operand that this "
-        f"product still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
+        f"WS0628 ptxas {assembled.resources.ptxas_version} reuses registers of an operand that "
+        f"this matmul still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
         _loc(op, kernel),
-        f"{FIXED_IN} (pip install -U nvidia-cuda-nvcc); or make the operand in shared memory: "
+        f"run pip install -U nvidia-cuda-nvcc ({FIXED_IN}), or compute the operand in SMEM: "
         'Schedule(operand_transform="smem")',
     )
 
@@ -116,18 +113,18 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
     if not spilled:
         what = f"{held.stack_bytes} bytes of stack go"
     op = _largest_product(kernel)
-    accumulator = f"; this accumulator alone takes {_accumulator_registers(op)}" if op else ""
+    accumulator = f"; this accumulator alone needs {_accumulator_registers(op)}" if op else ""
     yield Finding(
-        f"{what} to local memory ({_budget(kernel)}{accumulator})",
+        f"WS0629 {what} to local memory ({_budget(kernel)}{accumulator})",
         _loc(op, kernel),
-        f"{SMALLER}; WSDSL_ALLOW_SPILLS=1, or wsdsl.config.override(allow_spills=True), compiles "
-        "it nevertheless",
+        f"{SMALLER}; or allow spills: WSDSL_ALLOW_SPILLS=1, or "
+        "wsdsl.config.override(allow_spills=True)",
     )
 
 
 def _budget(kernel: Kernel) -> str:
     shares = [f"{op.registers} in {op.role}" for op in kernel.of(Partition) if op.registers]
-    return f"registers a thread: {', '.join(shares)}" if shares else "registers a thread"
+    return f"registers per thread: {', '.join(shares) or 'no limit by role'}"
 
 
 def _accumulator_registers(op: Op | None) -> int:

@@ -26,6 +26,7 @@ from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.vector_access import WORD, load_vectors, store_vectors
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import Fragment, Tensor
 
 
@@ -117,10 +118,10 @@ def checked_value(c: Context, op: StoreGlobal) -> Registers:
     """What is stored, if it may be."""
     kind, value = op.tensor.as_tensor, c.registers(op.value)
     if value.dtype != kind.dtype:
-        raise CompileError(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
+        raise CompileError(f"WS0610 {value.dtype} cannot be stored to {kind}", op.loc, IR_HINT)
     if op.accumulate and kind.dtype.name not in REDUCTIONS:
         raise CompileError(
-            f"the card cannot add {kind.dtype} elements atomically",
+            f"WS0611 the GPU cannot add {kind.dtype} elements atomically",
             op.loc,
             f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
         )
@@ -136,8 +137,8 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
     store = GlobalStore(c, op, value, kind, shape)
     if kind.dtype.bits == 4:
         if not _paired(op, c, shape):
-            told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
-            raise CompileError(told, op.loc)
+            message = f"WS0612 threads store {kind.dtype} in pairs of adjacent columns only"
+            raise CompileError(message, op.loc, IR_HINT)
         store.bytes()
     elif not _paired(op, c, shape) or (op.accumulate and kind.dtype.is_integer):
         store.singles()  # The card adds no vectors of integers.

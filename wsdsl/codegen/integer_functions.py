@@ -32,7 +32,7 @@ def integer_unary(w: Writer, op: Map, dtype: DType) -> Callable[[str], str]:
         case "popcount" if dtype.bits == 32:
             return lambda a: w.call("llvm.ctpop.i32", "i32", [("i32", a)])
         case _:
-            raise CompileError(f"`{op.fn}` has no meaning on {dtype} elements", op.loc)
+            raise unsupported(op, dtype)
 
 
 def integer_binary(
@@ -45,7 +45,7 @@ def integer_binary(
     known = args[1].known if isinstance(args[1], Scalar) else None
     if op.fn in PLAIN:
         if type == "i1" and op.fn in ("sub", "mul", "add"):
-            raise CompileError(f"`{op.fn}` has no meaning on bool elements", op.loc)
+            raise unsupported(op, dtype)
         return lambda a, b: w.binary(PLAIN[op.fn], type, a, b)
     if op.fn in COMPARISONS:
         relation = op.fn if op.fn in ("eq", "ne") else f"{sign}{op.fn}"
@@ -70,8 +70,12 @@ def integer_binary(
                 return lambda a, b: w.binary("and", type, a, known - 1)
             return lambda a, b: w.binary("ashr", type, a, known.bit_length() - 1)
         return lambda a, b: _floor_division(w, op.fn, type, a, b)
-    hint = "multiply, as in x * x, or cast to f32" if op.fn == "pow" else ""
-    raise CompileError(f"`{op.fn}` has no meaning on {dtype} elements", op.loc, hint)
+    raise unsupported(op, dtype)
+
+
+def unsupported(op: Map, dtype: DType) -> CompileError:
+    hint = "multiply, as in x * x, or cast to f32" if op.fn == "pow" else "cast the operands"
+    return CompileError(f"WS0609 `{op.fn}` does not support {dtype} elements", op.loc, hint)
 
 
 def _floor_division(w: Writer, fn: str, type: str, a: str, b: str) -> str:

@@ -59,7 +59,8 @@ SIZE_TYPE = "i32 range(i32 0, -2147483648)"
 @held_back()
 def emit_llvm(kernel: Kernel) -> str:
     if kernel.level != "scheduled":
-        raise CompileError(f"codegen takes a scheduled kernel, not {kernel.level}")
+        message = f"WS0600 codegen needs a scheduled kernel, not a {kernel.level} kernel"
+        raise CompileError(message, hint="pass the result of lowering")
     launch = signature(kernel)
     w = Writer()
     body = _context(w, kernel, launch)

@@ -14,6 +14,7 @@ from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 
@@ -23,7 +24,7 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     rows, columns, _ = shape
     if columns % 8 or (dtype.bits < 8 and rows == 1):
-        raise CompileError(f"load_panels: not {op.result.type}", op.loc)
+        raise CompileError(f"WS0613 load_panels cannot load {op.result.type}", op.loc, IR_HINT)
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
@@ -156,7 +157,8 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
     w, shared, index = c.w, c.shared(op.shared), c.registers(op.index)
     dtype, shape = dtype_and_shape(op.result.type)
     if dtype.bits not in (16, 32):
-        raise CompileError(f"load_shared reads elements of two or four bytes, not {dtype}", op.loc)
+        message = f"WS0614 load_shared needs elements of 16 or 32 bits; {dtype} has {dtype.bits}"
+        raise CompileError(message, op.loc, IR_HINT)
     item = c.item(shared, c.state(op.state).stage)
     if op.first is not None:
         item = w.add(item, w.multiply(c.scalar(op.first).text, dtype.bytes))

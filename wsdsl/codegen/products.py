@@ -14,7 +14,9 @@ from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.narrowing import narrowings
+from wsdsl.ir.op import Op, op_name
 from wsdsl.ir.operand_layout import START_MASK, layout_of
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 from wsdsl.ir.wgmma import k_step, sum_of
 
@@ -29,9 +31,9 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
         start = c.scalar(op.start)
         if isinstance(start.known, int) and start.known % held.start_unit:
             raise CompileError(
-                f"a wgmma operand cannot begin {start.known} elements into its tile",
+                f"WS0616 a wgmma operand cannot start {start.known} elements into its tile",
                 op.loc,
-                f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
+                f"start at a multiple of {held.start_unit} for swizzle {op.swizzle}",
             )
         address = w.add(address, w.multiply(start.text, held.per_start))
     address = w.add(address, shared.offset + op.offset)
@@ -54,24 +56,29 @@ def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
     nvvm.wgmma_fence(c.w)
 
 
+def check_descriptor(held: Descriptor, k_major: bool, steps: int, op: Op) -> None:
+    if held.k_major != k_major or len(held.steps) < steps:
+        message = f"WS0617 an operand of {op_name(type(op))} differs in layout or size"
+        raise CompileError(message, op.loc, IR_HINT)
+
+
 def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     if op.columns:
-        raise CompileError("a kernel of one of several widths is not code", op.loc)
+        message = "WS0618 codegen cannot emit a single width of a kernel of several widths"
+        raise CompileError(message, op.loc, IR_HINT)
     named = c.named.get(op.acc)
     held_back = c.group is not None and op.acc in c.group.results
     acc = c.group.sums[c.group.results[op.acc]] if c.group and held_back else None
     acc = acc or c.registers(named or op.acc)
     dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
     if acc.dtype != sum_of(*dtypes):
-        kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
-        raise CompileError(f"there is no wgmma of {kinds}", op.loc)
+        message = f"WS0619 wgmma cannot multiply {' and '.join(op.dtypes)} into {acc.dtype}"
+        raise CompileError(message, op.loc, IR_HINT)
     steps = op.k // k_step(dtypes[0])
     in_registers = isinstance(op.a.type, Fragment)
     sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
     for value, k_major in sides[1:] if in_registers else sides:
-        held = c.descriptor(value)
-        if held.k_major != k_major or len(held.steps) < steps:
-            raise CompileError(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
+        check_descriptor(c.descriptor(value), k_major, steps, op)
     accumulate = c.scalar(op.accumulate).text
     if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
         accumulate = c.never
@@ -123,7 +130,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     source = c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
-        raise CompileError(f"zero_unless: not on {op.x.type}", op.loc)
+        raise CompileError(f"WS0620 zero_unless does not support {op.x.type}", op.loc, IR_HINT)
     if source is not None:
         texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
     else:

@@ -29,16 +29,16 @@ __all__ = [
 
 
 class AssembleError(CompileError):
-    """ptxas made nothing. `assemble_checked` says which line of the source it is about."""
+    """ptxas rejects the PTX. `assemble_checked` finds the line of the source."""
 
     def __init__(self, log: str, ptxas: str) -> None:
         self.log = log
-        hint = f"this is a bug in wsdsl; please report it ({ptxas}, {ptxas_version(ptxas)})"
-        super().__init__(Finding(f"ptxas refuses the PTX:\n{log.strip()}", hint=hint))
+        hint = f"report this bug in wsdsl ({ptxas}, {ptxas_version(ptxas)})"
+        super().__init__(Finding(f"WS0622 ptxas rejects the PTX:\n{log.strip()}", hint=hint))
 
 
 def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assembled | None:
-    """PTX to machine code. None if there is no ptxas: then the driver has to do it."""
+    """Assemble PTX. None without ptxas: the driver assembles then."""
     ptxas = find_ptxas(path)
     if ptxas is None:
         return None
@@ -49,7 +49,8 @@ def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assemb
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as e:
-            raise CompileError(f"cannot run {ptxas}: {e}") from e
+            hint = "set WSDSL_PTXAS to another ptxas"
+            raise CompileError(f"WS0623 cannot run {ptxas}: {e}", hint=hint) from e
         log = f"{done.stdout}{done.stderr}".replace(str(source), "kernel.ptx")
         if done.returncode or not cubin.exists():
             raise AssembleError(log, ptxas)
@@ -59,7 +60,7 @@ def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assemb
 def assemble_checked(
     kernel: Kernel, ptx: str, path: str | None = None, *, allow_spills: bool = False
 ) -> Assembled | None:
-    """`assemble` and `check`; what ptxas refuses outright names its line, too. None: no ptxas."""
+    """`assemble` and `check`; rejected PTX is reported by its source line, too. None: no ptxas."""
     try:
         assembled = assemble(ptx, path, kernel.target)
     except AssembleError as e:
@@ -73,16 +74,18 @@ def assemble_checked(
 
 
 def disassemble(cubin: bytes) -> str:
-    """SASS. CompileError if there is no nvdisasm."""
+    """Disassemble to SASS. CompileError without nvdisasm."""
     tool = find_nvdisasm()
     if tool is None:
-        raise CompileError("there is no nvdisasm here", hint="pip install nvidia-cuda-nvdisasm")
+        hint = "run pip install nvidia-cuda-nvdisasm"
+        raise CompileError("WS0624 nvdisasm is not installed", hint=hint)
     with tempfile.TemporaryDirectory(prefix="wsdsl-") as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
         done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CompileError(f"nvdisasm fails: {done.stderr.strip()}")
+        message = f"WS0625 nvdisasm fails: {done.stderr.strip()}"
+        raise CompileError(message, hint="run pip install -U nvidia-cuda-nvdisasm")
     return done.stdout
 
 

@@ -20,6 +20,7 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
+from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, THREADS
 
@@ -58,9 +59,10 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
     room = shared.bytes // (1 if op.joined else 4) - op.before
     if line * size > span or lines * span > room or value.columns % 8:
         raise CompileError(
-            f"store_shared: {lines} lines of {line * size} bytes do not fit a panel of lines "
-            f"of {span} bytes in {room} bytes",
+            f"WS0615 {lines} rows of {line * size} bytes do not fit a panel of rows of {span} "
+            f"bytes in {room} bytes",
             op.loc,
+            IR_HINT,
         )
     place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
     place = At(place.base, place.offset + op.before)

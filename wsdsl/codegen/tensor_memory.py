@@ -14,8 +14,8 @@ from wsdsl.codegen.context import Arms, Context
 from wsdsl.codegen.convert_type import register_type
 from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At, operands
+from wsdsl.codegen.products import check_descriptor
 from wsdsl.codegen.writer import Operand
-from wsdsl.diagnostics import CompileError
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import (
     TILE_COLUMNS,
@@ -83,8 +83,7 @@ def convert_product(c: Context, op: t.TensorProduct) -> None:
     a, b = None if op.a_state else c.descriptor(op.a), c.descriptor(op.b)
     sides = [(b, op.b_k_major), *([] if a is None else [(a, op.a_k_major)])]
     for held, k_major in sides:
-        if held.k_major != k_major or len(held.steps) < steps:
-            raise CompileError("an operand is laid out or sized differently", op.loc)
+        check_descriptor(held, k_major, steps, op)
     address = _address(c, op.sums, op.state, op.column)
     lines = [
         ".reg .b32 la, lb, ha, hb, how, sa, sb;",

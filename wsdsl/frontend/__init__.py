@@ -33,8 +33,7 @@ def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
     if findings:
         raise TypeCheckError(findings)
     if not kernels:
-        hint = "a kernel is a def under the line @kernel"
-        raise ParseError(f"{file}: there is no kernel", hint=hint)
+        raise ParseError(f"WS0103 {file} has no kernel", hint="write @kernel above a def")
     return kernels
 
 

@@ -10,6 +10,7 @@ from lark.tree import Meta, Tree
 
 from wsdsl.diagnostics import Finding, Loc, counted
 from wsdsl.frontend import syntax as s
+from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.operators import NUMBERS_HINT, constant, number
 from wsdsl.frontend.source import Source
 
@@ -43,6 +44,9 @@ class Builder:
     def refuse(self, message: str, loc: Loc, hint: str = "") -> None:
         self.findings.append(Finding(message, loc, hint))
 
+    def _twice(self, named: str, loc: Loc) -> None:
+        self.refuse(f"WS0117 {named} occurs twice", loc, "rename or remove one of them")
+
     def loc(self, at: Tree[Token] | Token) -> Loc:
         place: Meta | Token = at.meta if _is_tree(at) else at  # type: ignore[assignment]
         line, column = place.line or 1, place.column or 1
@@ -56,7 +60,7 @@ class Builder:
             if child.data == "definition":
                 made = self.definition(child)
                 if made.name in found.definitions:
-                    self.refuse(f"`{made.name}` is defined twice", made.loc, "rename one of them")
+                    self._twice(f"definition `{made.name}`", made.loc)
                 found.definitions[made.name] = made
             elif child.data != "import_line":
                 self._file_line(child, found)
@@ -73,19 +77,20 @@ class Builder:
             wrong = [n for n in introduced or [] if not (n.isidentifier() and n.isascii())]
             if wrong:
                 self.refuse(
-                    f"`{wrong[0]}` can not name a dimension",
+                    f"WS0118 `{wrong[0]}` cannot name a dimension",
                     self.loc(right),
-                    'names are made of A-Z a-z 0-9 _, as in dims("M N K")',
+                    'use A-Z a-z 0-9 _ in names, as in dims("M N K")',
                 )
                 return
             if names and introduced is not None and len(names) == len(introduced):
                 module.dims.update(zip(names, introduced, strict=True))
                 return
             if names and introduced is not None:
+                given = counted(len(introduced), "dimension")
                 self.refuse(
-                    f"{counted(len(introduced), 'dimension')} for {counted(len(names), 'name')}",
+                    f"WS0119 {given} cannot be assigned to {counted(len(names), 'name')}",
                     self.loc(tree),
-                    'one for each, as in `M, N = dims("M N")`',
+                    'write one name per dimension, as in `M, N = dims("M N")`',
                 )
                 return
             before = len(self.findings)
@@ -95,9 +100,9 @@ class Builder:
                 return
             del self.findings[before:]
         self.refuse(
-            "a file holds kernels, functions, dims(…) and constants; this is none of them",
+            "WS0120 this is not a kernel, a function, dims(…) or a constant",
             self.loc(tree),
-            "put it into a kernel, or write NAME = number",
+            "move it into a kernel, or write NAME = number",
         )
 
     def _plain_names(self, tree: Tree[Token]) -> list[str] | None:
@@ -119,9 +124,7 @@ class Builder:
             pname, annotation = p.children
             assert isinstance(pname, Token)
             if any(m.name == pname for m in made):
-                self.refuse(
-                    f"parameter `{pname}` occurs twice", self.loc(pname), "rename one of them"
-                )
+                self._twice(f"parameter `{pname}`", self.loc(pname))
             type_ = self.expr(annotation) if _is_tree(annotation) else None
             made.append(s.Param(str(pname), type_, loc=self.loc(p)))
         body = self.suite(suite)
@@ -136,23 +139,23 @@ class Builder:
             kind = str(dotted.children[-1])
             if kind not in ("kernel", "function"):
                 self.refuse(
-                    f"`@{kind}` is no decorator of the language",
+                    f"WS0121 `@{kind}` is not a decorator of the language",
                     self.loc(dotted),
-                    "a kernel stands under @kernel, a function that it calls under @function",
+                    "write @kernel above a kernel, @function above a function that it calls",
                 )
                 return "kernel"
             kinds.append(kind)
             if _is_tree(call) and _trees(call):
                 self.refuse(
-                    "a decorator takes no arguments in a file or string",
+                    "WS0122 a decorator takes no arguments in a file or string",
                     self.loc(call),
-                    "hand the schedule over when you compile: --set, or compile(schedule=…)",
+                    "pass the schedule to the compiler: --set, or compile(schedule=…)",
                 )
         if kinds not in (["kernel"], ["function"]):
             self.refuse(
-                f"`{name}` is neither a kernel nor a function",
+                f"WS0123 `{name}` is neither a kernel nor a function",
                 loc,
-                "write @kernel or @function, and nothing else, above the def",
+                "write either @kernel or @function above the def",
             )
         return "function" if kinds == ["function"] else "kernel"
 
@@ -163,9 +166,9 @@ class Builder:
                     self._no_return(kind, statement)
                 elif position != len(body) - 1:
                     self.refuse(
-                        "`return` is not the last statement",
+                        "WS0124 `return` is not the last statement",
                         statement.loc,
-                        "a function ends with its return; remove what follows",
+                        "remove the statements after it",
                     )
             elif isinstance(statement, s.For):
                 self._check_no_return(kind, statement.body)
@@ -183,12 +186,11 @@ class Builder:
 
     def _no_return(self, kind: Kind, statement: s.Return) -> None:
         if kind == "kernel":
-            message = "a kernel returns nothing"
-            hint = "store the result in a tensor parameter: C[m, n] = x"
+            block, hint = "a kernel", "store the result in a tensor parameter: C[m, n] = x"
         else:
-            message = "`return` inside a loop or an `if`"
-            hint = "assign to a name in there and return it at the function's end"
-        self.refuse(message, statement.loc, hint)
+            block = "a loop or an `if`"
+            hint = "assign to a name in it and return that name at the end of the function"
+        self.refuse(f"WS0125 {block} cannot have a `return`", statement.loc, hint)
 
     # Statements
 
@@ -231,9 +233,8 @@ class Builder:
         targets = self.targets(left)
         value = self.expr(right)
         if len(targets) != 1:
-            self.refuse(
-                f"`{op}` takes one name on its left", self.loc(left), "one `+=` a line for each"
-            )
+            message = f"WS0126 `{op}` takes exactly one target"
+            self.refuse(message, self.loc(left), f"write one `{op}` per line")
             return []
         return [s.Augmented(targets[0], str(op)[:-1], value, loc=loc, op_loc=self.loc(op))]
 
@@ -244,9 +245,9 @@ class Builder:
             inner = _trees(part)[0] if part.data == "group" else part
             if inner.data not in ("name", "subscript"):
                 self.refuse(
-                    "only a name or an indexed tensor can be assigned to",
+                    "WS0127 only a name or an indexed tensor can be assigned to",
                     self.loc(part),
-                    "as in `acc = …` or `C[m, n] = …`",
+                    "write `acc = …` or `C[m, n] = …`",
                 )
             else:
                 made.append(self.expr(inner))
@@ -259,9 +260,8 @@ class Builder:
             if part.data == "name":
                 targets.append(s.Name(str(part.children[0]), loc=self.loc(part)))
             else:
-                self.refuse(
-                    "a loop variable is a name", self.loc(part), "as in `for m, n in tiles(M, N):`"
-                )
+                message = "WS0128 a loop variable must be a name"
+                self.refuse(message, self.loc(part), "write `for m, n in tiles(M, N):`")
         start, end = tree.meta, source.meta
         loc = self.source.loc(start.line, start.column, end.end_line, end.end_column)
         return s.For(tuple(targets), self.expr(source), self.suite(body), loc=loc)
@@ -296,15 +296,17 @@ class Builder:
             case "number":
                 value = number(str(tree.children[0]))
                 if value is None:
-                    self.refuse("no element type holds this number", loc, NUMBERS_HINT)
+                    self.refuse(
+                        "WS0129 this number does not fit any element type", loc, NUMBERS_HINT
+                    )
                 return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":
                 self.refuse(
-                    "there are no strings in a kernel",
+                    "WS0130 a kernel cannot contain strings",
                     loc,
-                    "an annotation is written without quotes, a remark as a # comment",
+                    "write annotations without quotes, and remarks as # comments",
                 )
                 return s.Number(0, loc=loc)
             case "group":
@@ -345,7 +347,7 @@ class Builder:
         assert _is_tree(right)
         if more:
             self.refuse(
-                "a comparison of more than two values",
+                f"WS0131 a comparison takes 2 values, not {2 + len(more) // 2}",
                 loc,
                 "compare in pairs: (a <= b) & (b < c)",
             )
@@ -362,23 +364,19 @@ class Builder:
                 name, value = a.children
                 assert _is_tree(value)
                 if any(k.name == name for k in keywords):
-                    self.refuse(f"`{name}=` occurs twice", self.loc(a), "remove one of them")
+                    self._twice(f"argument `{name}=`", self.loc(a))
                 keywords.append(s.Keyword(str(name), self.expr(value), loc=self.loc(a)))
             else:
                 if keywords:
                     self.refuse(
-                        "an argument without a name after one with",
+                        "WS0132 a positional argument follows a keyword argument",
                         self.loc(a),
-                        "arguments with names come last: max(x, over=k)",
+                        "write keyword arguments last: max(x, over=k)",
                     )
                 args.append(self.expr(a))
         if function.data == "name" and function.children[0] == "print":
             del self.findings[quiet:]
-            self.refuse(
-                "a kernel cannot print",
-                loc,
-                "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
-            )
+            self.refuse("WS0133 a kernel cannot print", loc, meant("print"))
         return s.Call(self.expr(function), tuple(args), tuple(keywords), loc=loc)
 
 

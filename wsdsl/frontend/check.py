@@ -69,16 +69,16 @@ class Checker(Loops):
         body = self.block(self.definition.body)
         if not len(self.report) and not _stores(body):
             self.report.error(
-                f"`{self.definition.name}` stores nothing",
+                f"WS0138 kernel `{self.definition.name}` stores nothing",
                 self.definition.loc,
                 "assign to a tile of a tensor parameter: C[m, n] = x",
             )
         return typed.TypedKernel(self.definition.name, tuple(params), body, self.definition.loc)
 
     def param(self, p: s.Param) -> TensorRef | Var | Poison:
-        hint = f"{p.name}: bf16[M, K], or {p.name}: f32"
+        hint = f"write {p.name}: bf16[M, K], or {p.name}: f32"
         if p.annotation is None:
-            return self.report.error(f"`{p.name}` has no type", p.loc, hint)
+            return self.report.error(f"WS0139 parameter `{p.name}` has no type", p.loc, hint)
         base = p.annotation.base if isinstance(p.annotation, s.Subscript) else p.annotation
         entries = p.annotation.entries if isinstance(p.annotation, s.Subscript) else ()
         # Before anything can go wrong: a dimension that is known spares errors about its uses.
@@ -87,21 +87,21 @@ class Checker(Loops):
         self.dims.update(d for d in dims if isinstance(d, str))
         if isinstance(base, s.Name) and self.scope.find(base.name, base) is None:
             hint = meant(base.name) or did_you_mean(base.name, DTYPES)
-            return self.unknown(base, f"`{base.name}` is no element type", hint)
+            return self.unknown(base, f"WS0140 `{base.name}` is not an element type", hint)
         kind = self.entity(base)
         if isinstance(kind, Poison):
             return kind
         if not isinstance(kind, TypeName):
-            return self.report.error("an element type is expected here", base.loc, hint)
+            return self.expected("an element type", base.loc, hint)
         if not isinstance(p.annotation, s.Subscript):
             return Var(p.name, Tile(kind.dtype))
         if len(dims) != len(found):
             return POISON
         last = found[-1] if found else 0
         if kind.dtype.bits == 4 and isinstance(last, int) and last % 2:
-            told = f"{last} elements of {kind.dtype} in a row, two to a byte"
-            hint = f"the last dimension of a 4-bit tensor is even: {last + 1}"
-            return self.report.error(told, p.annotation.entries[-1].loc, hint)
+            message = f"WS0141 rows of {last} {kind.dtype} elements end within a byte"
+            hint = f"make the last dimension of a 4-bit tensor even: {last + 1}"
+            return self.report.error(message, p.annotation.entries[-1].loc, hint)
         return TensorRef(p.name, Tensor(kind.dtype, tuple(dims)))
 
     def dimension(self, node: s.Expr | s.Colon) -> str | int | Poison:
@@ -122,9 +122,8 @@ class Checker(Loops):
         meant = dict.fromkeys(sorted(used(node)))
         self.dims.update(meant)  # spares errors about their uses
         self.scope.module.dims.update((name, name) for name in meant)
-        return self.report.error(
-            "a dimension is a name or a number from 1 to 2147483647", node.loc, "as in bf16[M, 64]"
-        )
+        dimension = "the name of a dimension, or its size from 1 to 2147483647"
+        return self.expected(dimension, node.loc, "write bf16[M, 64], for example")
 
     # Blocks
 
@@ -151,9 +150,8 @@ class Checker(Loops):
                     isinstance(found, Several) and not found.items
                 )
                 if not silent:
-                    self.report.error(
-                        "this has no effect", node.loc, "assign it, or store it to a tensor"
-                    )
+                    hint = "assign it to a name, or store it to a tensor"
+                    self.report.error("WS0142 this statement has no effect", node.loc, hint)
             case s.Return():
                 self.give_back(node)
 
@@ -172,11 +170,9 @@ class Checker(Loops):
                 found = [POISON] * len(node.targets)
                 locs = [node.value.loc] * len(found)
         if len(found) != len(node.targets):
-            self.report.error(
-                f"{counted(len(found), 'value')} for {counted(len(node.targets), 'name')}",
-                node.loc,
-                "one for each",
-            )
+            given, names = counted(len(found), "value"), counted(len(node.targets), "name")
+            message = f"WS0143 {given} cannot be assigned to {names}"
+            self.report.error(message, node.loc, "write one name per value")
             found, locs = [POISON] * len(node.targets), [node.loc] * len(node.targets)
         for target, entity, loc in zip(node.targets, found, locs, strict=True):
             self.bind(target, entity, loc)
@@ -184,18 +180,15 @@ class Checker(Loops):
     def bind(self, target: s.Expr, entity: Entity, loc: Loc) -> None:
         if isinstance(target, s.Subscript):
             self.store(target, entity, loc, accumulate=False)
-        elif isinstance(target, s.Name):
-            if not self.is_tensor(target):
-                self.env[target.name] = self.kept(target.name, entity, loc)
-        else:
-            self.report.error("this can not be assigned to", target.loc, "a name, or C[m, n]")
+        elif isinstance(target, s.Name) and not self.is_tensor(target):
+            self.env[target.name] = self.kept(target.name, entity, loc)
 
     def is_tensor(self, target: s.Name) -> bool:
         """A tensor parameter's name cannot be given to another value."""
         if not isinstance(self.env.get(target.name), TensorRef):
             return False
-        hint = f"store to a tile of it: {target.name}[…] = x"
-        self.report.error(f"`{target.name}` is a tensor parameter", target.loc, hint)
+        message = f"WS0144 tensor parameter `{target.name}` cannot be assigned to"
+        self.report.error(message, target.loc, f"store to a tile of it: {target.name}[…] = x")
         return True
 
     def kept(self, name: str, entity: Entity, loc: Loc) -> Entity:
@@ -217,16 +210,13 @@ class Checker(Loops):
                 element, value = node.target.loc.written, in_brackets(node.value.loc.written)
                 instead = f" = {element} {node.op} {value}" if node.op != "-" else f" += -{value}"
                 hint = f"only `+=` adds to global memory: write `{element}{instead}`"
-                self.report.error(f"`{node.op}=` on a tensor", node.op_loc, hint)
+                message = f"WS0145 `{node.op}=` cannot update a tensor"
+                self.report.error(message, node.op_loc, hint)
                 return
             self.store(node.target, self.entity(node.value), node.value.loc, accumulate=True)
-        elif isinstance(node.target, s.Name):
-            if self.is_tensor(node.target):
-                return
+        elif isinstance(node.target, s.Name) and not self.is_tensor(node.target):
             whole = s.Binary(node.op, node.target, node.value, loc=node.loc, op_loc=node.op_loc)
             self.env[node.target.name] = self.kept(node.target.name, self.entity(whole), node.loc)
-        else:
-            self.report.error("this can not be assigned to", node.target.loc, "a name, or C[m, n]")
 
     def store(self, target: s.Subscript, entity: Entity, loc: Loc, *, accumulate: bool) -> None:
         tensor = self.entity(target.base)
@@ -234,9 +224,7 @@ class Checker(Loops):
         if isinstance(tensor, Poison) or isinstance(value, Poison):
             return
         if not isinstance(tensor, TensorRef):
-            self.report.error(
-                "only tensors are stored to", target.base.loc, "a parameter of type …[…]"
-            )
+            self.expected("a tensor parameter", target.base.loc, "declare it, as in C: f32[M, N]")
             return
         index = self.index(tensor, target)
         if isinstance(index, Poison):
@@ -250,18 +238,19 @@ class Checker(Loops):
         missing = [a for a in value.type.axes if a not in known]
         if missing:
             self.report.error(
-                f"the value has the axis `{missing[0]}`, which the index lacks",
+                f"WS0146 the value has the axis `{missing[0]}`, which the index lacks",
                 loc,
                 f"reduce it first: sum(x, over={missing[0]})",
             )
             return
         kinds = (value.type.dtype, tensor.type.dtype)
         if BOOL in kinds and kinds[0] != kinds[1]:
-            hint = f"cast(x, {kinds[1]})" if kinds[0] == BOOL else "compare it, as in x != 0"
-            self.report.error(f"a store of {kinds[0]} to {kinds[1]}", loc, hint)
+            hint = f"write cast(x, {kinds[1]})" if kinds[0] == BOOL else "compare it, as in x != 0"
+            self.report.error(f"WS0147 {kinds[0]} cannot be stored as {kinds[1]}", loc, hint)
             return
         if accumulate and kinds[1] == BOOL:
-            self.report.error("`+=` on a bool tensor", loc, "add to an integer tensor")
+            message = "WS0148 `+=` cannot add to a bool tensor"
+            self.report.error(message, loc, "add to an integer tensor")
             return
         self.out.append(typed.Store(tensor, index, value, accumulate, target.loc))
 
@@ -273,9 +262,9 @@ class Checker(Loops):
         known = given.value if isinstance(given, Literal) else None
         was_dead = self.dead
         if not isinstance(cond, Poison) and (cond.type.axes or cond.type.dtype != BOOL):
-            choose = "where(cond, a, b) chooses by element"
+            choose = "choose by element: where(cond, a, b)"
             hint = choose if cond.type.axes else "compare it, as in x != 0"
-            self.report.error(f"a condition of type {cond.type}", node.cond.loc, hint)
+            self.wrong_type("the `if` condition", "a bool scalar", cond.type, node.cond.loc, hint)
             cond = POISON
         outer = dict(self.env)
         self.dead = was_dead or known is False
@@ -290,7 +279,7 @@ class Checker(Loops):
             if name not in self.live.after[id(node)]:
                 continue
             if name not in after_then or name not in after_else:
-                self.lost[name] = f"`{name}` is set in one branch alone; set it before the if"
+                self.lost[name] = f"set it before the if: only one branch sets `{name}`"
                 continue
             self.env[name] = self.merge(name, after_then[name], after_else[name], node, merged)
         if not isinstance(cond, Poison):
@@ -309,11 +298,8 @@ class Checker(Loops):
             and not isinstance(y, Literal)
             and (x.type.dtype != y.type.dtype or set(x.type.axes) != set(y.type.axes))
         ):
-            return self.report.error(
-                f"`{name}` is {x.type} in one branch and {y.type} in the other",
-                node.loc,
-                "give it the same axes and the same element type in both",
-            )
+            hint = "use the same axes and the same element type in both branches"
+            return self._differ(name, x.type, y.type, node.loc, hint)
         found = self.ops.common([x, y], node.loc, f"`{name}`")
         if isinstance(found, Poison):
             return POISON
@@ -321,13 +307,15 @@ class Checker(Loops):
         if set(p.type.axes) == set(q.type.axes):
             q = self.ops.in_order(q, p.type.axes)
         if p.type != q.type:
-            hint = "a number is no tile: start with zeros(…) or full(…)"
-            return self.report.error(
-                f"`{name}` is {p.type} in one branch and {q.type} in the other", node.loc, hint
-            )
+            hint = "write zeros(…) or full(…) in place of the number"
+            return self._differ(name, p.type, q.type, node.loc, hint)
         result = Var(name, p.type)
         merged.append(typed.Merged(p, q, result))
         return read(result, node.loc)
+
+    def _differ(self, name: str, a: Tile, b: Tile, loc: Loc, hint: str) -> Poison:
+        message = f"WS0149 `{name}` is {a} in one branch and {b} in the other"
+        return self.report.error(message, loc, hint)
 
     # Functions
 
@@ -341,15 +329,11 @@ class Checker(Loops):
     def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
         definition = ref.definition
         if definition.loc in self.calling:
-            return self.report.error(f"`{definition.name}` calls itself", loc, "write a loop")
-        if len(args) != len(definition.params):
-            wanted = len(definition.params)
-            names = ", ".join(p.name for p in definition.params)
-            return self.report.error(
-                f"`{definition.name}` takes {counted(wanted, 'argument')}, not {len(args)}",
-                loc,
-                f"it is declared as {definition.name}({names})",
-            )
+            message = f"WS0150 function `{definition.name}` calls itself"
+            return self.report.error(message, loc, "use a loop in place of the recursion")
+        if len(args) != (count := len(definition.params)):
+            call = f"{definition.name}({', '.join(p.name for p in definition.params)})"
+            return self.miscounted(definition.name, count, len(args), loc, f"call it as {call}")
         same = same_call(definition, args, id(self.out)) if self.calling else None
         if same is not None and same in self.known:
             return self.known[same][0]
@@ -358,9 +342,9 @@ class Checker(Loops):
             if self.calls[0] > MAX_CALLS + 1:
                 return POISON
             return self.report.error(
-                f"this is call {self.calls[0]} of a function: they call each other too often",
+                f"WS0151 this is call {self.calls[0]} of a function; the limit is {MAX_CALLS}",
                 loc,
-                "assign what is used twice to a name, and pass that; or write a loop",
+                "assign a result that is used twice to a name and pass that, or use a loop",
             )
         inner = Checker(self.report, ref.scope, definition)
         inner.calls = self.calls

@@ -82,12 +82,12 @@ def misfit(value: Number, dtype: DType) -> str:
     """Why a literal cannot be a `dtype`, or nothing."""
     shown = show_number(value)
     if dtype.kind == "bool":
-        return "" if isinstance(value, bool) else f"{shown} is no bool"
+        return "" if isinstance(value, bool) else f"{shown} is not a bool"
     if isinstance(value, bool):
-        return f"{shown} is no {dtype}"
+        return f"{shown} is a bool, not {dtype}"
     if dtype.is_integer:
         if isinstance(value, float):
-            return f"{shown} is no integer"
+            return f"{shown} is not an integer"
         low = -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
         high = (1 << dtype.bits - (dtype.kind == "int")) - 1
         return "" if low <= value <= high else f"{shown} does not fit {dtype} ({low} to {high})"
@@ -96,31 +96,29 @@ def misfit(value: Number, dtype: DType) -> str:
         what = "NaN" if math.isnan(value) else "infinity"
         return f"{dtype} has no {what}" if dtype.name in lacks else ""
     if dtype.name == "f8e8m0" and value <= 0:
-        return f"{shown} is no {dtype}, which holds powers of two"
+        return f"{shown} is not positive; {dtype} has only powers of two"
     if abs(value) >= _LARGEST[dtype.name]:
         return f"{shown} is too large for {dtype}"
     if value and dtype.name != "f8e8m0" and not nearest(value, dtype):
-        return f"{shown} is 0 in {dtype}, whose least number is {_STEP[dtype.name]:.1e}"
+        return f"{shown} rounds to 0 in {dtype}, whose least number is {_STEP[dtype.name]:.1e}"
     return ""
 
 
 def wider(value: Number, dtype: DType) -> str:
-    """What to do about a literal that cannot be a `dtype`."""
+    """The hint for a literal that cannot be a `dtype`."""
     if isinstance(value, bool):
-        return f"write {int(value)}; a condition counts by cast(x > 0, {dtype})"
-    if dtype.is_integer and isinstance(value, float):
-        return f"a number takes the type of what it stands with; cast that {dtype} to f32"
-    others = [DTYPES[n] for n in (("i32", "u32") if dtype.is_integer else ("f32",))]
+        return f"write {int(value)}, or cast(x > 0, {dtype}) for a condition"
+    floats = dtype.is_float or isinstance(value, float)
+    others = [DTYPES[n] for n in (("f32",) if floats else ("i32", "u32"))]
     fitting = [other for other in others if not misfit(value, other)]
-    if fitting:
-        beside = ", as beside cast(x, f32)" if dtype.is_float else ""
-        hint = "a number takes the type of what it stands with"
-        return f"{hint}: {fitting[0]} would hold it{beside}"
+    if fitting or floats != dtype.is_float:
+        other = fitting[0] if fitting else F32
+        return f"cast to {other}, as in cast(x, {other}): a number takes the type of its context"
     if dtype.is_integer:
-        return f"no integer type is wider than 32 bits; of floats, f32 holds up to {_MOST_F32}"
+        return f"use f32, up to {_MOST_F32}: no integer type is wider than 32 bits"
     if abs(value) < 1:
-        return "no type holds less than f32 does: write 0.0, or scale what it stands with"
-    return f"no type is wider than f32, which holds up to {_MOST_F32}; `inf` is infinity"
+        return "write 0.0, or scale the values: no type has smaller numbers than f32"
+    return f"use `inf`, or a number up to {_MOST_F32}: no type is wider than f32"
 
 
 def as_dtype(value: Number, dtype: DType) -> Number:

@@ -14,33 +14,40 @@ from wsdsl.ir.types import DTYPES
 BARE = {*WORDS, *DTYPES, "kernel", "function"}
 
 RESERVED = {
-    "and": "`&` combines conditions, each in parentheses: (a > 0) & (b > 0)",
-    "or": "`|` combines conditions, each in parentheses: (a > 0) | (b > 0)",
-    "not": "`~` negates a condition: ~(a > 0)",
+    "and": "combine conditions in parentheses with `&`: (a > 0) & (b > 0)",
+    "or": "combine conditions in parentheses with `|`: (a > 0) | (b > 0)",
+    "not": "negate a condition with `~`: ~(a > 0)",
     "is": "compare with ==",
-    "None": "tiles broadcast by axis name, without [:, None]",
-    "while": "a loop walks a dimension: `for k in tiles(K):` or `for b in each(B):`",
-    "break": "a loop walks all of its dimension; mask the rest: where(index(k) < stop, x, 0)",
+    "None": "remove it: tiles broadcast by axis name, without [:, None]",
+    "while": "loop over a dimension: `for k in tiles(K):` or `for b in each(B):`",
+    "break": "loop over the whole dimension and mask the rest: where(index(k) < stop, x, 0)",
     "continue": "use an `if`, or where(…) for elements",
     "lambda": "write a function with `def` under @function outside the kernel",
-    "class": "only kernels and functions can be defined",
+    "class": "define only kernels and functions",
     "yield": "store results in a tensor parameter: C[m, n] = x",
     "assert": "check in Python, before the kernel is called",
     "raise": "check in Python, before the kernel is called",
     "try": "check in Python, before the kernel is called",
     "except": "check in Python, before the kernel is called",
     "finally": "check in Python, before the kernel is called",
-    "with": "a kernel has no resources to hold",
-    "del": "a name ends with its block; nothing has to be deleted",
-    "global": "a kernel changes its tensor parameters only: C[m, n] = x",
-    "nonlocal": "a kernel changes its tensor parameters only: C[m, n] = x",
-    "async": "the compiler overlaps loads and arithmetic by itself",
-    "await": "the compiler overlaps loads and arithmetic by itself",
+    "with": "remove it: a kernel has no resources to release",
+    "del": "remove it: a name ends with its block",
+    "global": "store to a tensor parameter: C[m, n] = x",
+    "nonlocal": "store to a tensor parameter: C[m, n] = x",
+    "async": "remove it: the compiler overlaps loads and arithmetic",
+    "await": "remove it: the compiler overlaps loads and arithmetic",
 }
 _TRANSPOSE = (
-    "functions and types are written bare, exp(x) and f32[M]; axes have names, not positions: a "
-    "transpose is A[k, m]"
+    "write functions and types without a module, exp(x) and f32[M]; write a transpose as A[k, m]: "
+    "axes have names, not positions"
 )
+STRANGE = {
+    **dict.fromkeys("{}", "remove it: there are no dicts and sets"),
+    ";": "write one statement per line",
+    "!": "negate a condition with `~`",
+    "\\": "continue a line inside brackets",
+    **dict.fromkeys("$?`", "remove it"),
+}
 _CLOSES = {"(": ")", "[": "]"}
 _WORDS = {
     "NAME": "a name",
@@ -77,82 +84,98 @@ def unexpected(
     wants_expression = {"NAME", "NUMBER", "LPAR"} <= allowed
     last = before[-1] if before else None
     if kind in ("RESERVED", "NONE"):
-        return f"`{text}` is not part of the language", RESERVED[text]
+        return _lacks(f"`{text}`", RESERVED[text])
     if kind == "_INDENT":
-        hint = "line it up with the line before, or end that one with `:`"
-        return "this line is indented further than its block", hint
+        hint = "indent it like the line before, or end that line with `:`"
+        return "WS0104 this line is indented further than its block", hint
     if allowed == {"_INDENT"}:
-        return "expected an indented block after the `:`", "a block that does nothing holds `pass`"
+        return "WS0105 expected an indented block after the `:`", "write `pass` in an empty block"
     bracket = _open_bracket(before)
     next_line = last is not None and (kind in ("$END", "_DEDENT") or token.line != last.end_line)
     if bracket and next_line and not wants_expression:
-        return f"`{bracket}` is not closed before this line", _closing(bracket)
+        return _unclosed(bracket, "this line")
     if kind in ("RPAR", "RSQB") and not bracket:
-        return f"`{text}` closes no bracket", "remove it, or open one before"
+        return f"WS0106 `{text}` closes no bracket", "remove it, or open a bracket before it"
     if kind in ("RPAR", "RSQB") and _CLOSES[bracket] != text and not wants_expression:
-        return f"`{text}` where `{bracket}` is open", _closing(bracket)
+        return _unclosed(bracket, f"the `{text}`")
     if kind == "DOT" and not wants_expression:
-        return "values have no attributes", _attribute(behind)
+        return "WS0107 values have no attributes", _attribute(behind)
     if bracket == "[" and (kind == "COLON" or (last and last.type == "COLON")):
-        return (
-            "a slice is not part of the language",
-            "`:` alone takes a whole dimension; mask the rest: where(index(k) < 4, x, 0)",
-        )
+        hint = "use `:` for a whole dimension, and mask the rest: where(index(k) < 4, x, 0)"
+        return _lacks("a slice", hint)
     if kind == "COLON" and bracket == "(" and not wants_expression:
         if _statement_start(before) in ("FOR", "IF", "ELIF", "DEF"):
-            return f"`{bracket}` is not closed before the `:`", _closing(bracket)
-        return "`:` inside `( )`", "a name is assigned to on a line of its own: name = value"
+            return _unclosed(bracket, "the `:`")
+        return _lacks("`:` inside `( )`", "assign on a separate line: name = value")
     if "COLON" in allowed and kind == "_NEWLINE" and not bracket and not wants_expression:
-        return "expected `:`, found the end of the line", "a line that opens a block ends with `:`"
+        return _expected("`:`", token), "end a line that opens a block with `:`"
     if kind == "COLON" and _statement_start(before) == "NAME" and not bracket:
-        return "a type on a name inside a kernel", "types are inferred; write name = value"
+        return _lacks("a type of a variable", "write name = value")
     if kind == "EQUAL" and bracket == "[":
-        return "`[` is not closed before the `=`", _closing(bracket)
+        return _unclosed(bracket, "the `=`")
     if kind == "EQUAL" and _statement_start(before) == "AT":
-        return "a decorator cannot be assigned to", "`@kernel` stands alone on its line"
+        return _lacks("an assignment to a decorator", "write `@kernel` alone on its line")
     if kind == "EQUAL" and _statement_start(before) == "DEF":
-        return "a parameter with a default value", "pass it at each call"
+        return _lacks("a default value of a parameter", "pass it at each call")
     if kind == "EQUAL" and _statement_start(before) in ("IF", "ELIF"):
-        return "`=` in a condition", "compare with =="
+        return _lacks("`=` in a condition", "compare with ==")
     if _statement_start(before) == "FOR" and "IN" in allowed and kind != "RESERVED":
-        return f"expected `in`, found {_found(token)}", "as in `for m, n in tiles(M, N):`"
+        return _expected("`in`", token), "write `for m, n in tiles(M, N):`, for example"
     if kind == "EQUAL" and not bracket:
-        return "more than one `=` in a line", "assign once a line, or `a, b = x, y`"
+        return _lacks("more than one `=` per line", "assign once per line, or `a, b = x, y`")
     if kind == "IF" and last is not None and last.type not in ("_NEWLINE", "_INDENT", "_DEDENT"):
-        return "`… if … else …` is not part of the language", "use where(condition, a, b)"
+        return _lacks("`… if … else …`", "use where(condition, a, b)")
     if kind == "ELSE" or kind == "ELIF":
-        return f"`{text}` without an `if`", "a loop has no `else`"
+        return f"WS0108 `{text}` follows no `if`", "remove it: a loop has no `else`"
     if kind == "FOR" and bracket:
-        return (
-            "a comprehension is not part of the language",
-            "write a loop, or reduce a tile with sum(x, over=k)",
-        )
+        return _lacks("a comprehension", "write a loop, or reduce a tile with sum(x, over=k)")
     if kind == "LSQB" and wants_expression:
-        return "a list is not part of the language", "a tile is made by zeros(f32[m]) or full(…)"
+        return _lacks("a list", "create a tile by zeros(f32[m]) or full(…)")
     if kind == "DEF":
-        return "a definition inside a kernel", "put the function outside, under @function"
+        return _lacks("a definition in a kernel", "move it outside, under @function")
     if kind in ("IMPORT", "FROM"):
-        return "an import inside a kernel", "import at the top of the file"
+        return _lacks("an import in a kernel", "import at the top of the file")
     if kind == "RETURN":
-        return "`return` outside a function", "put it into a def under @function"
+        return _outside("`return`", "move it into a def under @function")
     if kind in ("IN",):
-        return "`in` belongs to a loop", "`for m in tiles(M):`; compare values with =="
+        hint = "compare values with ==, or write a loop, `for m in tiles(M):`"
+        return "WS0109 `in` is outside the header of a loop", hint
     if (kind == "STAR" and wants_expression) or (kind == "POWER" and wants_expression):
-        return f"`{text}` does not unpack", "write each argument out"
+        return _lacks(f"unpacking by `{text}`", "write out each argument")
     if kind == "FOR":
-        return "a loop outside a kernel", "put it into a def under @kernel"
-    found = _found(token)
+        return _outside("a loop", "move it into a def under @kernel")
     if wants_expression:
-        return f"expected an expression, found {found}", "as in `x + 1`, `A[m, k]` or `exp(x)`"
+        return _expected(
+            "an expression", token
+        ), "write `x + 1`, `A[m, k]` or `exp(x)`, for example"
+    found = _found(token)
     if last is not None and last.type in ("NAME", "NUMBER") and kind in ("NAME", "NUMBER"):
-        return f"{found} directly after `{last}`", "one statement a line, operators between values"
+        hint = "write one statement per line, and an operator between values"
+        return f"WS0110 {found} directly follows `{last}`", hint
     words = sorted({_WORDS[a] for a in allowed if a in _WORDS})
     if not words or len(words) > 4:
-        return f"unexpected {found}", "the line makes sense up to here; look left of the caret"
+        return f"WS0111 {found} cannot continue this line", "check the line left of the caret"
     listed = words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
     if _statement_start(before) == "DEF":
-        return f"expected {listed}, found {found}", "as in `def name(A: bf16[M, K], alpha: f32):`"
-    return f"expected {listed}, found {found}", "look left of the caret"
+        return _expected(listed, token), "write `def name(A: bf16[M, K], alpha: f32):`, for example"
+    return _expected(listed, token), "check the line left of the caret"
+
+
+def _lacks(construct: str, hint: str) -> tuple[str, str]:
+    return f"WS0112 {construct} is not supported", hint
+
+
+def _outside(construct: str, hint: str) -> tuple[str, str]:
+    return f"WS0113 {construct} is outside a def", hint
+
+
+def _unclosed(bracket: str, before: str) -> tuple[str, str]:
+    hint = f"close it with `{_CLOSES[bracket]}`"
+    return f"WS0114 `{bracket}` is not closed before {before}", hint
+
+
+def _expected(words: str, token: Token) -> str:
+    return f"WS0115 expected {words}, found {_found(token)}"
 
 
 def _attribute(behind: str) -> str:
@@ -161,29 +184,15 @@ def _attribute(behind: str) -> str:
     name = found[0] if found else ""
     if name in ("T", "mT"):
         return _TRANSPOSE
-    return meant(name) or (f"`{name}` is written bare" if name in BARE else _TRANSPOSE)
-
-
-def _closing(bracket: str) -> str:
-    return f"close it with `{_CLOSES[bracket]}`"
+    return meant(name) or (f"write `{name}` without a module" if name in BARE else _TRANSPOSE)
 
 
 def strange(character: str) -> tuple[str, str]:
     """Message and hint for a character that starts no token."""
-    if character in "{}":
-        return "braces are not part of the language", "there are no dicts and sets"
-    if character == ";":
-        return "`;` is not part of the language", "one statement a line"
-    if character == "!":
-        return "`!` is not part of the language", "`~` negates a condition"
     if character in "\"'":
-        return "a string that does not end", "close it with the quotes that opened it"
-    if character == "\\":
-        return "`\\` is not part of the language here", "a line goes on by itself inside brackets"
-    if character in "$?`":
-        return f"the character `{character}` is not part of the language", "remove it"
-    shown = character if character.isprintable() else ascii(character)
-    return f"the character {shown} is not part of the language", "names are made of A-Z a-z 0-9 _"
+        return "WS0116 a string is not closed", "close it with the quotes that opened it"
+    shown = f"`{character}`" if character.isprintable() else ascii(character)
+    return _lacks(f"the character {shown}", STRANGE.get(character, "use A-Z a-z 0-9 _ in names"))
 
 
 def _found(token: Token) -> str:

@@ -21,8 +21,9 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
-from wsdsl.frontend.operators import BINARY, Operators
+from wsdsl.frontend.operators import Operators
 from wsdsl.frontend.ranges import outside
+from wsdsl.frontend.reduction_words import axis_of
 from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef
@@ -45,9 +46,9 @@ WHAT: dict[type, str] = {
 def _instead(tensor: TensorRef, dim: str | int) -> str:
     """What to write for an index that is outside."""
     if isinstance(dim, str):
-        return f"count from the end with the size: {dim} - 1 is the last one"
-    last = f"indices go from 0 to {dim - 1}" if dim > 1 else "its only index is 0"
-    return f"{last}; it is declared as {tensor}"
+        return f"count from the end with the size: {dim} - 1 is the last index"
+    last = f"use indices 0 to {dim - 1}" if dim > 1 else "use index 0"
+    return f"{last} of {tensor}"
 
 
 def _one_type(a: typed.Expr, b: typed.Expr) -> str:
@@ -63,7 +64,7 @@ def _one_type(a: typed.Expr, b: typed.Expr) -> str:
         fits = isinstance(own, typed.Cast) and not summed & {*factor.type.axes}
         if fits and all(in_brackets(side) == side for side in sides):
             scaled = f"({' @ '.join(sides)}) * {in_brackets(factor.loc.written)}"
-            behind = f"scale the product, `{scaled}`, or "
+            behind = f"scale the matmul, `{scaled}`, or "
     return f"{behind}write {' and '.join(casts)}"
 
 
@@ -118,29 +119,26 @@ class Expressions:
             case s.Subscript():
                 return self.subscript(node)
             case s.TupleExpr():
-                return self.report.error(
-                    "several values where one is expected", node.loc, "name them one by one"
-                )
+                message = "WS0158 a tuple cannot be used as a value"
+                return self.report.error(message, node.loc, "assign each value to a name")
 
     def name(self, node: s.Name, *, called: bool = False) -> Entity:
         if node.name in self.env:
             return self.env[node.name]
         if node.name in self.local:
-            hint = f"it is assigned in here, and so never a `{node.name}` from outside"
+            hint = f"assign it before this line; an assigned name hides the outer `{node.name}`"
             hint = self.lost.get(node.name) or hint
-            return self.unknown(node, f"`{node.name}` is not known here", hint)
+            return self.unknown(node, f"WS0159 `{node.name}` is not defined at this line", hint)
         found = self.scope.find(node.name, node)
         if isinstance(found, DimName) and found.name not in self.dims:
-            return self.unknown(
-                node,
-                f"no tensor parameter has the dimension `{found.name}`",
-                f"its size is not known at launch; known: {', '.join(sorted(self.dims)) or 'none'}",
-            )
+            message = f"WS0160 no tensor parameter has the dimension `{found.name}`"
+            known = ", ".join(sorted(self.dims)) or "none"
+            return self.unknown(node, message, f"use a dimension of known size; known: {known}")
         if found is not None:
             return found
         why = self.lost.get(node.name)
         hint = why or suggestion(node.name, self.env, self.scope, called=called)
-        return self.unknown(node, f"`{node.name}` is not defined", hint)
+        return self.unknown(node, f"WS0161 `{node.name}` is not defined", hint)
 
     def unknown(self, node: s.Name, message: str, hint: str) -> Poison:
         """An error that is said once a name."""
@@ -159,18 +157,19 @@ class Expressions:
         if isinstance(entity, Foreign):
             return self.report.error(entity.what, loc, entity.hint)
         if isinstance(entity, Several) and not entity.items:
-            hint = "end it with a return, or call it on a line of its own"
-            return self.report.error(f"`{entity.name}` returns nothing", loc, hint)
+            hint = "end it with a return, or call it without using a result"
+            return self.report.error(f"WS0162 `{entity.name}` returns nothing", loc, hint)
         if isinstance(
             entity, (AxisRef, TensorRef, TypeName, TileType, Builtin, FunctionRef, Several)
         ):
             hints: dict[type, str] = {
-                AxisRef: "index(…) gives the indices along it",
+                AxisRef: "use index(…) for the indices along it",
                 TensorRef: "load a tile of it by an index in brackets",
-                Several: "assign them to as many names",
+                Several: "assign each value to a name",
             }
-            hint = hints.get(type(entity), "a number, a scalar or a tile is expected here")
-            return self.report.error(f"{WHAT[type(entity)]} is no value", loc, hint)
+            hint = hints.get(type(entity), "use a number, a scalar or a tile")
+            message = f"WS0163 {WHAT[type(entity)]} cannot be used as a value"
+            return self.report.error(message, loc, hint)
         return entity
 
     def typed(self, node: s.Expr) -> typed.Expr | Poison:
@@ -181,16 +180,14 @@ class Expressions:
         a, b = self.value(node.left), self.value(node.right)
         if node.op == "@":
             return self.product(a, b, node)
-        if node.op not in BINARY:
-            hint = "`@` multiplies and sums over shared axes, `*` by element"
-            return self.report.error(f"`{node.op}` is not of the language", node.op_loc, hint)
         return self.ops.binary(node.op, a, b, node.loc)
 
     def product(self, a: Value, b: Value, node: s.Binary) -> Value:
         if isinstance(a, Poison) or isinstance(b, Poison):
             return POISON
         if isinstance(a, Literal) or isinstance(b, Literal):
-            return self.report.error("`@` of a number", node.loc, "`*` multiplies by a number")
+            hint = "use `*` to multiply by a number"
+            return self.report.error("WS0164 `@` cannot multiply a number", node.loc, hint)
         if {a.type.dtype, b.type.dtype} >= {F32} and any(is_small(v.type.dtype) for v in (a, b)):
             # One of them has a factor, and so is f32.
             a, b = self.ops.cast(a, F32), self.ops.cast(b, F32)
@@ -198,18 +195,17 @@ class Expressions:
         shared = [axis for axis in x.axes if axis in y.axes]
         if not shared:
             return self.report.error(
-                f"`@` of tiles that share no axis: {x} and {y}",
+                f"WS0165 operands of `@` share no axis: {x} and {y}",
                 node.loc,
-                "load both with the same loop variable; `*` broadcasts",
+                "load both with the same loop variable, or use `*`, which broadcasts",
             )
         eights = {x.dtype.name, y.dtype.name} <= {"f8e4m3", "f8e5m2"}
         integers = x.dtype.is_integer and y.dtype.is_integer
         if x.dtype != y.dtype and not eights and not integers:
-            hint = _one_type(a, b)
-            return self.report.error(f"`@` of {x.dtype} and {y.dtype}", node.loc, hint)
+            return self.ops.differ("`@`", x.dtype, y.dtype, node.loc, _one_type(a, b))
         if not (x.dtype.is_float or x.dtype.is_integer):
             hint = f"cast to a number first: `cast({a.loc.written}, i8)`"
-            return self.report.error(f"`@` of {x.dtype}", node.loc, hint)
+            return self.ops.unsupported("@", x.dtype, node.loc, hint)
         free = [t for t in x.axes if t not in shared] + [t for t in y.axes if t not in shared]
         kind = Tile(F32 if x.dtype.is_float else I32, tuple(free))
         return typed.Contract(a, b, type=kind, loc=node.loc)
@@ -228,24 +224,16 @@ class Expressions:
             case Foreign():
                 return self.report.error(base.what, node.base.loc, base.hint)
             case _:
-                what = WHAT.get(type(base), "a value")
-                return self.report.error(
-                    f"{what} can not be indexed", node.loc, "only tensor parameters are loaded from"
-                )
+                message = f"WS0166 {WHAT.get(type(base), 'a value')} cannot be indexed"
+                return self.report.error(message, node.loc, "index a tensor parameter")
 
     def tile_type(self, base: TypeName, node: s.Subscript) -> TileType | Poison:
         axes: list[AxisRef] = []
         for entry in node.entries:
-            found = POISON if isinstance(entry, s.Colon) else self.entity(entry)
-            if isinstance(found, AxisRef):
-                axes.append(found)
-            elif isinstance(found, DimName):
-                axes.append(AxisRef(found.name, found.name, whole=True))
-            elif not isinstance(found, Poison) or isinstance(entry, s.Colon):
-                hint = "a loop variable, or a dimension to take it whole"
-                return self.report.error("an axis is expected here", entry.loc, hint)
-            else:
+            found = axis_of(self, entry)
+            if isinstance(found, Poison):
                 return POISON
+            axes.append(found)
         return self.twice([a.name for a in axes], node) or TileType(base.dtype, tuple(axes))
 
     def load(self, tensor: TensorRef, node: s.Subscript) -> Value:
@@ -261,10 +249,11 @@ class Expressions:
     def index(self, tensor: TensorRef, node: s.Subscript) -> tuple[typed.Entry, ...] | Poison:
         dims = tensor.type.dims
         if len(node.entries) != len(dims):
+            has = f"`{tensor.name}` has {counted(len(dims), 'dimension')}"
             return self.report.error(
-                f"`{tensor.name}` has {counted(len(dims), 'dimension')}, not {len(node.entries)}",
+                f"WS0167 {has}, not {len(node.entries)}",
                 node.loc,
-                f"it is declared as {tensor}",
+                f"match the declaration {tensor}",
             )
         entries = [self.entry(tensor, d, e) for d, e in zip(dims, node.entries, strict=True)]
         found = [e for e in entries if not isinstance(e, Poison)]
@@ -275,8 +264,8 @@ class Expressions:
         repeated = next((a for i, a in enumerate(axes) if a in axes[:i]), None)
         if repeated is None:
             return None
-        hint = "a tile has each axis once; index(…) as an entry walks along with another axis"
-        return self.report.error(f"the axis `{repeated}` occurs twice", node.loc, hint)
+        hint = f"use each axis once; an index may have index({repeated}) as another entry"
+        return self.report.error(f"WS0168 the axis `{repeated}` occurs twice", node.loc, hint)
 
     def entry(
         self, tensor: TensorRef, dim: str | int, node: s.Expr | s.Colon
@@ -284,30 +273,22 @@ class Expressions:
         if isinstance(node, s.Colon):
             if isinstance(dim, int):
                 hint = f"name it in the declaration: {tensor.name}: …[…, D]"
-                return self.report.error("`:` takes a dimension by its name", node.loc, hint)
+                message = f"WS0169 `:` needs a named dimension; this one is {dim}"
+                return self.report.error(message, node.loc, hint)
             return AxisRef(dim, dim, whole=True)
         found = self.entity(node)
         if isinstance(found, AxisRef):
             if found.dim != str(dim):
-                return self.report.error(
-                    f"`{found.name}` walks {found.dim}, this dimension of `{tensor.name}` is {dim}",
-                    node.loc,
-                    f"it is declared as {tensor}",
-                )
+                has = f"`{found.name}` iterates over {found.dim}"
+                message = f"WS0170 {has}; this dimension of `{tensor.name}` is {dim}"
+                return self.report.error(message, node.loc, f"match the declaration {tensor}")
             return found
         if isinstance(found, DimName):
-            return self.report.error(
-                f"`{found.name}` is a size here, one past the last index",
-                node.loc,
-                "`:` takes the whole dimension",
-            )
+            message = f"WS0171 `{found.name}` is a size, one past the last index"
+            return self.report.error(message, node.loc, "use `:` for the whole dimension")
         value = self.ops.value(self.as_value(found, node.loc))
         if isinstance(value, Poison):
             return value
-        if not value.type.dtype.is_integer:
-            return self.report.error(
-                f"an index of {value.type.dtype}", node.loc, "indices are integers: cast(x, i32)"
-            )
         if wrong := self.outside(tensor, dim, value, node.loc):
             return wrong
         wide = value.type.dtype.bits < 32
@@ -316,14 +297,16 @@ class Expressions:
     def outside(
         self, tensor: TensorRef, dim: str | int, index: typed.Expr, loc: Loc
     ) -> Poison | None:
-        """An error for an index that is outside whatever the sizes."""
+        """An error for an index that is no integer, or outside whatever the sizes."""
+        if not index.type.dtype.is_integer:
+            return self.wrong_type("an index", "an integer", index.type.dtype, loc, "cast to i32")
         beyond = outside(index, dim)
         if not beyond or self.dead:
             return None
         named = isinstance(dim, str) and beyond.startswith("-")
         has = "no negative indices" if named else f"the size {dim}"
         return self.report.error(
-            f"{beyond} outside of this dimension of `{tensor.name}`, which has {has}",
+            f"WS0172 {beyond} outside this dimension of `{tensor.name}`, which has {has}",
             loc,
             _instead(tensor, dim),
         )
@@ -338,9 +321,7 @@ class Expressions:
                 return call_word(self, function.name, node)
             case FunctionRef():
                 if node.keywords:
-                    return self.report.error(
-                        "functions are called by position", node.keywords[0].loc, "drop the name"
-                    )
+                    return self.no_keyword(function.definition.name, node.keywords[0])
                 args = [Argument(self.entity(a), a.loc) for a in node.args]
                 if any(isinstance(a.entity, Poison) for a in args):
                     return POISON
@@ -348,12 +329,38 @@ class Expressions:
             case Poison():
                 return POISON
             case TypeName():
-                hint = (
-                    f"cast(x, {function.dtype}) converts; zeros({function.dtype}[m]) makes a tile"
-                )
-                return self.report.error("an element type is no function", node.loc, hint)
+                kind = function.dtype
+                hint = f"write cast(x, {kind}) to convert, or zeros({kind}[m]) for a tile"
+                return self.report.error("WS0173 an element type cannot be called", node.loc, hint)
             case Foreign():
                 return self.report.error(function.what, node.function.loc, function.hint)
             case _:
-                hint = "functions of the language and @functions can be called"
-                return self.report.error("this is no function", node.function.loc, hint)
+                hint = "call a function of the language or an @function"
+                return self.expected("a function", node.function.loc, hint)
+
+    def expected(self, kind: str, loc: Loc, hint: str, found: str = "") -> Poison:
+        """An error for an expression that is not of a kind."""
+        found = found or loc.text[loc.column - 1 : loc.end - 1]
+        return self.report.error(f"WS0174 expected {kind}, found `{found}`", loc, hint)
+
+    def wrong_type(self, what: str, kind: str, found: object, loc: Loc, hint: str) -> Poison:
+        return self.report.error(f"WS0175 {what} must be {kind}, not {found}", loc, hint)
+
+    def no_keyword(self, function: str, given: s.Keyword, hint: str = "") -> Poison:
+        message = f"WS0176 `{function}` has no keyword argument `{given.name}`"
+        return self.report.error(message, given.loc, hint or "pass it by position")
+
+    def miscounted(self, name: str, count: int | str, given: int, loc: Loc, hint: str) -> Poison:
+        wanted = f"{count} argument{'s' * (count != 1)}"
+        message = f"WS0177 `{name}` takes {wanted}, not {given}"
+        return self.report.error(message, loc, hint)
+
+    def positive(self, node: s.Expr, size_of: str, loc: Loc, hint: str) -> int | Poison:
+        """The value of a positive integer literal."""
+        size = self.value(node)
+        if isinstance(size, Poison):
+            return size
+        if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
+            return size.value
+        message = f"WS0178 the size of a {size_of} must be a positive integer"
+        return self.report.error(message, loc, hint)

@@ -1,55 +1,60 @@
-"""Words of Python, NumPy, torch, Triton and CUDA, and what is written in their place.
+"""Words of Python, NumPy, torch, Triton and CUDA, with the hint for each.
 
-What stands in backticks is text that works, for tiles `x` and `y` over an axis `n` of dimension N.
+Text in backticks works, for tiles `x` and `y` over an axis `n` of dimension N.
 """
 
 from __future__ import annotations
 
 _LOOPS = "`for m in tiles(M):`, or `for i in each(N):`"
 _MEAN = "`sum(x, over=n) / cast(N, f32)`"
-_LOAD = "a tile is loaded by its index: `X[n]`"
-_STORE = "a tile is stored by its index: Y[n] = x"
-_PRODUCT = "`A[m, k] @ B[n, k]`, which sums over the axis that both have"
-_TYPES = "element types are {}"
-_NO_THREADS = "a kernel has no threads and no blocks: loops over tiles walk the whole tensor"
-_BY_NAME = "axes have names, not positions: {} is a matter of what a store's index says"
-_JOIN = "store each part at its place: Y[0, n] = x, and Y[1, n] = y"
+_LOAD = "load a tile by its index: `X[n]`"
+_STORE = "store a tile by its index: Y[n] = x"
+_PRODUCT = "`A[m, k] @ B[n, k]`, which sums over the shared axis"
+_TYPES = "use an element type: {}"
+_NO_THREADS = "write loops over tiles: a kernel has no threads and no blocks"
+_BY_NAME = "for {}, order the axes in the index of the store: axes have names, not positions"
+_JOIN = "store each part by its index: Y[0, n] = x, and Y[1, n] = y"
 _IN_LOOP = "carry it through a loop over `each(N)`, or compute it before the call"
-_BEFORE = "it is not lowered: compute it before the call, and pass it as a tensor"
-_ATOMIC = "only `+=` combines what several tiles store: carry `max(x, over=n)` through a loop"
-_COMPLEX = "complex types are not lowered: store real and imaginary parts as two tensors"
-_RANDOM = "pass what is random as a tensor"
+_BEFORE = "compute it before the call, and pass it as a tensor: it is not lowered"
+_ATOMIC = "carry `max(x, over=n)` through a loop: only `+=` combines the stores of tiles"
+_COMPLEX = "store real and imaginary parts as two tensors: complex types are not lowered"
+_SIZE = "`N`, the dimension's name, for its size"
+_INDEX = "`index(n)` for the indices along an axis"
+_BACKWARDS = "`X[N - 1 - index(n)]`, which loads backwards"
+_GATHER = "index by an integer tile, as in `X[cast(x, i32)]`"
+_ADD = "add to a tensor with +=, which is atomic: Y[n] += x"
+_RANDOM = "pass random values as a tensor"
 
 FOREIGN: dict[str, str] = {
     # Python
-    "print": "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
+    "print": "inspect values with k.reference(…) or k.simulate(…) on NumPy arrays",
     "range": _LOOPS,
-    "len": "a dimension's name is its size: `N`",
+    "len": _SIZE,
     "pow": "`x ** y`",
-    "enumerate": "`index(n)` gives the positions along an axis",
-    "zip": "`for m, n in tiles(M, N):` walks several dimensions",
+    "enumerate": _INDEX,
+    "zip": "`for m, n in tiles(M, N):` for several dimensions",
     "float": _TYPES.format("`f32`, `f16`, `bf16` …"),
     "int": _TYPES.format("`i32`, `i8`, `u8` …"),
     "divmod": "`floor(x / y)` and `x % y`",
     **dict.fromkeys(("complex", "c32", "c64", "c128", "complex64", "complex128"), _COMPLEX),
-    "reversed": "`X[N - 1 - index(n)]` is loaded backwards",
+    "reversed": _BACKWARDS,
     "sorted": "sort before the call",
     # Products
     **dict.fromkeys(("dot", "matmul", "mm", "addmm"), _PRODUCT),
     **dict.fromkeys(("einsum", "tensordot", "inner", "mma", "gemm"), _PRODUCT),
-    "bmm": f"walk the batch with `each`, and write {_PRODUCT}",
-    "outer": "operands broadcast by axis name: x[m] * y[n] has both axes",
+    "bmm": f"loop over the batch with `each`, and write {_PRODUCT}",
+    "outer": "multiply tiles of two axes, which broadcast by name: x[m] * y[n]",
     # Reductions
     "mean": _MEAN,
     "average": _MEAN,
-    "var": f"the mean first, mu = {_MEAN}, then the same of `(x - y) * (x - y)` with mu for y",
+    "var": f"compute mu = {_MEAN}, then the mean of `(x - y) * (x - y)`, with mu as y",
     "std": f"`sqrt(x)` of the variance; a mean is {_MEAN}",
     "norm": "`sqrt(sum(x * x, over=n))`",
     "prod": _IN_LOOP,
     "amax": "`max(x, over=n)`",
     "amin": "`min(x, over=n)`",
-    "nanmax": "`max(x, over=n)`, which takes numbers rather than NaN",
-    "nanmin": "`min(x, over=n)`, which takes numbers rather than NaN",
+    "nanmax": "`max(x, over=n)`, which ignores NaN",
+    "nanmin": "`min(x, over=n)`, which ignores NaN",
     "nansum": "`sum(where(x == x, x, 0.0), over=n)`",
     "any": "`max(cast(x > 0, i32), over=n) != 0`",
     "all": "`min(cast(x > 0, i32), over=n) != 0`",
@@ -75,12 +80,12 @@ FOREIGN: dict[str, str] = {
     "isfinite": "`abs(x) < inf`",
     "isclose": "`abs(x - y) < 1e-6`",
     "nan_to_num": "`where(x == x, x, 0.0)`",
-    "nan": "`x != x` to tell NaN from numbers",
-    "NaN": "`x != x` to tell NaN from numbers",
+    "nan": "`x != x` to detect NaN",
+    "NaN": "`x != x` to detect NaN",
     "infinity": "`inf`",
     "Infinity": "`inf`",
     "INFINITY": "`inf`",
-    "pi": "a constant of the file: pi = 3.14159265",
+    "pi": "define a constant of the file: pi = 3.14159265",
     "fabs": "`abs(x)`",
     "fabsf": "`abs(x)`",
     "absolute": "`abs(x)`",
@@ -101,7 +106,7 @@ FOREIGN: dict[str, str] = {
     "divide": "`x / y`",
     "true_divide": "`x / y`",
     "floor_divide": "`floor(x / y)`, or // of integers",
-    "cdiv": "(x + y - 1) // y of integers",
+    "cdiv": "write (x + y - 1) // y of integers",
     "mod": "`x % y`",
     "fmod": "`x % y`",
     "remainder": "`x % y`",
@@ -148,7 +153,7 @@ FOREIGN: dict[str, str] = {
     "convert": "`cast(x, bf16)`",
     "view": "`bitcast(x, i32)`",
     # Tiles
-    "arange": "`index(n)` gives the positions along an axis",
+    "arange": _INDEX,
     "linspace": "`cast(index(n), f32) * 0.5`",
     "ones": "`full(f32[n], 1.0)`",
     "empty": "`zeros(f32[n])`",
@@ -158,17 +163,17 @@ FOREIGN: dict[str, str] = {
     "array": "`full(f32[n], 1.0)`, or a tensor parameter",
     "tensor": "`full(f32[n], 1.0)`, or a tensor parameter",
     "eye": "`where(index(m) == index(n), 1.0, 0.0)`",
-    "shape": "a dimension's name is its size: `N`",
-    "size": "a dimension's name is its size: `N`",
+    "shape": _SIZE,
+    "size": _SIZE,
     "load": _LOAD,
     "store": _STORE,
-    "gather": "an integer tile is an index, as in `X[cast(x, i32)]`",
-    "take": "an integer tile is an index, as in `X[cast(x, i32)]`",
-    "embedding": "an integer tile is an index, as in `X[cast(x, i32)]`",
-    "scatter": "an integer tile is an index of a store: Y[rows[n]] = x",
-    "atomic_add": "`+=` into a tensor adds atomically: Y[n] += x",
+    "gather": _GATHER,
+    "take": _GATHER,
+    "embedding": _GATHER,
+    "scatter": "store by an index that is an integer tile: Y[rows[n]] = x",
+    "atomic_add": _ADD,
     **dict.fromkeys(("atomic_max", "atomic_min", "atomicMax", "atomicMin"), _ATOMIC),
-    "atomicAdd": "`+=` into a tensor adds atomically: Y[n] += x",
+    "atomicAdd": _ADD,
     "transpose": _BY_NAME.format("a transpose"),
     "permute": _BY_NAME.format("a permutation"),
     "trans": _BY_NAME.format("a transpose"),
@@ -176,21 +181,21 @@ FOREIGN: dict[str, str] = {
     "squeeze": _BY_NAME.format("a shape"),
     "unsqueeze": _BY_NAME.format("a shape"),
     "expand_dims": _BY_NAME.format("a shape"),
-    "broadcast_to": "operands broadcast by axis name: `x + zeros(f32[m, n])`",
+    "broadcast_to": "`x + zeros(f32[m, n])`: operands broadcast by axis name",
     "cat": _JOIN,
     "concat": _JOIN,
     "concatenate": _JOIN,
     "stack": _JOIN,
-    "flip": "`X[N - 1 - index(n)]` is loaded backwards",
+    "flip": _BACKWARDS,
     "rand": _RANDOM,
     "randn": _RANDOM,
     "dropout": _RANDOM,
     # Types
     "float32": _TYPES.format("`f32`, `f16`, `bf16`, `i32` …"),
     "float16": _TYPES.format("`f32`, `f16`, `bf16`, `i32` …"),
-    **dict.fromkeys(("float64", "double", "f64"), "there is no 64-bit type; `f32` is the widest"),
-    **dict.fromkeys(("u64", "uint64"), "there is no 64-bit type; `u32` is the widest"),
-    **dict.fromkeys(("i64", "int64"), "there is no 64-bit type; `i32` is the widest"),
+    **dict.fromkeys(("float64", "double", "f64"), "`f32`, the widest float type"),
+    **dict.fromkeys(("u64", "uint64"), "`u32`, the widest unsigned type"),
+    **dict.fromkeys(("i64", "int64"), "`i32`, the widest signed type"),
     "bfloat16": _TYPES.format("`bf16`, `f16`, `f32`, `i32` …"),
     "half": _TYPES.format("`f16`, `bf16`, `f32`, `i32` …"),
     "fp16": _TYPES.format("`f16`, `bf16`, `f32`, `i32` …"),
@@ -208,6 +213,6 @@ FOREIGN: dict[str, str] = {
 
 
 def meant(name: str) -> str:
-    """What to write in place of a foreign word, as a hint; nothing for other words."""
+    """The hint for a foreign word; empty for other words."""
     hint = FOREIGN.get(name, "")
     return f"write {hint}" if hint.startswith("`") else hint

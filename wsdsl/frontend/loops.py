@@ -16,9 +16,7 @@ from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
 
 Body = tuple[s.Statement, ...]
-WALKED = (
-    "a loop walks a whole dimension: for k in tiles(K); mask the rest: where(index(k) < 4, x, 0)"
-)
+WALKED = "loop over a whole dimension, for k in tiles(K); mask the rest: where(index(k) < 4, x, 0)"
 
 
 def read(var: Var, loc: Loc) -> typed.Ref:
@@ -75,33 +73,30 @@ class Loops(Expressions):
             or not isinstance(word, Builtin)
             or word.name not in ("tiles", "each")
         ):
-            hint = "`for m, n in tiles(M, N):`, or `for b in each(B):`"
-            self.report.error("a loop walks tiles(…) or each(…)", source.loc, hint)
+            hint = "write `for m, n in tiles(M, N):`, or `for b in each(B):`"
+            self.expected("tiles(…) or each(…)", source.loc, hint)
             return None
         for i, target in enumerate(node.targets):
             if target.name in [t.name for t in node.targets[:i]]:
-                hint = "each variable of a loop has a name of its own"
-                self.report.error(f"`{target.name}` occurs twice", target.loc, hint)
+                message = f"WS0152 loop variable `{target.name}` occurs twice"
+                self.report.error(message, target.loc, "rename one of them")
                 return None
         allowed = ("of", "by") if word.name == "tiles" else ()
         wrong = [k for k in source.keywords if k.name not in allowed]
         if wrong:
-            self.report.error(
-                f"`{word.name}` knows no `{wrong[0].name}`",
-                wrong[0].loc,
-                WALKED,
-            )
+            self.no_keyword(word.name, wrong[0], WALKED)
             return None
         named = {k.name: k.value for k in source.keywords}
         if "of" in named:
             return self.part_of_a_dimension(node, source, named)
         if len(source.args) != len(node.targets):
-            given, wanted = len(source.args), len(node.targets)
-            part = word.name == "tiles" and (given, wanted) == (2, 1)
+            given, names = len(source.args), [t.name for t in node.targets]
+            part = word.name == "tiles" and (given, len(names)) == (2, 1)
+            several = f"{counted(len(names), 'variable')} for {counted(given, 'dimension')}"
             self.report.error(
-                f"{counted(given, 'dimension')} for {counted(wanted, 'variable')}",
+                f"WS0153 a loop has {several}",
                 source.loc,
-                WALKED if part else f"one for each: {', '.join(t.name for t in node.targets)}",
+                WALKED if part else f"write one dimension for each of {', '.join(names)}",
             )
             return None
         dims = [self.loop_dimension(a) for a in source.args]
@@ -110,47 +105,40 @@ class Loops(Expressions):
             return None
         if "by" not in named:
             return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
-        size = self.tile_size(node, named["by"])
-        return None if size is None else [Walked(node.targets[0], found[0], word.name, by=size)]
-
-    def tile_size(self, node: s.For, by: s.Expr) -> int | None:
+        by = named["by"]
         if len(node.targets) != 1:
-            hint = "give it a loop of its own: for n in tiles(N, by=128):"
-            self.report.error("`by` gives the tiles of one dimension their size", by.loc, hint)
+            hint = "write a separate loop: for n in tiles(N, by=128):"
+            message = f"WS0154 `by` sets the tile size of 1 dimension, not of {len(node.targets)}"
+            self.report.error(message, by.loc, hint)
             return None
-        size = self.value(by)
-        if isinstance(size, Poison):
-            return None
-        if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
-            return size.value
-        self.report.error("a tile's size is a positive integer", by.loc, "tiles(N, by=128)")
-        return None
+        size = self.positive(by, "tile", by.loc, "write tiles(N, by=128), for example")
+        whole = isinstance(size, Poison)
+        return None if whole else [Walked(node.targets[0], found[0], word.name, by=size)]
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
-        known = f"the kernel's dimensions: {', '.join(sorted(self.dims)) or 'none'}"
-        if isinstance(node, s.Name) and not (node.name in self.env or node.name in self.local):
-            found = self.scope.find(node.name, node)
-            if found is None:
-                return self.report.error(f"`{node.name}` is no dimension", node.loc, known)
+        known = f"use a dimension of the kernel: {', '.join(sorted(self.dims)) or 'none'}"
+        free = isinstance(node, s.Name) and node.name not in {*self.env, *self.local}
+        if isinstance(node, s.Name) and free and self.scope.find(node.name, node) is None:
+            return self.expected("a dimension", node.loc, known)
         found = self.entity(node)
         if isinstance(found, DimName):
             return found.name
         if isinstance(found, Poison):
             return found
         if isinstance(found, Literal):
-            known = f"a number is no dimension: declare one, as K in `A: bf16[M, K]`; {known}"
-        return self.report.error("a dimension is expected here", node.loc, known)
+            known = f"declare a dimension, as K in `A: bf16[M, K]`, or {known}"
+        return self.expected("a dimension", node.loc, known)
 
     def part_of_a_dimension(
         self, node: s.For, source: s.Call, named: dict[str, s.Expr]
     ) -> list[Walked] | None:
         if "by" in named:
-            hint = "by=… walks a whole dimension"
-            self.report.error("`by` of a part of a dimension", named["by"].loc, hint)
+            hint = "remove one of them: by=… iterates over a whole dimension"
+            self.report.error("WS0155 `by` excludes `of`", named["by"].loc, hint)
             return None
         if len(source.args) != 2 or len(node.targets) != 1:
-            hint = "for m in tiles(start, stop, of=M):"
-            self.report.error("a part of one dimension has a start and a stop", source.loc, hint)
+            message = "WS0156 `of` needs one variable, a start and a stop"
+            self.report.error(message, source.loc, "write for m in tiles(start, stop, of=M):")
             return None
         start, stop = (self.bound(arg) for arg in source.args)
         dim = self.loop_dimension(named["of"])
@@ -163,8 +151,8 @@ class Loops(Expressions):
         if isinstance(found, Poison):
             return found
         if found.type.axes or not found.type.dtype.is_integer:
-            hint = "bounds are integer scalars, as offset[g] with g from each(G)"
-            return self.report.error(f"a bound of type {found.type}", node.loc, hint)
+            hint = "use offset[g] with g from each(G), for example"
+            return self.wrong_type("a bound", "an integer scalar", found.type, node.loc, hint)
         return self.ops.cast(found, I32)
 
     def nest(self, node: s.For, loops: list[Walked]) -> None:
@@ -203,9 +191,9 @@ class Loops(Expressions):
         variables = [w.target.name for w in loops]
         for name in inner:
             if name in variables:
-                self.lost[name] = f"`{name}` is the variable of a loop that has ended"
+                self.lost[name] = f"use `{name}` within its loop only"
             elif name not in outer:
-                self.lost[name] = f"`{name}` is known inside its loop alone; set it before the loop"
+                self.lost[name] = f"set it before the loop: only the loop sets `{name}`"
         for (index, args, inits), walked in zip(reversed(levels), reversed(loops)):
             results = {n: Var(n, args[n].type) for n in args if n in last}
             moved = tuple(typed.Carried(inits[n], args[n], last[n], results[n]) for n in results)
@@ -245,18 +233,15 @@ class Loops(Expressions):
         """`now` is None for a number without a type."""
         more = [axis for axis in now.axes if axis not in arg.type.axes] if now else []
         if more and arg.type.axes and "@" in loc.text:
-            hint = f"`@` sums over {more[0]}: multiply one of its operands by what changes along it"
+            hint = f"apply factors along {more[0]}, over which `@` sums, to one of its operands"
         elif more and arg.type.axes:
-            hint = f"sum what is added: sum(x, over={more[0]})"
+            hint = f"reduce the added value: sum(x, over={more[0]})"
         elif now and now.axes:
-            hint = f"start with {name} = zeros({now}), or give it back as {arg.type}"
+            hint = f"start with {name} = zeros({now}), or assign {arg.type} in the loop"
         else:
-            hint = f"start with the same type, or give it back as {arg.type}"
-        self.report.error(
-            f"`{name}` goes into the loop as {arg.type} and comes out as {now or 'a number'}",
-            loc,
-            hint,
-        )
+            hint = f"start with the same type, or assign {arg.type} in the loop"
+        left = f"leaves it as {now or 'a number'}"
+        self.report.error(f"WS0157 `{name}` enters the loop as {arg.type} and {left}", loc, hint)
 
     def axis_name(self, wish: str) -> str:
         """A dimension's name is the axis that takes it whole; a loop's axis has another. Of a

@@ -40,6 +40,7 @@ ON_NUMBERS: dict[str, Callable[[Number, Number], Number]] = {
 }  # fmt: skip
 ON_INTEGERS = ("&", "|", "^", "<<", ">>")
 ANY_NUMBER = ("abs", "relu")
+BITCAST_FIRST = "bitcast to an integer type first"
 # Of a constant: more than any element type holds, and no more than a float can take.
 MAX_BITS = 256
 
@@ -58,7 +59,7 @@ class Operators:
     def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
         wrong = misfit(literal.value, dtype)
         if wrong:
-            return self.report.error(wrong, loc, wider(literal.value, dtype))
+            return self.report.error(f"WS0188 {wrong}", loc, wider(literal.value, dtype))
         return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
 
     def value(self, value: Value) -> typed.Expr | Poison:
@@ -93,11 +94,8 @@ class Operators:
                 found = promote(dtype, other.type.dtype)
                 if found is None:
                     floats = dtype.is_float or other.type.dtype.is_float
-                    return self.report.error(
-                        f"{what} of {dtype} and {other.type.dtype}",
-                        loc,
-                        f"cast one of them, as in cast(x, {F32 if floats else dtype})",
-                    )
+                    hint = f"cast one of them, as in cast(x, {F32 if floats else dtype})"
+                    return self.differ(what, dtype, other.type.dtype, loc, hint)
                 dtype = found
             dtype = F32 if is_small(dtype) and not chosen else dtype
         made: list[typed.Expr] = []
@@ -108,12 +106,20 @@ class Operators:
                     return POISON
                 if is_small(dtype) and is_rounded(v.value, dtype):
                     number = show_number(v.value)
-                    hint = f"cast({number}, {dtype}) rounds it; cast(x, f32) takes it as it is"
-                    return self.report.error(f"{dtype} does not hold {number}", v.loc, hint)
+                    hint = f"write cast({number}, {dtype}) to round it, or cast(x, f32)"
+                    message = f"WS0189 {dtype} cannot represent {number}"
+                    return self.report.error(message, v.loc, hint)
                 made.append(constant)
             elif not isinstance(v, Poison):
                 made.append(self.cast(v, dtype))
         return made, dtype
+
+    def differ(self, what: str, a: DType, b: DType, loc: Loc, hint: str) -> Poison:
+        message = f"WS0190 operands of {what} differ in element type: {a} and {b}"
+        return self.report.error(message, loc, hint)
+
+    def unsupported(self, function: str, dtype: DType | str, loc: Loc, hint: str) -> Poison:
+        return self.report.error(f"WS0191 `{function}` does not support {dtype}", loc, hint)
 
     def map(self, fn: str, args: Sequence[typed.Expr], dtype: DType, loc: Loc) -> typed.Expr:
         axes = merged_axes([a.type for a in args])
@@ -144,21 +150,18 @@ class Operators:
             return both
         args, dtype = both
         if op in ON_INTEGERS and dtype.is_float:
-            return self.report.error(
-                f"`{op}` of {dtype}", loc, "it works on bits: bitcast to an integer type first"
-            )
+            return self.unsupported(op, dtype, loc, BITCAST_FIRST)
         if op == "/" and not dtype.is_float:
-            return self.report.error(
-                f"`/` of {dtype}", loc, "`//` divides integers; or cast to a float type"
-            )
+            hint = "use `//` to divide integers, or cast to a float type"
+            return self.unsupported(op, dtype, loc, hint)
         zero = isinstance(b, Literal) and b.value == 0
         if op in ("//", "%") and zero and dtype.is_integer:
-            return self.report.error(f"`{op}` by zero", loc, "divide by another number")
+            return self.report.error(f"WS0192 `{op}` divides by zero", loc, "change the divisor")
         if op in ("<<", ">>") and isinstance(b, Literal) and not 0 <= b.value < dtype.bits:
-            hint = f"cast to a wider type first; {dtype} has {dtype.bits} bits"
-            return self.report.error(f"`{op}` of {dtype} by {b.value}", loc, hint)
+            message = f"WS0193 `{op}` shifts {dtype} by {b.value}, not by 0 to {dtype.bits - 1}"
+            return self.report.error(message, loc, "cast to a wider type first")
         if dtype == BOOL and op not in ("&", "|", "^", "==", "!="):
-            return self.report.error(f"`{op}` of bool", loc, "cast to a number first")
+            return self.unsupported(op, dtype, loc, "cast to a number first")
         if op in ("//", "%") and dtype.is_integer:
             return self._divide(BINARY[op], args[0], args[1], loc)
         kind = BOOL if op in COMPARED else dtype
@@ -182,23 +185,27 @@ class Operators:
         return self.in_order(made, merged_axes([a.type, b.type]))
 
     def _fold(self, op: str, a: Literal, b: Literal, loc: Loc) -> Value:
-        shown = f"{show_number(a.value)} {op} {show_number(b.value)}"
-        hint = "numbers are computed as Python does; element types have up to 32 bits"
+        hint = "use numbers that Python can compute; element types have up to 32 bits"
+
+        def error(fact: str, hint: str = hint) -> Poison:
+            shown = f"{show_number(a.value)} {op} {show_number(b.value)}"
+            return self.report.error(f"WS0194 {shown} {fact}", loc, hint)
+
         if op in ("<<", "**") and abs(b.value) > MAX_BITS:
-            return self.report.error(f"{shown} is too large", loc, hint)
+            return error("is too large")
         try:
             value = ON_NUMBERS[op](a.value, b.value)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            return self.report.error(f"{shown}: {error}", loc, hint)
+        except (ArithmeticError, TypeError, ValueError) as raised:
+            return error(f"fails: {raised}")
         if isinstance(value, complex):
-            return self.report.error(f"{shown} is no real number", loc, hint)
+            return error("is not a real number")
         grown = isinstance(value, float) and not math.isfinite(value)
         if grown and math.isfinite(a.value) and math.isfinite(b.value):
-            return self.report.error(f"{shown} is too large", loc, NUMBERS_HINT)
+            return error("is too large", NUMBERS_HINT)
         if op in ("*", "/", "**") and not value and a.value and isinstance(value, float):
-            return self.report.error(f"{shown} is too small", loc, "write 0.0, or scale it")
+            return error("is too small", "write 0.0, or scale it")
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
-            return self.report.error(f"{shown} is too large", loc, hint)
+            return error("is too large")
         return Literal(value, loc=loc)
 
     def unary(self, op: str, a: Value, loc: Loc) -> Value:
@@ -206,7 +213,7 @@ class Operators:
             return a
         if isinstance(a, Literal):
             if op == "~" and isinstance(a.value, float):
-                return self.report.error("`~` of a float", loc, "it works on integers and bool")
+                return self.unsupported(op, "floats", loc, "use an integer or a bool")
             if op == "~":
                 flipped = not a.value if isinstance(a.value, bool) else ~int(a.value)
                 return Literal(flipped, loc=loc)
@@ -214,9 +221,9 @@ class Operators:
         a = self.cast(a, F32) if is_small(a.type.dtype) and op == "-" else a
         dtype = a.type.dtype
         if op == "~" and dtype.is_float:
-            return self.report.error(f"`~` of {dtype}", loc, "it works on integers and bool")
+            return self.unsupported(op, dtype, loc, BITCAST_FIRST)
         if op != "~" and dtype == BOOL:
-            return self.report.error(f"`{op}` of bool", loc, "`~` negates a condition")
+            return self.unsupported(op, dtype, loc, "use `~` to negate a condition")
         return a if op == "+" else self.map("neg" if op == "-" else "not", [a], dtype, loc)
 
     def function(self, fn: str, a: Value, loc: Loc) -> Value:
@@ -228,9 +235,8 @@ class Operators:
         if isinstance(a, Literal) and dtype.is_integer and fn not in ANY_NUMBER:
             args, dtype = [self.cast(args[0], F32)], F32
         if not dtype.is_float and not (fn in ANY_NUMBER and dtype.is_integer):
-            return self.report.error(
-                f"`{fn}` of {dtype}", loc, f"cast to a float type first: {fn}(cast(x, f32))"
-            )
+            hint = f"cast to a float type first: {fn}(cast(x, f32))"
+            return self.unsupported(fn, dtype, loc, hint)
         return self.map(fn, args, dtype, loc)
 
     def cast_constant(self, literal: Literal, dtype: DType) -> typed.Expr | Poison:
@@ -241,10 +247,7 @@ class Operators:
             number = float(number)
         elif math.isfinite(number):
             number = int(number)
-        wrong = misfit(number, dtype)
-        if wrong:
-            return self.report.error(wrong, literal.loc, wider(number, dtype))
-        return typed.Const(number, type=Tile(dtype), loc=literal.loc)
+        return self.constant(Literal(number, loc=literal.loc), dtype, literal.loc)
 
     def in_order(self, x: typed.Expr, axes: tuple[str, ...]) -> typed.Expr:
         """The same tile with its axes listed in another order: what a loop carries or an `if`
@@ -259,7 +262,7 @@ class Operators:
 
 # More than any element type holds; Python itself refuses to read very long ones.
 MAX_DIGITS = 80
-NUMBERS_HINT = "as in 10, 0x1F, 1e-3; the widest float is f32, up to 3.4e38, and `inf` is infinity"
+NUMBERS_HINT = "write 10, 0x1F, 1e-3 or `inf`, for example; the largest f32 is 3.4e38"
 
 
 def number(text: str) -> int | float | None:

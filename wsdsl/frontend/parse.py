@@ -31,8 +31,8 @@ def parse(source: Source, kind: Kind | None = None) -> syntax.Module:
 
 
 def too_deep(file: str, loc: Loc | None = None) -> Finding:
-    message = "an expression or a block is nested too deeply"
-    return Finding(message if loc else f"{file}: {message}", loc, "give parts of it names")
+    message = f"WS0100 an expression or a block{'' if loc else f' of {file}'} is nested too deeply"
+    return Finding(message, loc, "assign inner expressions to names")
 
 
 def _place(finding: Finding) -> tuple[int, int]:
@@ -59,11 +59,11 @@ def _tree(source: Source) -> Tree[Token]:
         except LayoutError as e:
             line, column = e.token.end_line or 1, e.token.end_column or 1
             loc = source.loc(line, 1, line, column)
-            hint = "line it up with a line of the block that it belongs to"
-            raise ParseError("this line is indented like no block around it", loc, hint) from None
+            message = "WS0101 the indentation of this line matches no enclosing block"
+            raise ParseError(message, loc, "indent it like the lines of its block") from None
         except UnexpectedEOF:
-            hint = "the last line is not complete"
-            raise ParseError(f"{source.file}: the text ends too early", hint=hint) from None
+            message = f"WS0102 {source.file} ends within a statement"
+            raise ParseError(message, hint="complete the last line") from None
 
 
 def _at(source: Source, token: Token, message: str, hint: str) -> Finding:

@@ -37,10 +37,10 @@ def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
     if written.odd_line:
         line, first = written.odd_line, written.first_line
         loc = Loc(written.file, first, 1, len(line) + 1, line)
-        raise ParseError(f"`{name}` is no def", loc, f"write it as a def under @{kind}")
+        raise ParseError(f"WS0134 `{name}` is not a def", loc, f"write it as a def under @{kind}")
     if not written.text:
-        hint = "define it in a file, or give the text to wsdsl.parse"
-        raise ParseError(f"the source of `{name}` is not to be had", hint=hint)
+        hint = "define it in a file, or pass its source to wsdsl.parse"
+        raise ParseError(f"WS0135 Python has no source of `{name}`", hint=hint)
     module = parse(Source(written.file, written.text, written.first_line), kind)
     (definition,) = module.definitions.values()
     module.definitions.clear()
@@ -99,7 +99,7 @@ def _entity(name: str, held: Any) -> Entity | None:
     if getattr(builtins, name, NOTHING) is held:
         return None
     what = "a module" if isinstance(held, ModuleType) else f"of type {type(held).__name__}"
-    hint = "numbers, dims and @functions can be used from outside"
+    hint = "use only numbers, dims and @functions from outside the kernel"
     if isinstance(held, FunctionType):
         hint = f"put @function above `def {held.__name__}`"
     elif word in WORDS or name in WORDS:
@@ -107,5 +107,5 @@ def _entity(name: str, held: Any) -> Entity | None:
     elif told := meant(word) or meant(name):
         hint = told
     elif hasattr(held, "__array__") or hasattr(held, "__dlpack__"):
-        hint = "an array is passed as a parameter"
-    return Foreign(f"`{name}` is {what}, which means nothing in a kernel", hint)
+        hint = "pass the array as a parameter"
+    return Foreign(f"WS0136 `{name}` is {what}, which a kernel cannot use", hint)

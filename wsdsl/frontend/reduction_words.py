@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
-from wsdsl.frontend.entities import POISON, DimName, Entity, Literal, Poison, Several, Value
+from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value
 from wsdsl.frontend.typed import AxisRef
 from wsdsl.ir.tile_ops import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
@@ -21,14 +21,14 @@ OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum", "topk")
 """What takes `over=axis`."""
 
 
-def axis_of(e: Expressions, node: s.Expr) -> AxisRef | Poison:
-    found = e.entity(node)
+def axis_of(e: Expressions, node: s.Expr | s.Colon) -> AxisRef | Poison:
+    found = None if isinstance(node, s.Colon) else e.entity(node)
     if isinstance(found, DimName):
         return AxisRef(found.name, found.name, whole=True)
     if isinstance(found, (AxisRef, Poison)):
         return found
-    hint = "the variable of a tiles loop, or a dimension that is taken whole"
-    return e.report.error("an axis is expected here", node.loc, hint)
+    hint = "use the variable of a tiles loop, or a dimension to take it whole"
+    return e.expected("an axis", node.loc, hint, ":" if isinstance(node, s.Colon) else "")
 
 
 def reduction(name: str) -> Word:
@@ -57,12 +57,12 @@ def reduction(name: str) -> Word:
 def _over(e: Expressions, name: str, node: s.Call) -> s.Keyword | Poison | None:
     known = ("over", "per") if name in ("sum", "max", "min") else ("over",)
     if other := next((k for k in node.keywords if k.name not in known), None):
-        hint = "over=n, by the name of the axis"
-        return e.report.error(f"`{name}` knows no `{other.name}`", other.loc, hint)
+        return e.no_keyword(name, other, "write over=n, with the name of the axis")
     over = next((k for k in node.keywords if k.name == "over"), None)
     if not over and node.keywords:
-        hint = f"{name}(x, over=n, per=32) is of each block of 32 along n"
-        return e.report.error("`per` of which axis?", node.keywords[0].loc, hint)
+        hint = f"write {name}(x, over=n, per=32) for each block of 32 along n"
+        message = "WS0183 `per` needs an axis, which `over` names"
+        return e.report.error(message, node.keywords[0].loc, hint)
     return over
 
 
@@ -71,18 +71,12 @@ def _per(e: Expressions, node: s.Call) -> int | Poison:
     per = next((k for k in node.keywords if k.name == "per"), None)
     if per is None:
         return 0
-    size = e.value(per.value)
-    if isinstance(size, Poison):
-        return size
-    if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
-        return size.value
-    return e.report.error("a block's size is a positive integer", per.loc, "over=n, per=32")
+    return e.positive(per.value, "block", per.loc, "write over=n, per=32, for example")
 
 
 def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
-    goes = "goes along an axis" if name == "cumsum" else "reduces an axis"
-    hint = f"{name}(x, over=axis) {goes}"
-    return e.report.error(f"`{name}` of what?", node.loc, hint)
+    hint = f"write {name}(x, over=n), with the name of the axis"
+    return e.report.error(f"WS0184 `{name}` needs the argument `over`", node.loc, hint)
 
 
 def _tile_and_axis(
@@ -90,17 +84,15 @@ def _tile_and_axis(
 ) -> tuple[typed.Expr, AxisRef] | Poison:
     if len(node.args) != 1 and name != "topk":
         hint = f"combine them first: {name}(a + b, over=axis)"
-        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc, hint)
+        return e.miscounted(f"{name}(…, over=…)", 1, len(node.args), node.loc, hint)
     x, axis = e.typed(node.args[0]), axis_of(e, over.value)
     if isinstance(x, Poison) or isinstance(axis, Poison):
         return POISON
     if axis.name not in x.type.axes:
-        has = ", ".join(x.type.axes) or "none"
-        return e.report.error(
-            f"the tile has no axis `{axis.name}`", over.loc, f"its axes are: {has}"
-        )
+        hint = f"use one of its axes: {', '.join(x.type.axes) or 'none'}"
+        return e.report.error(f"WS0185 the tile has no axis `{axis.name}`", over.loc, hint)
     if x.type.dtype == BOOL:
-        return e.report.error(f"`{name}` of bool", node.loc, "cast to i32 first")
+        return e.ops.unsupported(name, BOOL, node.loc, "cast to i32 first")
     return x, axis
 
 
@@ -174,21 +166,19 @@ def topk(e: Expressions, node: s.Call) -> Entity:
     """`v, i = topk(x, K, over=n)`: two tiles with the axis K in the place of n. Of what a loop
     found before, `v, i = topk(x, K, v, i, over=n)`.
     """
-    usage = "v, i = topk(x, K, over=n), with K a dimension: V: f32[M, K], V[m, :] = v"
+    usage = "write v, i = topk(x, K, over=n), with a dimension K: V: f32[M, K], V[m, :] = v"
     if len(node.args) not in (2, 4):
-        told = f"`topk` takes a tile and how many, not {len(node.args)} arguments"
-        return e.report.error(told, node.loc, usage)
+        return e.miscounted("topk", "2 or 4", len(node.args), node.loc, usage)
     found, into = _given(e, "topk", node), e.entity(node.args[1])
     before = [e.typed(a) for a in node.args[2:]]
     if isinstance(found, Poison) or isinstance(into, Poison):
         return POISON
     if not isinstance(into, DimName):
-        told = "how many is a dimension, by which the results are indexed"
-        return e.report.error(told, node.args[1].loc, usage)
+        return e.expected("a dimension", node.args[1].loc, usage)
     x, axis = found
     if into.name in x.type.axes:
-        told = f"the tile has the axis `{into.name}` already"
-        return e.report.error(told, node.args[1].loc, usage)
+        message = f"WS0186 the tile already has the axis `{into.name}`"
+        return e.report.error(message, node.args[1].loc, usage)
     x = e.once("x", e.ops.cast(x, F32) if is_small(x.type.dtype) else x)
     axes = tuple(into.name if a == axis.name else a for a in x.type.axes)
     kinds = Tile(x.type.dtype, axes), Tile(I32, axes)
@@ -197,9 +187,9 @@ def topk(e: Expressions, node: s.Call) -> Entity:
         if isinstance(held, Poison):
             return held
         if held.type.dtype != kind.dtype or set(held.type.axes) != set(axes):
-            told = f"what was found before is {held.type}, and what is found here {kind}"
-            hint = f"v, i = full({kind}, …), full({kinds[1]}, {NOWHERE}) in front of the loop"
-            return e.report.error(told, arg.loc, hint)
+            message = f"WS0187 the earlier result of `topk` is {held.type}, this one is {kind}"
+            start = f"full({kinds[0]}, …), full({kinds[1]}, {NOWHERE})"
+            return e.report.error(message, arg.loc, f"write v, i = {start} before the loop")
         known.append(e.once("before", held))
     taken = AxisRef(into.name, into.name, whole=True)
     values, places = (

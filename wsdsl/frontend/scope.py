@@ -52,7 +52,8 @@ class Scope:
         if definition is not None and definition.kind == "function":
             return FunctionRef(definition, self)
         if definition is not None:
-            return Foreign(f"`{name}` is a kernel", "only @functions can be called in a kernel")
+            hint = "call an @function, which several kernels can share"
+            return Foreign(f"WS0137 a kernel cannot use kernel `{name}`", hint)
         if name in DTYPES:
             return TypeName(DTYPES[name])
         if name == "inf":
@@ -72,5 +73,5 @@ def suggestion(
     if close:
         return f"did you mean `{close[0]}`?"
     if called:
-        return "functions of the language are those of docs/language.md; others are under @function"
+        return "use a function of docs/language.md, or define one under @function"
     return "assign it before this line"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from wsdsl.diagnostics import Finding, TypeCheckError
+from wsdsl.diagnostics import Finding, Loc, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, once, operands, with_fields
@@ -33,10 +33,10 @@ class Doubt:
         if not nan:
             return self.finding
         hint = (
-            "some sizes give NaN: if a tile holds nothing but -inf, subtract "
+            "some tile sizes give NaN: if all values of a tile are -inf, subtract "
             "where(top == -inf, 0.0, top) instead of the maximum `top`, since -inf - -inf is NaN"
         )
-        return dataclasses.replace(self.finding, hint=f"{hint}. Else {self.finding.hint}")
+        return dataclasses.replace(self.finding, hint=f"{hint}. Otherwise {self.finding.hint}")
 
 
 def settle_tile_sizes(kernel: Kernel) -> Kernel:
@@ -100,75 +100,75 @@ def _axis(loop: t.ForTiles) -> Axis:
     return loop.index.type
 
 
+DEPENDS = "depends on the tile size, which the schedule chooses"
+
+
 def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
+    message, loc, hint = _escaped(loop, escape)
+    return Finding(f"WS0196 {message}", loc, hint)
+
+
+def _escaped(loop: t.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
+    """The fact, its location and a hint."""
     name, dim = _axis(loop).name, _axis(loop).dim
     by = f"for {name} in tiles({dim}, by=128)"
     cause, place = escape.cause, (escape.cause or escape.sink).loc
     if isinstance(cause, t.End):
-        return Finding(
-            f"the result would depend on `end({name})`, and so on how large the tiles of `{name}` "
-            "are, which the schedule chooses",
+        return (
+            f"the result depends on `end({name})`, which {DEPENDS}",
             place,
-            f"`index({name})` gives the indices, `{dim}` the size; or say how large the tiles "
-            f"are: {by}",
+            f"use `index({name})` or the size `{dim}`, or fix the tile size: {by}",
         )
     if isinstance(escape.sink, t.If):
-        return Finding(
-            f"an `if` by what one tile of `{name}` gives: the result would depend on how large "
-            "the tiles are, which the schedule chooses",
+        return (
+            f"this `if` tests a result of one tile of `{name}`, which {DEPENDS}",
             escape.sink.loc,
-            f"choose by element with `where`, or say how large the tiles are: {by}",
+            f"choose by element with `where`, or fix the tile size: {by}",
         )
     if isinstance(escape.sink, t.Cast):
         assert isinstance(escape.sink.result.type, Tile)
-        return Finding(
-            f"{escape.sink.result.type.dtype} saturates, and so what is made of this sum would "
-            f"depend on how large the tiles of `{name}` are, which the schedule chooses",
+        return (
+            f"{escape.sink.result.type.dtype} saturates, so the sum over `{name}` {DEPENDS}",
             escape.sink.loc,
-            f"cast the sum behind the loop over `{name}`, or say how large the tiles are: {by}",
+            f"cast the sum after the loop over `{name}`, or fix the tile size: {by}",
         )
     if isinstance(escape.sink, t.Store) and escape.sink.accumulate and cause is None:
-        return Finding(
-            f"this is added once for each tile of `{name}`, however many the schedule makes",
+        return (
+            f"this is added once per tile of `{name}`; the schedule chooses their number",
             escape.sink.loc,
             f"add it outside of the loop over `{name}`, or add a sum over `{name}`",
         )
     if isinstance(cause, t.Store):
-        return Finding(
-            f"this stores what the loop over `{name}` has so far, and more comes to it behind the "
-            "store: what stays would depend on how large the tiles are, which the schedule chooses",
+        return (
+            f"this stores a value that the loop over `{name}` changes later: it {DEPENDS}",
             place,
-            f"store it behind the loop over `{name}`",
+            f"store it after the loop over `{name}`",
         )
     if isinstance(cause, (t.Load, t.Lookup)):
         read = cause.tensor if isinstance(cause, t.Load) else cause.table
         moved = any(isinstance(v.type, Tile) and v.type.axes for v in operands(cause))
-        return Finding(
-            f"`{read.name}` is read and stored by each tile of `{name}`, so the result "
-            "would depend on how large the tiles are, which the schedule chooses",
+        return (
+            f"each tile of `{name}` reads and stores `{read.name}`: the result {DEPENDS}",
             place,
-            f"store to another tensor than `{read.name}`; only `+=` combines what tiles store"
+            f"store to another tensor than `{read.name}`; only `+=` combines the stores of tiles"
             if moved
-            else f"carry a variable through the loop over `{name}`, and store it behind it",
+            else f"carry a variable through the loop over `{name}`, and store it after the loop",
         )
     if isinstance(cause, (t.ForTiles, t.ForEach)):
-        return Finding(
-            f"how far this loop runs depends on how large the tiles of `{name}` are, and so does "
-            "the result",
+        return (
+            f"the trip count of this loop, and so the result, {DEPENDS} for `{name}`",
             place,
-            f"mask what lies beyond, as in where(index({name}) >= index(t), s, 0.0)",
+            f"mask the elements beyond, as in where(index({name}) >= index(t), s, 0.0)",
         )
     if not loop.init:
-        return Finding(
-            f"this reduces a part of `{dim}`, tile by tile, and not only to add it to a tensor",
+        return (
+            f"this reduces one tile of `{dim}` at a time, but not only to add to a tensor",
             place,
-            f"carry the result through the loop over `{name}`, or say how large the tiles "
-            f"are: {by}",
+            f"carry the result through the loop over `{name}`, or fix the tile size: {by}",
         )
-    return Finding(
-        f"what comes out of the loop over `{name}` depends on how large the tiles are, which the "
-        "schedule chooses",
+    return (
+        f"the result of the loop over `{name}` {DEPENDS}",
         place,
         "carry sums and maxima, as in `acc += sum(x, over=…)` or `top = max(top, max(x, over=…))`; "
-        f"or say how large the tiles are: {by}",
+        f"or fix the tile size: {by}",
     )

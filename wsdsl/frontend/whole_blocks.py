@@ -27,15 +27,11 @@ def _cut(kernel: Kernel) -> Iterator[Finding]:
             continue
         size = loop.index.as_axis.size
         if walks_a_part(loop):
-            yield Finding(
-                f"blocks of {op.size} along `{op.axis}`, which walks a part of {loop.dim}: that "
-                "may begin amid a block",
-                op.loc,
-                f"walk all of it, for {op.axis} in tiles({loop.dim}), and mask what is not meant",
-            )
+            tiles = f"a part of {loop.dim}"
+            hint = f"loop over all of it, for {op.axis} in tiles({loop.dim}), and mask the rest"
         elif size % op.size:
-            yield Finding(
-                f"tiles of {size} along `{op.axis}` cut blocks of {op.size}",
-                op.loc,
-                f"walk it by a multiple of {op.size}, or leave `by` out",
-            )
+            tiles, hint = f"tiles of {size}", f"set `by` to a multiple of {op.size}, or remove it"
+        else:
+            continue
+        message = f"WS0195 {tiles} along `{op.axis}` may cut a block of {op.size}"
+        yield Finding(message, op.loc, hint)

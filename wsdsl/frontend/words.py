@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wsdsl.diagnostics import counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
@@ -17,6 +16,7 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
+from wsdsl.frontend.operators import BITCAST_FIRST
 from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction, topk
 from wsdsl.frontend.typed import TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
@@ -30,27 +30,18 @@ Word = Callable[["Expressions", s.Call], Entity]
 
 def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
     if name in ("tiles", "each"):
-        hint = f"for m in {name}(M):"
-        return e.report.error(f"`{name}` stands in a for loop alone", node.loc, hint)
+        message = f"WS0179 `{name}` can only be used in the header of a for loop"
+        return e.report.error(message, node.loc, f"write for m in {name}(M):")
     if name == "dims":
-        hint = "name the dimension in a parameter's type; that introduces it"
-        return e.report.error("`dims` stands outside of kernels", node.loc, hint)
+        hint = "name the dimension in a parameter's type, which introduces it"
+        return e.report.error("WS0180 a kernel cannot call `dims`", node.loc, hint)
     if node.keywords and name not in OVER:
-        return e.report.error(
-            f"`{name}` takes no argument by name", node.keywords[0].loc, "give it by position"
-        )
-    if name in WORDS:
-        count, word, usage = WORDS[name]
-        if count is not None and len(node.args) != count:
-            wanted = counted(count, "argument")
-            return e.report.error(f"`{name}` takes {wanted}, not {len(node.args)}", node.loc, usage)
-        return word(e, node)
-    assert name in UNARY_FUNCTIONS
-    if len(node.args) != 1:
-        return e.report.error(
-            f"`{name}` takes 1 argument, not {len(node.args)}", node.loc, f"{name}(x)"
-        )
-    return e.ops.function(name, e.value(node.args[0]), node.loc)
+        return e.no_keyword(name, node.keywords[0])
+    assert name in WORDS or name in UNARY_FUNCTIONS
+    count, word, usage = WORDS.get(name, (1, None, f"{name}(x)"))
+    if count is not None and len(node.args) != count:
+        return e.miscounted(name, count, len(node.args), node.loc, f"write {usage}")
+    return word(e, node) if word else e.ops.function(name, e.value(node.args[0]), node.loc)
 
 
 def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
@@ -59,7 +50,7 @@ def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
         return found.dtype
     if isinstance(found, Poison):
         return found
-    return e.report.error("an element type is expected here", node.loc, "f32, bf16, i32, …")
+    return e.expected("an element type", node.loc, "write f32, bf16 or i32, for example")
 
 
 def _tile_type(e: Expressions, node: s.Expr) -> TileType | Poison:
@@ -68,7 +59,7 @@ def _tile_type(e: Expressions, node: s.Expr) -> TileType | Poison:
         return TileType(found.dtype, ())
     if isinstance(found, (TileType, Poison)):
         return found
-    return e.report.error("a tile's type is expected here", node.loc, "as in f32[m, n]")
+    return e.expected("the type of a tile", node.loc, "write f32[m, n], for example")
 
 
 def _new(e: Expressions, kind: TileType | Poison, value: Value, node: s.Call) -> Value:
@@ -77,11 +68,10 @@ def _new(e: Expressions, kind: TileType | Poison, value: Value, node: s.Call) ->
     if isinstance(value, Literal):
         made = e.ops.constant(value, kind.dtype, value.loc)
     elif value.type.axes or value.type.dtype != kind.dtype:
-        return e.report.error(
-            f"full takes a scalar {kind.dtype}, not {value.type}",
-            node.args[1].loc,
-            "cast it" if not value.type.axes else f"x + zeros({kind.dtype}[…]) broadcasts a tile",
-        )
+        broadcast = f"write x + zeros({kind.dtype}[…]) to broadcast a tile"
+        hint = broadcast if value.type.axes else f"write cast(x, {kind.dtype})"
+        what, loc = "the second argument of `full`", node.args[1].loc
+        return e.wrong_type(what, f"a scalar {kind.dtype}", value.type, loc, hint)
     else:
         made = value
     if isinstance(made, Poison) or not kind.axes:
@@ -128,15 +118,12 @@ def bitcast(e: Expressions, node: s.Call) -> Entity:
     if isinstance(x, Poison) or isinstance(dtype, Poison):
         return POISON
     if BOOL in (x.type.dtype, dtype) and x.type.dtype != dtype:
-        hint = "compare, or cast"
-        return e.report.error(f"bitcast of {x.type.dtype} to {dtype}", node.loc, hint)
+        message = f"WS0181 `bitcast` cannot convert {x.type.dtype} to {dtype}"
+        return e.report.error(message, node.loc, "compare, or use cast")
     if x.type.dtype.bits != dtype.bits:
-        held = x.type.dtype
-        return e.report.error(
-            f"bitcast of {held} ({held.bits} bits) to {dtype} ({dtype.bits} bits)",
-            node.loc,
-            "bitcast keeps the width; cast converts the value",
-        )
+        widths = f"{x.type.dtype} has {x.type.dtype.bits} bits, {dtype} has {dtype.bits}"
+        hint = "use cast, which converts the value"
+        return e.report.error(f"WS0182 `bitcast` keeps the width: {widths}", node.loc, hint)
     return typed.Bitcast(x, type=Tile(dtype, x.type.axes), loc=node.loc)
 
 
@@ -146,9 +133,8 @@ def where(e: Expressions, node: s.Call) -> Entity:
     if isinstance(cond, Poison) or isinstance(both, Poison):
         return POISON
     if cond.type.dtype != BOOL:
-        return e.report.error(
-            f"a condition of {cond.type.dtype}", node.args[0].loc, "compare it: x != 0"
-        )
+        found, loc = cond.type.dtype, node.args[0].loc
+        return e.wrong_type("the `where` condition", "bool", found, loc, "compare it: x != 0")
     args, dtype = both
     return e.ops.map("where", [cond, *args], dtype, node.loc)
 
@@ -160,7 +146,7 @@ def fma(e: Expressions, node: s.Call) -> Entity:
         return found
     args, dtype = found
     if not dtype.is_float:
-        return e.report.error(f"`fma` of {dtype}", node.loc, "write a * b + c")
+        return e.ops.unsupported("fma", dtype, node.loc, "write a * b + c")
     return e.ops.rounded_once("fma", args, values, dtype, node.loc)
 
 
@@ -170,8 +156,8 @@ def mulhi(e: Expressions, node: s.Call) -> Entity:
         return found
     args, dtype = found
     if dtype.bits != 32 or dtype.is_float:
-        hint = "it gives the upper half of 64 bits: cast(x, u32) or cast(x, i32) first"
-        return e.report.error(f"`mulhi` of {dtype}", node.loc, hint)
+        hint = "write cast(x, u32) or cast(x, i32): it returns the upper half of 64 bits"
+        return e.ops.unsupported("mulhi", dtype, node.loc, hint)
     return e.ops.map("mulhi", args, dtype, node.loc)
 
 
@@ -181,8 +167,7 @@ def popcount(e: Expressions, node: s.Call) -> Entity:
         return x
     dtype = x.type.dtype
     if dtype.is_float:
-        hint = "it works on bits: bitcast to an integer type first"
-        return e.report.error(f"`popcount` of {dtype}", node.loc, hint)
+        return e.ops.unsupported("popcount", dtype, node.loc, BITCAST_FIRST)
     if dtype.bits < 32 and dtype.kind == "int":
         # Without the sign's copies.
         x = typed.Bitcast(x, type=Tile(DTYPES[f"u{dtype.bits}"], x.type.axes), loc=x.loc)
@@ -194,12 +179,8 @@ def lookup(e: Expressions, node: s.Call) -> Entity:
     if isinstance(table, Poison) or isinstance(i, Poison):
         return POISON
     if not isinstance(table, TensorRef) or len(table.type.dims) != 1:
-        return e.report.error(
-            "lookup takes a 1-D tensor first", node.args[0].loc, "lookup(table, i) is table[i]"
-        )
+        return e.expected("a 1-D tensor", node.args[0].loc, "write lookup(table, i) for table[i]")
     (size,) = table.type.dims
-    if not i.type.dtype.is_integer:
-        return e.report.error(f"an index of {i.type.dtype}", node.args[1].loc, "cast(x, i32)")
     if wrong := e.outside(table, size, i, node.args[1].loc):
         return wrong
     return typed.Lookup(table, i, type=Tile(table.type.dtype, i.type.axes), loc=node.loc)
@@ -214,8 +195,8 @@ WORDS: dict[str, tuple[int | None, Word, str]] = {
     "cast": (2, cast, "cast(x, f32)"),
     "bitcast": (2, bitcast, "bitcast(x, bf16)"),
     "where": (3, where, "where(condition, a, b)"),
-    "fma": (3, fma, "fma(a, b, c) is a * b + c"),
-    "mulhi": (2, mulhi, "mulhi(a, b) is the upper half of the 64 bits of a * b"),
+    "fma": (3, fma, "fma(a, b, c), which is a * b + c"),
+    "mulhi": (2, mulhi, "mulhi(a, b), the upper half of the 64 bits of a * b"),
     "popcount": (1, popcount, "popcount(x)"),
     "lookup": (2, lookup, "lookup(table, i)"),
     **{name: (None, reduction(name), "") for name in ("sum", "max", "min")},

@@ -50,15 +50,15 @@ def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(b.ArriveBarrier, b.ArriveFlag, b.LaunchGrid):
         match op:
             case b.ArriveBarrier() if op.each_warp and op.each_thread:
-                yield op, "who arrives, one of each warp (each_warp) or all (each_thread)?"
+                yield op, "each_warp and each_thread exclude each other"
             case b.ArriveFlag() if (op.by is not None) + (op.wrap is not None) > 1:
-                yield op, "a flag that goes round (wrap) is raised by 1: without `by`"
+                yield op, "`by` and `wrap` exclude each other: a flag that wraps is raised by 1"
             case b.ArriveFlag() if op.amount != 1 and (op.by or op.wrap):
-                yield op, f"amount={op.amount} beside `by` or `wrap`, which say how much"
+                yield op, f"amount={op.amount}, but `by` or `wrap` sets the amount"
             case b.LaunchGrid() if op.cluster % op.sharing:
-                yield op, f"{op.sharing} of {op.cluster} CTAs of a cluster share an item"
+                yield op, f"sharing={op.sharing} does not divide a cluster of {op.cluster}"
             case b.LaunchGrid() if op.scheduler != "split_k" and (op.splits or op.together):
-                yield op, 'splits and together are of scheduler="split_k"'
+                yield op, 'splits and together need scheduler="split_k"'
             case _:
                 pass
 
@@ -79,16 +79,16 @@ def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
             case t.Map() if len(op.args) != ARITY[op.fn]:
                 yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
             case t.Map() if any(not _repeats(v, op.result) for v in op.args):
-                yield op, f"{op.fn} gives {op.result.type}, of operands with other sides"
+                yield op, f"the shape of {op.result.type} differs from the operands of {op.fn}"
             case t.Map(args=args) if op.bits != 24:
                 kind = args[-1].type
                 if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
-                    yield op, "bits count in results of floats"
+                    yield op, "`bits` applies only to floating-point results"
             case t.Constant(result=Value(type=Tile(dtype=dtype, axes=()))):
                 if not _holds(dtype, op.value):
-                    yield op, f"{dtype} does not hold {op.value!r}"
+                    yield op, f"{dtype} cannot represent {op.value!r}"
             case t.Constant():
-                yield op, "a constant is a scalar"
+                yield op, "a constant must be a scalar"
             case _:
                 pass
 
@@ -115,30 +115,30 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
             case f.Slice(x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)):
                 same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
                 if not same or op.start + part.columns > whole.columns or op.start % 8:
-                    yield op, f"columns {op.start} to {op.start + part.columns} of {whole}"
+                    yield op, f"{part} from column {op.start} on is not a slice of {whole}"
             case f.Join(result=Value(type=Fragment() as whole)):
                 kinds = [v.type for v in op.parts]
                 parts = [k for k in kinds if isinstance(k, Fragment)]
                 alike = {(k.dtype, k.rows) for k in parts} == {(whole.dtype, whole.rows)}
                 fits = alike and sum(k.columns for k in parts) == whole.columns
                 if len(parts) < len(kinds) or not fits:
-                    yield op, f"{', '.join(map(str, kinds))} make no {whole}"
+                    yield op, f"{', '.join(map(str, kinds))} do not join to {whole}"
             case f.Slice() | f.Join():
-                yield op, "it is made of fragments"
+                yield op, "operands and result must be fragments"
             case f.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
                 if kind != (x if op.size else one) or (op.size and x.columns % op.size):
-                    yield op, f"over the columns of {x}: {kind}"
+                    yield op, f"reducing the columns of {x} does not give {kind}"
                 elif x.lanes.striped and op.size:
-                    yield op, f"threads have no neighbours of blocks of {x}"
+                    yield op, f"lanes of a striped {x} have no blocks of adjacent columns"
                 elif x.lanes.warps > 1 and (op.size or x.columns) > 32 * x.lanes.vector:
-                    yield op, f"warps share the columns of {x}: store_partials, reduce_partials"
+                    yield op, f"warps share the columns of {x}: use store_partials, reduce_partials"
             case f.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 if kind != x or x.lanes.warps > 1 or x.lanes.striped:
-                    yield op, f"over the columns of {x}, in the lanes of a warp: {kind}"
+                    yield op, f"a scan of the columns of {x} within a warp does not give {kind}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
-                    yield op, "rows or columns are counted: 64 x 1, or 1 x w"
+                    yield op, "an iota must have one row or one column: 64 x 1, or 1 x w"
             case _:
                 pass
 
@@ -147,8 +147,8 @@ def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
     if kind.rows == 1:
         return f"{kind} has no rows to reduce"
     if op.ctas > 1 or op.barriers is not None or op.state is not None or op.each:
-        return "rows are reduced within a CTA"
-    return "warps share its rows" if kind.lanes.warps > 1 else ""
+        return "a reduction of rows must stay within a CTA"
+    return "warps share the rows" if kind.lanes.warps > 1 else ""
 
 
 def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
@@ -156,16 +156,16 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(*COPIES):
         tensor = _tensor_of(op, made)
         if tensor is None:
-            yield op, "no make_tensor_map says what this copies"
+            yield op, "no make_tensor_map defines the tensor of this copy"
             continue
         rank = len(tensor.dims)
         if len(op.coordinates) != rank:
-            yield op, f"{len(op.coordinates)} coordinates of a tensor of {rank} dimensions"
+            yield op, f"{len(op.coordinates)} coordinates for a tensor of {rank} dimensions"
         if isinstance(op, m.ThreadLoad | p.PrefetchTile):
             if not -1 <= op.row_dim < rank - 1:
-                yield op, f"row_dim={op.row_dim}: rows run along another than the last dimension"
+                yield op, f"row_dim={op.row_dim} must be a dimension before the last"
             elif op.row_dim < 0 and op.rows != 1:
-                yield op, f"{op.rows} rows, along no dimension"
+                yield op, f"{op.rows} rows need a `row_dim`"
 
 
 def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
@@ -174,8 +174,8 @@ def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
         rows = Fragment(BOOL, kind.rows, 1) if isinstance(kind, Fragment) else None
         narrow = op.tensor.as_tensor.dtype.bits in (8, 16)
         if op.only is not None and (op.only.type != rows or not narrow):
-            told = "a bool for each row of elements of 8 or 16 bits"
-            yield op, f"only is {op.only.type}: expected {told}"
+            told = "one bool per row, for elements of 8 or 16 bits"
+            yield op, f"only has type {op.only.type}; expected {told}"
 
 
 def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
@@ -196,7 +196,7 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
         if told:
             yield op, told
         elif start + size > shared.bytes:
-            yield op, f"bytes {start} to {start + size} of an item, which has {shared.bytes}"
+            yield op, f"bytes {start} to {start + size} exceed an item of {shared.bytes} bytes"
 
 
 def reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
@@ -211,28 +211,33 @@ def reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return tensor.dtype.size(op.rows * op.columns), ""
         case m.ClearPanels():
             line, span = op.columns * DTYPES[op.dtype].bytes, SWIZZLE_SPAN[op.swizzle]
-            return op.rows * line, f"lines of {line} bytes" if line % span else ""
+            return (
+                op.rows * line,
+                f"rows of {line} bytes are not a multiple of the swizzle span of {span} bytes"
+                if line % span
+                else "",
+            )
         case m.LoadPanels():
             return _of_panels(op)
         case m.LoadShared(result=Value(type=Tile() | Fragment() as kind)):
             size = kind.dtype.bytes
             if size not in (2, 4) or kind.dtype.bits < 16:
-                return 0, f"load_shared reads elements of two or four bytes, not {kind.dtype}"
+                return 0, f"load_shared needs elements of 16 or 32 bits, not {kind.dtype}"
             if op.offset % size or op.bytes % size:
-                return 0, f"bytes {op.offset} to {op.offset + op.bytes}: no multiples of {size}"
+                return 0, f"bytes {op.offset} to {op.offset + op.bytes} are not multiples of {size}"
             return op.bytes, _shapes_agree(op.index, kind)
         case m.StorePartials(x=Value(type=Fragment() as kind)):
             if op.over_rows:
                 return 4 * 4 * kind.columns, _reduces_rows(op, kind)
             apart = op.ctas > 1 and op.barriers is None
-            fault = "what goes to other CTAs is counted on `barriers`" if apart else ""
+            fault = "`barriers` must count the bytes sent to other CTAs" if apart else ""
             return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
         case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
             along = "columns" if op.over_rows else "rows"
             across = "rows" if op.over_rows else "columns"
             fits = isinstance(kind, Tile) or getattr(kind, across) == 1
             words = getattr(kind, along) if isinstance(kind, Fragment) else 1
-            fault = "" if fits else f"there is one result for all {across}, not {kind}"
+            fault = "" if fits else f"the result must have one element for all {across}, not {kind}"
             return 4 * words * op.parts, fault
         case m.SendFragment(value=Value(type=Fragment() as kind)):
             return kind.rows * kind.columns * kind.dtype.bytes, ""
@@ -249,10 +254,7 @@ def reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
         case f.MatrixOperand():
             line, span = DTYPES[op.dtype].size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if op.rows % 8 or line % span:
-                return (
-                    0,
-                    f"{op.rows} lines of {line} bytes: of 8 lines, and {span} bytes, a multiple",
-                )
+                return 0, f"{op.rows} rows of {line} bytes are not multiples of 8 and {span}"
             return line * op.rows, ""
         case _:
             return 0, ""
@@ -265,42 +267,42 @@ def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
     else:
         alike = isinstance(own, Tile) and isinstance(kind, Tile)
     integers = isinstance(own, Tile | Fragment) and own.dtype.is_integer
-    return "" if alike and integers else f"an index of {own} gives no {kind}"
+    return "" if alike and integers else f"an index of {own} does not give {kind}"
 
 
 def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
     kind, span = op.result.type, SWIZZLE_SPAN[op.swizzle]
     if not isinstance(kind, Fragment) or kind.columns % 8:
-        return 0, f"load_panels: not {kind}"
+        return 0, f"load_panels cannot load {kind}"
     line = kind.dtype.size(kind.columns)
     if kind.rows == 1 and (op.rows != 1 or op.start is not None):
-        return 0, "a fragment of one row is a tile of one line"
+        return 0, "a fragment of one row needs a tile of one row and no `start`"
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if op.apart != 16 and (op.start is None or op.swizzle in PACKED_SPAN):
-        return 0, "rows of warps are apart in a tile that is not packed"
+        return 0, "`apart` needs a `start` and a tile that is not packed"
     if max(kind.rows, reached) > op.rows or (op.rows > 1 and line % span):
-        return 0, f"{kind} of a tile of {op.rows} lines of {span} bytes"
+        return 0, f"{kind} does not fit a tile of {op.rows} rows of {span} bytes"
     return (line if op.rows == 1 else line * op.rows), ""
 
 
 def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
     if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
-        return 0, "it is written to a quarter of an `item`, or to lines of the item of a `state`"
+        return 0, "the destination must be a quarter of an `item`, or rows of the item of a `state`"
     if op.apart != 16 and op.state is None:
-        return 0, "rows of warps are apart in a tile"
+        return 0, "`apart` needs a `state`"
     if op.half and (op.state is not None or op.joined):
-        return 0, "halves are of a warp's rows in an item"
+        return 0, "`half` needs an `item` that is not joined"
     if op.state is not None:
         fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
         if not fits or op.start is None or op.transposed or op.rows < lines_reached(op.apart):
-            return 0, f"{kind} as lines of a tile of {op.rows}"
+            return 0, f"{kind} does not fit a tile of {op.rows} rows"
         return op.panels * op.rows * SWIZZLE_SPAN[op.swizzle], ""
     size = kind.dtype.bytes
     lines, line = (kind.columns, op.line) if op.transposed else (16, kind.columns)
     wide, span = line * size, SWIZZLE_SPAN[op.swizzle]
     whole = not wide % span if op.swizzle == "none" else wide == span
     if kind.rows != 64 or kind.columns % 8 or not whole:
-        return 0, f"lines of {wide} bytes of {kind} with swizzle {op.swizzle}"
+        return 0, f"rows of {wide} bytes of {kind} do not fit swizzle {op.swizzle}"
     return lines * wide * (1 if op.joined else 4) * (2 if op.half and not op.transposed else 1), ""
 
 
@@ -316,11 +318,11 @@ def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
                 continue
             depth = held.columns if held.k_major else held.rows
             if held.k_major != k_major:
-                yield op, f"{value} is {'K' if held.k_major else 'MN'}-major"
+                yield op, f"{value} is {'K' if held.k_major else 'MN'}-major, unlike the MMA"
             elif held.first % k_step(DTYPES[held.dtype]):
-                yield op, f"an operand that begins at {held.first} of K, amid a step"
+                yield op, f"the operand starts at element {held.first} of K, within a K step"
             elif held.first + op.k > depth:
-                yield op, f"{held.first} to {held.first + op.k} of K of an operand with {depth}"
+                yield op, f"K {held.first} to {held.first + op.k} exceeds an operand of {depth}"
 
 
 def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
@@ -330,8 +332,8 @@ def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
             yield (
                 op,
                 (
-                    "a step that may be 0 or negative: constants, numbers of CTAs, and sums and "
-                    "products of these are known not to be"
+                    "the step may be 0 or negative; supported are constants, CTA counts, "
+                    "and their sums and products"
                 ),
             )
 

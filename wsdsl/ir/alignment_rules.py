@@ -99,9 +99,9 @@ def vectors_are_aligned_columns(kernel: Kernel) -> Iterator[Problem]:
             last = op.index[-1].type if op.index else None
             held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
             if held % op.vector or _columns(op.index[-1]) % op.vector:
-                yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
+                yield op, f"vector={op.vector}: the last index has no such groups of columns"
             elif divisors[op.index[-1]] % op.vector or not _in_order(op.index[-1], made):
-                told = f"{op.index[-1]} is not known to begin at a multiple, and to go on by 1"
+                told = f"{op.index[-1]} is not known to start at a multiple and to increase by 1"
                 yield op, f"vector={op.vector}: {told}"
 
 

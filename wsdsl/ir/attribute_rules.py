@@ -231,22 +231,22 @@ def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         for name, hint, check in typed_attributes(type(op)):
             held = getattr(op, name)
             if type(held) is not hint and not fits(held, hint):
-                yield op, f"{op_name(type(op))}: {name}={held!r} is no {shown(hint)}"
+                yield op, f"{op_name(type(op))}: {name}={held!r} is not of type {shown(hint)}"
             elif check is not None and (told := check(held)):
-                yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"
+                yield op, f"{op_name(type(op))}: {name}={held!r} must be {told}"
 
 
 def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     """Of the level PARTITIONED."""
     for op in kernel.of(Partition):
         if op.staging < 1:
-            yield op, f"staging={op.staging}: a warpgroup stores through 1 buffer or more"
+            yield op, f"staging={op.staging}: a warpgroup needs at least 1 staging buffer"
         if op.role not in ROLES:
-            yield op, f"role={op.role!r}: it is one of {', '.join(ROLES)}"
+            yield op, f"role={op.role!r} must be one of {', '.join(ROLES)}"
     for op in kernel.of(ForWork):
         counts = {len(told) for told in (op.dims, op.cluster or op.index, op.within or op.index)}
         if counts != {len(op.index)} or min(op.cluster, default=1) < 1:
-            yield op, f"dims, cluster (1 or more) and within are of {len(op.index)} indices"
+            yield op, f"dims, cluster (at least 1) and within need {len(op.index)} entries"
 
 
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
@@ -254,7 +254,7 @@ def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     for op in kernel.of(Partition):
         for name in ("in_order", "late_loads", "copies_ahead", "order_barriers", "asks_early"):
             if held := getattr(op, name):
-                yield op, f"{name}={held} is for lowering, which is over: leave it out"
+                yield op, f"{name}={held} has no effect after lowering: remove it"
 
 
 def shown(hint: Any) -> str:

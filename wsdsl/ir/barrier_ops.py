@@ -9,16 +9,16 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 @op_class(SCHEDULED, "kernel")
 class LaunchGrid(Op):
-    """How many work items there are: the product, over (dimension, size), of their quotients,
-    rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
-    launches one cluster an item, "persistent" at most as many as run at the same time. "dynamic"
-    launches one an item, too, of which those that run claim what has not started. "split_k"
-    and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
-    more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
-    `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
-    an item. If items are `overlapping`, several store the same elements, each with the same bits;
-    nothing else writes or reads what is stored. Registers are left for `ctas_per_sm` of them.
-    With `narrower` the size of number `narrowed` is by so many less.
+    """The number of work items: the product, over (dimension, size), of their quotients, rounded
+    up. A cluster of `cluster` CTAs with consecutive indices processes each. "grid" launches one
+    cluster per item, "persistent" at most as many as run at the same time. "dynamic" launches one
+    per item, too, and running clusters claim clusters that have not started (CLC). "split_k" and
+    "stream_k" split items along `contraction`, one (dimension, size), and launch no more than run
+    at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` is the number of splits; with
+    `together` all of them must run at the same time. `sharing` CTAs of a cluster share the
+    accumulators of an item. If items are `overlapping`, several store the same elements, each with
+    the same bits; no other op writes or reads these. Registers are left for `ctas_per_sm` CTAs.
+    `narrower` is subtracted from the size of number `narrowed`.
     """
 
     tiles: tuple[tuple[str, int], ...]
@@ -37,8 +37,8 @@ class LaunchGrid(Op):
 @op_class(("partitioned", "scheduled"), "kernel")
 class LaunchNarrowing(OneResult):
     """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
-    widest: a multiple of 8, below 8 * `widths`; i32. What takes it as `narrower` is told for the
-    widest tiles, and means so much less.
+    widest: a multiple of 8, below 8 * `widths`; i32. An op that takes it as `narrower` states the
+    extents of the widest tiles, from which it is subtracted.
     """
 
     widths: int
@@ -111,9 +111,9 @@ class ClaimCluster(Op):
 
 @op_class(SCHEDULED, "any")
 class ClaimedCluster(OneResult):
-    """The index of the cluster, of `ctas` CTAs, that the answer in item `state.stage` of `shared`
-    has claimed, or 2**31 - 1 if there is none (clusterlaunchcontrol.query_cancel); i32. Each thread
-    reads it, in the generic proxy.
+    """The index of the cluster, of `ctas` CTAs, that the response in item `state.stage` of `shared`
+    has claimed, or 2**31 - 1 if no cluster is left (clusterlaunchcontrol.query_cancel); i32. Each
+    thread reads it, in the generic proxy.
     """
 
     shared: Value
@@ -154,36 +154,36 @@ class InitializeBarriers(Op):
 
 @op_class(SCHEDULED, "one")
 class FenceBarrierInit(Op):
-    """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
-    initialising thread runs it.
+    """fence.mbarrier_init: make the initialized barriers visible to the async proxy; the
+    initializing thread runs it.
     """
 
 
 @op_class(SCHEDULED, "cta")
 class SyncCta(Op):
-    """bar.sync 0: all threads of the CTA meet."""
+    """bar.sync 0: synchronize all threads of the CTA."""
 
 
 @op_class(SCHEDULED, "any")
 class WaitPredecessor(Op):
-    """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
-    stream is over (programmatic dependent launch); here each thread waits until it is, and sees
-    what it wrote. Nothing before this op may access GMEM. It stands in front of the partitions, or
-    in each of them but those that only read tensors of `Schedule.pdl_independent`.
+    """griddepcontrol.wait: a kernel with this op may start before the previous kernel on the
+    stream is complete (programmatic dependent launch); here each thread waits for that, and sees
+    its writes. No op before this one may access GMEM. It precedes the partitions, or is in each of
+    them but those that only read tensors of `Schedule.pdl_independent`.
     """
 
 
 @op_class(SCHEDULED, "any")
 class LaunchDependents(Op):
-    """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
+    """griddepcontrol.launch_dependents: once every CTA of the grid has run it, the next kernel on
     the stream may start, if it waits for this one by itself. It comes after `wait_predecessor`, so
-    that at most the kernel in front still runs when a kernel starts.
+    that at most the previous kernel still runs when a kernel starts.
     """
 
 
 @op_class(SCHEDULED, "cta")
 class SyncCluster(Op):
-    """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes;
+    """barrier.cluster: synchronize all threads of the cluster, which see each other's writes;
     with `relaxed` only the barriers that a `fence_barrier_init` followed, which costs no fence.
     """
 
@@ -207,10 +207,10 @@ class _NamedBarrier(Op):
 
 @op_class(SCHEDULED, "warpgroup")
 class NamedBarrierSync(_NamedBarrier):
-    """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
-    `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
-    `named_barrier_arrive`. They then see what those did before. With `item` (i32, 0 to `num` - 1)
-    it is the barrier so many behind `barrier`, and may be another one for each warpgroup.
+    """bar.sync: all threads of the warpgroup wait at the CTA's named barrier `barrier` (1 to 15),
+    until `num_warpgroups` whole warpgroups have arrived, by this op or by `named_barrier_arrive`.
+    They then see the earlier accesses of those. With `item` (i32, 0 to `num` - 1) it is the barrier
+    `barrier` + `item`, and may be another one for each warpgroup.
     """
 
 
@@ -221,7 +221,7 @@ class NamedBarrierArrive(_NamedBarrier):
 
 @op_class(SCHEDULED, "warps")
 class SyncWarp(Op):
-    """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
+    """bar.warp.sync: synchronize the threads of each warp, which see each other's SMEM accesses."""
 
 
 @op_class(SCHEDULED, "any")
@@ -235,7 +235,7 @@ class InitialState(OneResult):
 
 @op_class(SCHEDULED, "any")
 class Advance(OneResult):
-    """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
+    """The state of the next stage: stage + 1; at `num` stages back to 0, with the other parity."""
 
     state: Value
     num: int
@@ -285,8 +285,8 @@ class ArriveExpectTx(Op):
 @op_class(SCHEDULED, "any")
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
-    whoever synchronises with them afterwards. `everywhere`: so does what they wrote to global
-    memory, and what they read there may be overwritten by TMA.
+    threads that synchronize with them afterwards. `everywhere`: so do their writes to global
+    memory, and TMA may overwrite elements that they read there.
     """
 
     everywhere: bool = False
@@ -295,10 +295,10 @@ class FenceAsyncProxy(Op):
 @op_class(SCHEDULED, "any")
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
-    (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
-    sum is `wrap` already makes it 0. What it did before, and what other threads did before they
-    synchronised with it, is seen by whoever waits for the sum; not so without `release`
-    (red.relaxed.gpu), which spares the wait until all of that has reached the L2.
+    (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or resets a
+    flag of `wrap` to 0. A thread that waits for the flag sees the earlier accesses of this thread,
+    and of threads that had synchronized with it; not so without `release` (red.relaxed.gpu), which
+    saves the wait until all of these have reached the L2.
     """
 
     tensor: Value

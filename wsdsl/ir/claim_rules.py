@@ -30,10 +30,10 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
         if not kernel.target.claims_clusters:
             yield grid, f"{kernel.target} has no cluster launch control"
         if len(claims) != 1:
-            yield grid, f"one op asks for clusters, claim_cluster; here are {len(claims)}"
+            yield grid, f"a dynamic grid needs one claim_cluster, not {len(claims)}"
     else:
         for op in (*claims, *loops):
-            yield op, 'clusters are claimed of launch_grid(scheduler="dynamic")'
+            yield op, 'claims need launch_grid(scheduler="dynamic")'
 
 
 def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
@@ -43,19 +43,19 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     for op in claims:
         kind = op.shared.type
         if not isinstance(kind, Shared) or kind.bytes != ANSWER_BYTES:
-            yield op, f"an answer is an item of {ANSWER_BYTES} bytes"
+            yield op, f"a CLC response needs an item of {ANSWER_BYTES} bytes"
     if not kernel.of(b.ClaimCluster, b.ClaimedCluster) and not any(
         loop.claimed for loop in kernel.of(b.ForRange)
     ):
         return
     for op in kernel.ops:
         if isinstance(op, (b.ClaimCluster, b.ClaimedCluster)) and op.ctas != cluster_of(kernel):
-            yield op, f"an answer is of clusters, and goes to all CTAs: {cluster_of(kernel)}"
+            yield op, f"ctas={op.ctas}: a CLC response reaches all {cluster_of(kernel)} CTAs"
         known = isinstance(op, (b.ClaimCluster, b.ClaimedCluster))
         if not known and answers & {*operands(op)}:
-            yield op, "answers are read by claimed_cluster alone"
+            yield op, "only claimed_cluster can read a CLC response"
         if isinstance(op, b.ClaimedCluster) and op.shared not in answers:
-            yield op, f"nobody asks for an answer in {op.shared}"
+            yield op, f"no claim_cluster writes a response to {op.shared}"
 
     def visit(region: Region, loops: tuple[b.ForRange, ...], first: int) -> Iterator[Problem]:
         """`first`: of how many tests around only the cluster's first CTA is; -1 with others."""
@@ -64,17 +64,17 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
                 case b.ForRange(claimed=True):
                     yield from _loop(op, made)
                     if loops:
-                        yield op, "a loop over claimed items stands in no other"
+                        yield op, "a loop over claimed items cannot be nested"
                 case b.ClaimCluster():
                     if len(loops) != 1 or not loops[0].claimed:
-                        yield op, "each iteration of a loop over claimed items asks once"
+                        yield op, "each iteration of a loop over claimed items must claim once"
                     elif not _in_turn(op.state, op.shared, loops[0], made):
                         yield op, _TURNS
                     if first < 0 or (op.ctas > 1) != (first > 0):
-                        yield op, "the cluster's first CTA asks, by its rank alone"
+                        yield op, "only the first CTA of the cluster can claim, by its rank alone"
                 case b.ClaimedCluster():
                     if not loops or op not in loops[-1].body or not loops[-1].claimed:
-                        yield op, "an answer is read in the loop over claimed items, on every path"
+                        yield op, "claimed_cluster must be on every path of a loop over claims"
                     elif not _in_turn(op.state, op.shared, loops[-1], made):
                         yield op, _TURNS
                 case _:
@@ -89,19 +89,19 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     yield from visit(kernel.body, (), 0)
 
 
-_TURNS = "answers are taken one by one: a state that begins at stage 0 and advances once"
+_TURNS = "the state of responses must start at stage 0 and advance once per iteration"
 
 
 def _loop(op: b.ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
     """It begins with the cluster's own index, and goes on with the iteration's answer."""
     if not isinstance(made.get(op.start), (b.ClusterIndex, b.CtaIndex)):
-        yield op, "a loop over claimed items begins with the index of the CTA, or its cluster"
+        yield op, "a loop over claimed items must start with cta_index or cluster_index"
     last = yielded(op.body)[-1:]
     reads = [o for o in walk(op.body) if isinstance(o, b.ClaimedCluster)]
     if len(reads) != 1 or [o.result for o in reads] != [*last]:
-        yield op, "it carries last what its claimed_cluster gives, one in each iteration"
+        yield op, "the loop must carry the result of its only claimed_cluster as its last value"
     if last and last[0].type != Tile(I32):
-        yield op, "an index is an i32"
+        yield op, "the index of a claimed item must be an i32"
 
 
 def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Mapping[Value, Op]) -> bool:

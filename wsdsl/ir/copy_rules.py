@@ -24,7 +24,7 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
             if fault := box_fault(op.box, len(dims), dtype, op.swizzle):
                 yield op, fault
             elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
-                yield op, "the lines of a panel follow each other along one dimension"
+                yield op, "the rows of a panel must run along one dimension"
 
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
@@ -33,7 +33,7 @@ def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op.tensor.type, Tensor):
             row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if row % span:
-                yield op, f"rows of {row} bytes do not fill lines of {span}"
+                yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
 
 
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
@@ -43,7 +43,7 @@ def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
         named = made.get(op.map) if isinstance(op, m.TmaStore) else op
         kind = getattr(getattr(named, "tensor", None), "type", None)
         if isinstance(kind, Tensor) and kind.dtype.bits < 8:
-            yield op, f"{kind.dtype} has two elements to a byte, which only tma_load copies"
+            yield op, f"{kind.dtype} has two elements per byte, which only tma_load can copy"
 
 
 def _stores(
@@ -60,7 +60,7 @@ def _stores(
 def additions_exist(kernel: Kernel) -> Iterator[Problem]:
     for op, _, tensor in _stores(kernel):
         if op.accumulate and tensor.dtype.name not in ADDED_ATOMICALLY:
-            yield op, f"memory adds no {tensor.dtype} elements"
+            yield op, f"memory cannot add {tensor.dtype} elements"
 
 
 def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
@@ -68,7 +68,7 @@ def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(m.StoreShared):
         right = op.transposed and op.swizzle == "128B" and op.value.as_fragment.dtype.bits == 16
         if op.joined and not right:
-            yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'
+            yield op, 'joined panels need transposed=True, 16-bit elements and swizzle="128B"'
 
 
 class WarpBox(NamedTuple):
@@ -130,7 +130,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
     """Of each warp, one behind the other in SMEM as in the tensor."""
     for op, named, tensor in _stores(kernel):
         if not 0 <= op.row_dim < len(named.box):
-            yield op, f"row_dim={op.row_dim} of a tensor of {len(named.box)} dimensions"
+            yield op, f"row_dim={op.row_dim} is not one of {len(named.box)} dimensions"
             continue
         size = tensor.dtype.size(math.prod(named.box))
         if isinstance(op, m.TmaStore) and (told := _lines_fault(op, named.box)):
@@ -139,17 +139,17 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
         item, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, size)]
         apart, own = apart_of(op), sum(size for held in boxes if not held.warp)
         if apart < own or boxes[-1].bytes.stop > item:
-            yield op, f"four boxes of {size} bytes, {apart} apart, are not in {item} bytes"
+            yield op, f"4 boxes of {size} bytes, {apart} apart, exceed an item of {item} bytes"
         if op.apart % (8 * SWIZZLE_SPAN[named.swizzle]):
-            yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[named.swizzle]} bytes"
+            yield op, f"a panel must start at a multiple of {8 * SWIZZLE_SPAN[named.swizzle]} bytes"
 
 
 def _lines_fault(op: m.TmaStore, box: tuple[int, ...]) -> str:
     if not op.lines:
         return ""
     if not 0 <= op.line_dim < len(box) - 1 or box[op.line_dim] != WIDTH_STEP:
-        return f"lines are copied by boxes of {WIDTH_STEP} of them, along `line_dim`"
-    return f"lines={op.lines} is no multiple of {WIDTH_STEP}" if op.lines % WIDTH_STEP else ""
+        return f"a copy by rows needs boxes of {WIDTH_STEP} rows along `line_dim`"
+    return f"lines={op.lines} is not a multiple of {WIDTH_STEP}" if op.lines % WIDTH_STEP else ""
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

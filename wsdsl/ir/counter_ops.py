@@ -1,8 +1,8 @@
 """SCHEDULED: counters in SMEM, which a CTA adds to where elements are chosen by what it computes.
 
 Of an element of global memory a CTA has `copies` counters, of 32 bits: floats are added up in f32.
-They lie side by side, so that lanes that add to one element at the same time use other banks. What
-adds nothing to a float is -0.0.
+They are adjacent, so that lanes that add to one element at the same time use other banks. The
+neutral value of a float is -0.0.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from wsdsl.ir.op import Op, Value, op_class
 
 @op_class(SCHEDULED, "warpgroup")
 class ClearCounters(Op):
-    """The threads of the partition's `by` warpgroups, each of which has a share, write what adds
-    nothing to all counters of the item of `shared`.
+    """The threads of the partition's `by` warpgroups, which divide the counters, write the neutral
+    value to all counters of the item of `shared`.
     """
 
     tensor: Value
@@ -42,9 +42,9 @@ class AddCounters(Op):
 
 @op_class(SCHEDULED, "warpgroup")
 class StoreCounters(Op):
-    """The warps of the partition's `by` warpgroups, each of which has a share, add what the item's
-    counters hold to `tensor`, atomically. Counters that hold nothing are left out, and so is what
-    lies outside of the tensor. Afterwards the counters hold anything.
+    """The warps of the partition's `by` warpgroups, which divide the counters, add the item's
+    counters to `tensor`, atomically, but for neutral values and elements outside of the tensor.
+    Afterwards the counters are undefined.
     """
 
     tensor: Value

@@ -26,23 +26,23 @@ def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
         kind, held = op.tensor.type, op.shared.type
         told = op.tensor, op.extents, op.copies
         if not isinstance(kind, Tensor) or not isinstance(held, Shared):
-            yield op, "counters are of a tensor, in SMEM"
+            yield op, "counters need a tensor and an SMEM item"
             continue
         if kind.dtype.name not in ADDED_ATOMICALLY or len(op.extents) != len(kind.dims):
-            yield op, f"counters of {op.extents} elements of {kind}"
+            yield op, f"counters of {op.extents} elements do not fit {kind}"
         size = counter_bytes(op.extents, op.copies)
         if held.num != 1 or size > held.bytes:
-            yield op, f"counters take {size} bytes of one item, not of {held}"
+            yield op, f"counters need {size} bytes of one item; there are {held}"
         if of_item.setdefault(op.shared, told) != told:
-            yield op, "elsewhere these counters are others"
+            yield op, "other ops use these counters with another tensor, extents or copies"
     for op in (op for op in kernel.ops if not isinstance(op, COUNTING)):
         if of_item.keys() & {*operands(op)}:
-            yield op, "only who counts may come to counters"
+            yield op, "only ops of counters can access counters"
     counted = {op.tensor.name for op in ops}
     for op, touch in touches(kernel):
         if touch.tensor in counted and not touch.adds:
-            yield op, f"{touch.tensor} is counted in SMEM, and added to memory later"
+            yield op, f"{touch.tensor} is counted in SMEM: until the CTA ends, only adds are legal"
     for partition in kernel.of(Partition):
         for op in walk(partition.body):
             if isinstance(op, ClearCounters | StoreCounters) and op.by != partition.num_warpgroups:
-                yield op, f"the partition has {partition.num_warpgroups} warpgroups"
+                yield op, f"by={op.by}: the partition has {partition.num_warpgroups} warpgroups"

@@ -39,12 +39,12 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
     for op, found in touches(kernel):
         if found.tensor in constant and found.writes:
-            yield op, f"`{found.tensor}` is constant by the schedule, and written here"
+            yield op, f"this writes `{found.tensor}`, which the schedule declares pdl_independent"
     bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
     own = [op for body in bodies for op in body]
     for op in waits:
         if not any(op is known for known in own):
-            yield op, "all threads of a partition, or of the kernel, wait: outside of any region"
+            yield op, "wait_predecessor must be outside of any region of its partition or kernel"
     for op in kernel.body:
         if isinstance(op, WaitPredecessor):
             return
@@ -61,6 +61,6 @@ def _before_the_wait(
             return
         for inner in walk((op,)):
             if isinstance(inner, LaunchDependents):
-                yield inner, "the next kernel may not start before `wait_predecessor`"
+                yield inner, "launch_dependents comes before wait_predecessor"
             elif touch_of(inner, maps) is not None and not allowed:
-                yield inner, "this accesses GMEM before `wait_predecessor`"
+                yield inner, "this accesses GMEM before wait_predecessor"

@@ -60,9 +60,9 @@ class Wgmma(OneResult):
     descriptor, or a 64 x k fragment of 16 or 8 bits in the layout of an operand (`convert_layout`),
     whose registers must have been written before the last `wgmma_fence`, and be kept by the
     `fragments` of the `wgmma_wait` that covers the group. With `columns` only the accumulator's
-    first ones are added to, and the others hold anything; with `narrower`, one of `widths`
-    multiples of 8 from 0 on, all but so many. Whichever it is, the products up to their
-    `wgmma_commit` have the same.
+    first columns are added to, and the others are undefined; with `narrower`, one of `widths`
+    multiples of 8 from 0 on, all but the last `narrower` columns. All wgmmas up to their
+    `wgmma_commit` have the same value.
     """
 
     acc: Value
@@ -157,8 +157,8 @@ def is_same_registers(op: ConvertLayout) -> bool:
 class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
-    two that divides the columns, each block of so many columns is reduced, and the result has the
-    columns of `x`: all of a block have what it gives.
+    two that divides the columns, each block of `size` columns is reduced, and the result has the
+    columns of `x`: all columns of a block have its result.
     """
 
     fn: str
@@ -168,7 +168,7 @@ class ReduceColumns(OneResult):
 
 @op_class(SCHEDULED, "warpgroup")
 class ScanColumns(OneResult):
-    """The sum of a row's elements up to each column, that one too; of floats in f32."""
+    """The inclusive prefix sum of the elements of a row; of floats in f32."""
 
     x: Value
 
@@ -184,7 +184,7 @@ class Iota(OneResult):
 
     @property
     def extent(self) -> int:
-        """From the first index to behind the last."""
+        """From the first index to one past the last."""
         kind = self.result.as_fragment
         between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
         return kind.rows * kind.columns + between

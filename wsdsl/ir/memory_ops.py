@@ -23,11 +23,11 @@ class AllocateShared(OneResult):
 
 @op_class(("partitioned", "scheduled"), "kernel")
 class AllocateGlobal(OneResult):
-    """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
-    of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
-    at first, and the kernel leaves zeros behind; else it holds anything. With `fragments` its
-    elements lie in the order of registers: blocks of 64 lines by 8 columns, in each of them the 4
-    elements that thread after thread of a warpgroup holds. It is then read and written as fragments
+    """A workspace that the runtime allocates for one launch at a time: `each`
+    rows of its first dimension per entry of the grid's tile scheduler. With `zeroed` it has zeros
+    at first, and the kernel resets it to zeros; else it is undefined. With `fragments` its
+    elements are in the order of registers: blocks of 64 rows by 8 columns, in each of them the 4
+    elements of thread after thread of a warpgroup. It is then read and written as fragments
     of whole blocks only.
     """
 
@@ -39,8 +39,8 @@ class AllocateGlobal(OneResult):
 @op_class(SCHEDULED, "kernel")
 class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
-    of the tensor. A line of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
-    `narrower` the box has so many elements fewer along the dimension `narrowed`.
+    of the tensor. A row of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
+    `narrower` the box has `narrower` elements fewer along the dimension `narrowed`.
     """
 
     tensor: Value
@@ -95,8 +95,8 @@ class ClearPanels(Op):
     """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
     elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
     to the elements of each line that are not from `begin` to `end` (i32), or with `lines` to all of
-    the lines that are not. Complete when it returns, in the generic proxy. Nobody may look at the
-    tile meanwhile.
+    the lines that are not. Complete when it returns, in the generic proxy. No other thread may
+    access the tile meanwhile.
     """
 
     shared: Value
@@ -117,8 +117,8 @@ class StoreShared(Op):
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
     swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it. `joined`:
-    the warps' transposed panels are one, of w lines of 64 elements, so that they must meet. With
-    `half` 1 or 2 a warp's panel has 32 rows, of which these are the first or the last 16; of
+    the warps' transposed panels are one, of w lines of 64 elements, so they must synchronize. With
+    `half` 1 or 2 a warp's panel has 32 rows, and these are the first or the last 16; of
     `transposed` lines of 32 elements each they are the first or the last half.
 
     With a `state` it is lines from `start` (i32) on of the panels of a tile of `rows` lines in item
@@ -140,13 +140,13 @@ class StoreShared(Op):
 
     @property
     def before(self) -> int:
-        """Bytes of the warp's panel in front of its rows."""
+        """Bytes of the warp's panel before its rows."""
         kind = self.value.as_fragment
         return 16 * kind.dtype.size(kind.columns) if self.half == 2 and not self.transposed else 0
 
     @property
     def along(self) -> int:
-        """Bytes of each line in front of its elements."""
+        """Bytes of each line before its elements."""
         kind = self.value.as_fragment
         return kind.dtype.size(16) if self.half == 2 and self.transposed else 0
 
@@ -183,8 +183,8 @@ class LoadShared(OneResult):
 class LoadPanels(OneResult):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
-    `rows` lines, `offset` bytes in; or those of warps are so far `apart`. The slot may be given
-    back after a `fence_async_proxy`.
+    `rows` lines, `offset` bytes in; or those of warps are `apart` lines apart. The stage may be
+    released after a `fence_async_proxy`.
     """
 
     shared: Value
@@ -201,9 +201,9 @@ class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
     `shared` at the state's stage, or the first, from `offset` on: parts one after another, of as
-    many words as `x` has rows; what has one column is written as it is. Warps that share rows have
-    a part each, from `part` (i32; 0 without) times as many on; warpgroups that have rows of their
-    own, `each` parts, one's behind the other's. With `barriers` it goes to each of `ctas`, all of
+    many words as `x` has rows; one column is written unchanged. Warps that share rows have
+    a part each, from `part` (i32; 0 without) times as many on; warpgroups that have separate rows,
+    `each` parts, one after another. With `barriers` it goes to each of `ctas`, all of
     the cluster, where its bytes are then counted (st.async). With `over_rows` it reduces its rows,
     to a part with a word a column; `part` is the warpgroup.
     """
@@ -270,10 +270,10 @@ class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
     `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
-    tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds to what is
-    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32. With `lines` only
-    so many of transposed panels (less `narrower`) are copied, by boxes of 8 lines along dimension
-    `line_dim`, one behind the other in each warp's part.
+    tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds to the
+    tensor, each element atomically; it is of f32, f16, bf16, i32 or u32. With `lines` only this
+    number of lines of transposed panels (less `narrower`) is copied, by boxes of 8 lines along
+    dimension `line_dim`, one after another in each warp's part.
     """
 
     map: Value
@@ -328,9 +328,9 @@ class TmaStoreWait(Op):
 class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
-    With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
-    or as many as lanes hold, of 16 bytes at the most. `in_order`: not before what stands in front
-    of it, so that it takes no registers till then. `only` (bools of rows): others hold anything.
+    With `vector` this number of adjacent columns is aligned and contiguous in the last dimension:
+    2, or the columns of a lane, of at most 16 bytes. `in_order`: not before the ops before it, so
+    that it uses no registers until then. `only` (bools of rows): other rows are undefined.
     """
 
     tensor: Value
@@ -343,7 +343,7 @@ class LoadGlobal(OneResult):
 @op_class(SCHEDULED, "any")
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
-    what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's
+    a value of one row or column is written once per warpgroup. `value` has the tensor's
     dtype. `accumulate` adds atomically. With `pred` (a bool scalar) only where it holds.
     """
 

@@ -29,26 +29,26 @@ def what_is_narrower_is_told(kernel: Kernel) -> Iterator[Problem]:
         narrower = getattr(op, "narrower", None)
         for name, nothing in OF_NARROWER.get(type(op), ()):
             if narrower is None and getattr(op, name) != nothing:
-                yield op, f"{name}={getattr(op, name)!r}, and no `narrower` says by how much"
+                yield op, f"{name}={getattr(op, name)!r} needs `narrower`, which is missing"
         if isinstance(op, LaunchGrid) and narrower and op.narrowed >= len(op.tiles):
-            yield op, f"narrowed={op.narrowed}, of {len(op.tiles)} sizes"
+            yield op, f"narrowed={op.narrowed} is not one of {len(op.tiles)} sizes"
         if isinstance(op, MakeTensorMap) and narrower and op.narrowed >= len(op.box) - 1:
-            yield op, f"narrowed={op.narrowed}: lines of a box are whole"
+            yield op, f"narrowed={op.narrowed}: the last dimension of a box cannot be narrowed"
         if isinstance(op, TmaStore) and not op.lines and (narrower or op.line_dim):
-            yield op, "what is narrower is copied by lines"
+            yield op, "a narrowed copy needs `lines`"
 
 
 def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:
     found = narrowing_of(kernel)
     for op in kernel.of(LaunchNarrowing)[1:]:
-        yield op, "a launch has tiles of one width"
+        yield op, "a kernel can have one launch_narrowing"
     for op in kernel.having("narrower"):
         narrower = getattr(op, "narrower", None)
         if narrower is not None and (found is None or narrower != found.result):
-            yield op, "`narrower` is what launch_narrowing gives"
+            yield op, "`narrower` must be the result of launch_narrowing"
         widths = found.widths if found and narrower is not None else 1
         if isinstance(op, Wgmma) and op.widths != widths:
-            yield op, f"widths={op.widths}, and launches have {widths}"
+            yield op, f"widths={op.widths}; launches have {widths} widths"
 
 
 def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
@@ -62,16 +62,16 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
             if isinstance(op, Wgmma) and op.narrower is not None:
                 open = op
             elif open is not None and isinstance(op, Wgmma):
-                yield op, "products of a group have all launches' widths, or all one"
+                yield op, "MMAs of a group must all have `narrower`, or none"
             elif isinstance(op, WgmmaCommit):
                 open = None
             elif open is not None and not isinstance(op, BETWEEN):
-                yield open, "a group whose width a launch says is committed behind its products"
+                yield open, "a narrowed group must be committed directly after its MMAs"
                 open = None
             for inner in regions(op):
                 yield from visit(inner)
         if open is not None:
-            yield open, "a group whose width a launch says is committed where it begins"
+            yield open, "a narrowed group must be committed in the region in which it begins"
 
     if any(op.narrower is not None for op in kernel.of(Wgmma)):
         yield from visit(kernel.body)

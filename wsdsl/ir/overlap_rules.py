@@ -28,31 +28,31 @@ Problem = tuple[Op | None, str]
 MOST_ALIKE = 2
 """CTAs of a cluster that may share a contraction where tiles overlap: each adds its own sums first,
 and of two that is the same either way."""
-ORDER = "tiles of several sums may not overlap: the order of their sums differs"
+ORDER = "tiles with several accumulators cannot overlap: their accumulation order differs"
 
 
 def why_apart(kernel: Kernel, loop: t.ForTiles) -> str:
     """Why the tiles of a loop of a TILE kernel may not overlap; "" if they may."""
     axis = loop.index.as_axis
     if loop.init or loop.start is not None or loop.stop is not None:
-        return "it carries variables, or walks a part of its dimension"
+        return "the loop carries variables, or covers a part of its dimension"
     if used := next((op for op in kernel.ops if _takes_place(op, loop.index)), None):
         return f"{op_name(type(used))} depends on where a tile begins"
     if any(_sums_along(op, axis.name) for op in walk(loop.body)):
-        return "elements along it are summed or reduced"
+        return "elements along it are reduced"
     stores = kernel.of(t.Store)
     read = {op.tensor for op in kernel.of(t.Load)}
     read |= {op.table for op in kernel.of(t.Lookup)}
     if any(op.accumulate for op in stores):
-        return "a store adds to what is there"
+        return "a store accumulates"
     if any(op.tensor in read for op in stores):
-        return "what is stored is read as well"
+        return "a stored tensor is read as well"
     if len({op.tensor for op in stores}) < len(stores):
-        return "a tensor is stored in two places"
+        return "two stores write the same tensor"
     own = {id(op) for op in walk(loop.body) if isinstance(op, t.Store)}
     for store, around in _stores(kernel.body, ()):
         if id(store) in own and not {*around} <= {*store.index}:
-            return "an element is stored in several iterations"
+            return "several iterations store an element"
     return ""
 
 
@@ -101,10 +101,10 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
         if not op.within:
             continue
         if told := why_apart(kernel, op):
-            yield op, f"the last tile may not overlap the one before: {told}"
+            yield op, f"the last tile cannot overlap the one before: {told}"
         unit, axis = unit_of(kernel, op.index), op.index.as_axis
         if op.within % unit or axis.size % op.within:
-            yield op, f"tiles begin at multiples of {unit}: within={op.within} by {axis.size}"
+            yield op, f"within={op.within} of {axis.size}: tiles begin at multiples of {unit}"
 
 
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
@@ -112,7 +112,7 @@ def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(t.ForTiles, ForWork):
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
-            yield op, "partitions walk different tiles"
+            yield op, "partitions iterate over different tiles"
         alike = isinstance(op, ForWork) and 1 < op.sharing <= MOST_ALIKE
         if isinstance(op, ForWork) and op.contraction and any(op.within) and not alike:
             yield op, ORDER
@@ -139,7 +139,7 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
     read = {touch.tensor for _, touch in found if not touch.writes}
     for op, touch in found:
         if touch.adds:
-            yield op, "tiles overlap, and this adds twice"
+            yield op, "tiles overlap, so this store adds twice"
         elif touch.tensor in read and touch.writes:
             yield op, f"tiles overlap, and `{touch.tensor}` is read as well"
 

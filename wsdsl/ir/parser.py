@@ -32,6 +32,7 @@ from wsdsl.ir.attribute_rules import fits, shown
 from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name, ops_of
 from wsdsl.schedule import Schedule
 
+DOCS = "compare with docs/ir.md"
 MAX_NESTED = 100
 """Braces and parentheses in each other."""
 
@@ -43,7 +44,7 @@ def _grammar() -> Lark:
 
 
 def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
-    """Raises ParseError with line and caret: text that is no IR, an unknown op, field or value."""
+    """Parse the text of a kernel. ParseError with line and caret: bad syntax, op or field."""
     _check_nesting(text, file)
     try:
         tree = _grammar().parse(text)
@@ -52,9 +53,9 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
         if ended or isinstance(e, UnexpectedEOF):
             lines = text.rstrip().splitlines() or [""]
             loc = _loc(lines, file, len(lines), len(lines[-1]), len(lines[-1]) + 1)
-            raise ParseError("the IR ends too early; a `}` is missing?", loc) from e
+            raise ParseError("WS0200 the IR ends within a block", loc, "add a `}`") from e
         loc = _loc(text.splitlines(), file, e.line, e.column, e.column + 1)
-        raise ParseError("not IR", loc, "see docs/ir.md for the textual form") from e
+        raise ParseError("WS0201 this is not IR", loc, DOCS) from e
     return _Reader(text, file).kernel(tree.children[0])
 
 
@@ -66,7 +67,8 @@ def _check_nesting(text: str, file: str) -> None:
             line = text.count("\n", 0, found.start()) + 1
             column = found.start() - text.rfind("\n", 0, found.start())
             loc = _loc(text.splitlines(), file, line, column, column + 1)
-            raise ParseError(f"nested {depth} deep; the limit is {MAX_NESTED}", loc)
+            message = f"WS0202 a nesting depth of {depth} exceeds {MAX_NESTED}"
+            raise ParseError(message, loc, "remove nested braces or parentheses")
 
 
 def _loc(lines: list[str], file: str, line: int, column: int, end: int) -> Loc:
@@ -78,7 +80,7 @@ class _Reader:
         self.lines, self.file = text.splitlines(), file
         self.values: dict[str, Value] = {}
 
-    def fail(self, at: Any, message: str, hint: str = "") -> NoReturn:
+    def fail(self, at: Any, message: str, hint: str = DOCS) -> NoReturn:
         raise ParseError(message, self.loc(at), hint)
 
     def loc(self, at: Any) -> Loc:
@@ -89,7 +91,7 @@ class _Reader:
     def kernel(self, tree: Any) -> Kernel:
         name, level, *rest = tree.children
         if str(level) not in LEVELS:
-            self.fail(level, f"unknown level `{level}`", f"one of {', '.join(LEVELS)}")
+            self.fail(level, f"WS0203 unknown level `{level}`", f"use one of {', '.join(LEVELS)}")
         *params, sizes, unaligned, schedule, body = rest
         held = tuple(self.define(p) for p in params if p is not None)
         return Kernel(
@@ -112,29 +114,29 @@ class _Reader:
         name = next(c for c in children if isinstance(c, Token))
         cls = OPS.get(str(name))
         if cls is None:
-            self.fail(name, f"unknown op `{name}`")
+            self.fail(name, f"WS0204 unknown op `{name}`")
         kinds = dict(fields_of(cls))
         held: dict[str, Any] = {}
         # Uses come before definitions, so that an op can not refer to its own results.
         for field in (c for c in children if isinstance(c, Tree) and c.data == "field"):
             key = field.children[0]
             if kinds.get(str(key)) not in ("operand", "bind", "attribute"):
-                self.fail(key, f"`{name}` has no field `{key}`")
+                self.fail(key, f"WS0205 `{name}` has no field `{key}`")
             held[str(key)] = self.fitting(key, field, _hints(cls)[str(key)])
         found = [self.define(d) for d in defined]
         for key, kind in kinds.items():
             if kind == "result":
                 single = not str(cls.__dataclass_fields__[key].type).startswith("tuple")
                 if single and len(found) != 1:
-                    self.fail(name, f"`{name}` defines one value, not {len(found)}")
+                    self.fail(name, f"WS0206 `{name}` defines one value, not {len(found)}")
                 held[key] = found[0] if single else tuple(found)
                 found = []
         if found:
-            self.fail(name, f"`{name}` defines no value")
+            self.fail(name, f"WS0207 `{name}` defines no value")
         blocks = [c for c in children if isinstance(c, Tree) and c.data == "block"]
         names = [key for key, kind in kinds.items() if kind == "region"]
         if not bool(names) <= len(blocks) <= len(names):
-            self.fail(name, f"`{name}` has {len(names)} regions, not {len(blocks)}")
+            self.fail(name, f"WS0208 `{name}` has {len(names)} regions, not {len(blocks)}")
         for key, region in zip(names, blocks, strict=False):
             held[key] = self.block(region)
         try:
@@ -142,12 +144,12 @@ class _Reader:
         except TypeError:
             fields = cls.__dataclass_fields__
             missing = [k for k in kinds if k not in held and fields[k].default is MISSING]
-            self.fail(name, f"`{name}` lacks {', '.join(missing)}")
+            self.fail(name, f"WS0209 `{name}` lacks {', '.join(missing)}")
 
     def fitting(self, at: Any, tree: Any, hint: Any) -> Any:
         held = self.field(tree.children[-1])
         if not fits(held, hint):
-            self.fail(at, f"`{at}` has {shown(type(held))}; expected {shown(hint)}")
+            self.fail(at, f"WS0210 `{at}` is {shown(type(held))}; expected {shown(hint)}")
         return held
 
     def field(self, tree: Any) -> Any:
@@ -161,7 +163,7 @@ class _Reader:
         name, kind = tree.children
         value = Value(str(name)[1:], self.type(kind))
         if value.name in self.values:
-            self.fail(name, f"{name} is defined twice")
+            self.fail(name, f"WS0211 {name} is defined twice", "rename one of the values")
         self.values[value.name] = value
         return value
 
@@ -176,7 +178,8 @@ class _Reader:
                 try:
                     return json.loads(children[0], strict=False)
                 except ValueError as error:
-                    self.fail(children[0], f"no string: {error}", "write a backslash as \\\\")
+                    message = f"WS0212 invalid string: {error}"
+                    self.fail(children[0], message, "write a backslash as \\\\")
             case "true" | "false" | "none" | "empty":
                 return {"true": True, "false": False, "none": None, "empty": ()}[tree.data]
             case "tuple":
@@ -184,7 +187,8 @@ class _Reader:
             case "use":
                 name = str(children[0])[1:]
                 if name not in self.values:
-                    self.fail(children[0], f"%{name} is used before it is defined")
+                    message = f"WS0213 %{name} is used before it is defined"
+                    self.fail(children[0], message, "define it in an earlier line")
                 return self.values[name]
             case _:
                 return self.type(tree)
@@ -198,18 +202,20 @@ class _Reader:
         if str(name) == "dict":
             return made
         if str(name) != "Schedule":
-            self.fail(name, f"expected Schedule(...) or dict(...), not {name}")
+            self.fail(name, f"WS0214 expected Schedule(...) or dict(...), not {name}")
         try:
             return Schedule(**current_fields(made))
         except TypeError:
             unknown = [k for k in made if k not in Schedule.__dataclass_fields__]
-            self.fail(name, f"Schedule has no field {', '.join(unknown)}")
+            message = f"WS0215 Schedule has no field {', '.join(unknown)}"
+            self.fail(name, message, "remove it, or compare with docs/schedules.md")
         except WsdslError as e:
-            self.fail(name, e.findings[0].message)
+            self.fail(name, f"WS0216 invalid Schedule: {e.findings[0].message}", e.findings[0].hint)
 
     def dtype(self, name: Any) -> t.DType:
         if str(name) not in t.DTYPES:
-            self.fail(name, f"unknown element type `{name}`", f"one of {', '.join(t.DTYPES)}")
+            hint = f"use one of {', '.join(t.DTYPES)}"
+            self.fail(name, f"WS0217 unknown element type `{name}`", hint)
         return t.DTYPES[str(name)]
 
     def type(self, tree: Any) -> t.Type:

@@ -1,5 +1,5 @@
-"""PARTITIONED: who does it. Partitions, the work they walk alike, circular buffers between them,
-whose slots have ops of their own (`slot_ops.py`).
+"""PARTITIONED: warp specialization. Partitions, their common work loop, and the pipelines between
+them, whose stages have separate ops (`slot_ops.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 @op_class(PARTITIONED)
 class CircularBuffer(OneResult):
-    """`depth` slots in SMEM, or with `space` "TMEM" in tensor memory. A slot holds the tiles of one
-    of `layouts`: a slot is as large as the largest layout, so that loops with different operands
-    share the stream. `consumers` warpgroups read a slot and give it back. Where CTAs of a cluster
-    copy to each other's slots, `multicast` has the groups of ranks that share a tile (see
-    `load_to_slot`), and each consumer gives a slot back to all who copy to it. Where two partitions
-    load, both take every slot, and fill the fields that are theirs. With `parts` a tile passes
-    through in parts along its columns, of as many columns as they say, each in a slot of its own:
-    so tiles that nobody multiplies, like a residual, are brought while the one before is read. With
-    `senders` its slots are filled by so many other CTAs of the cluster, which send their sums (see
-    `add_in_cluster`). With `block` tiles are scales in tensor memory, alike in so many elements of
-    their last axis.
+    """A pipeline of `depth` stages in SMEM, or with `space` "TMEM" in tensor memory. A stage has
+    the tiles of one of `layouts`: it is as large as the largest layout, so that loops with
+    different operands share the pipeline. `consumers` warpgroups read a stage and release it. Where
+    CTAs of a cluster copy to each other's stages, `multicast` has the groups of ranks that share a
+    tile (see `load_to_slot`), and each consumer releases a stage to all CTAs that copy to it. Where
+    two partitions load, both acquire every stage, and each fills its fields. With `parts` a tile
+    passes through in parts of these numbers of columns, each in its stage: so tiles without an MMA,
+    like a residual, are loaded while the part before is read. With `senders` its stages are filled
+    by `senders` other CTAs of the cluster, which send accumulators (see `add_in_cluster`). With
+    `block` tiles are scale factors in tensor memory, equal in `block` elements of their last axis.
     """
 
     depth: int
@@ -40,19 +39,19 @@ class CircularBuffer(OneResult):
 @op_class(("partitioned", "scheduled"), "kernel")
 class Partition(Op):
     """`num_warps` warps that run `body` in the given role ("load", "decode", "scale", "mma",
-    "compute") with `registers` registers a thread. Partitions run at the same time; warpgroups, of
-    four warps, are numbered in the order of the partitions. Warpgroup g computes the g-th part of a
-    tile's rows, or with `share` of its columns. A partition of one warp is the next warp of the
-    warpgroup before it, and has that one's registers: outside of `elect` it may have nothing but
-    scalars.
+    "compute") with `registers` registers per thread. Partitions run at the same time; warpgroups,
+    of four warps, are numbered in the order of the partitions. Warpgroup g computes the g-th part
+    of a tile's rows, or with `share` of its columns. A partition of one warp is the next warp of
+    the warpgroup before it, and has that one's registers: outside of `elect` it may have nothing
+    but scalars.
 
     The rest is for lowering, and gone from the level SCHEDULED. A warpgroup stores its results
-    through `staging` buffers. With `in_order` what threads load from global memory comes when it is
-    needed, else as early as registers allow; with `late_loads` what multiplies a product is
-    loaded behind its issue, else in front. With `copies_ahead` threads that copy operands ask L2
-    for later ones, and one that loads by TMA asks it for what it loads in `asks_early` iterations
-    before the kernel in front is over. With `order_barriers` its warpgroups follow one another in
-    each iteration of a loop with products of products.
+    through `staging` buffers. With `in_order` threads load from global memory at the first use,
+    else as early as registers allow; with `late_loads` factors of an MMA are
+    loaded after its issue, else before. With `copies_ahead` threads that copy operands prefetch
+    later ones to L2, and a thread that loads by TMA prefetches those of `asks_early` iterations
+    before `griddepcontrol.wait`. With `order_barriers` its warpgroups alternate in
+    each iteration of a loop with back-to-back MMAs.
     """
 
     role: str
@@ -69,12 +68,12 @@ class Partition(Op):
 
     @property
     def num_warpgroups(self) -> int:
-        """Whole ones of its own."""
+        """Whole warpgroups of the partition."""
         return self.num_warps // 4
 
     @property
     def num_agents(self) -> int:
-        """How many run the body, each by itself: warpgroups, or one thread."""
+        """The number of warpgroups that run the body, or one thread."""
         return max(1, self.num_warpgroups)
 
 
@@ -91,26 +90,26 @@ def with_partitions(
 
 @op_class(PARTITIONED)
 class ForWork(Op):
-    """Walk the output tiles that the tile scheduler gives this CTA; every partition that walks the
-    same `index` axes and scalars sees the same tiles in the same order.
+    """Iterate over the output tiles that the tile scheduler gives this CTA; every partition with
+    the same `index` axes and scalars has the same tiles in the same order.
 
     `index` binds, for each output loop from the outside in, an axis (`tiles`) or an i32 (`each`);
     `dims` names their dimensions. `scheduler` is one of `launch_grid`. The last two axes are
-    rasterised: neighbours run along `raster` (the last axis, if ""), and `swizzle` tiles of the
-    other axis are walked together. `cluster` gives the CTAs of a cluster along each index, the last
-    one's ranks first; together they take that many neighbouring tiles. With `num_pingpong`
+    rasterized: adjacent tiles run along `raster` (the last axis, if ""), and `swizzle` tiles of the
+    other axis form a group. `cluster` gives the CTAs of a cluster along each index, the last
+    one's ranks first; together they process that number of adjacent tiles. With `num_pingpong`
     compute partitions, this one does every `num_pingpong`-th tile of its CTA, beginning with
-    `pingpong_index`, and passes over the slots of the others in `skip`; order barriers make their
-    mainloops follow one another. `within` is that of `for_tiles`, for each index. Of the i32 named
+    `pingpong_index`, and skips the stages of the others in `skip`; order barriers make their
+    mainloops alternate. `within` is that of `for_tiles`, for each index. Of the i32 named
     `turn` a work item has `turns`, one after the other.
 
-    "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
-    pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
-    have in common), between which elements of the contraction to sum; and with `together`, where
-    all pieces of a tile run at the same time, the piece's number and that of the tile's pieces.
-    With `sharing` > 1 so many CTAs of a cluster, whose ranks follow each other, share a tile's
-    contraction instead; `piece` binds the slot, the first element and the number of elements (the
-    same for all, so that the last may reach over the end), and this CTA's number among so many.
+    "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` is the
+    number of splits. Then `piece` binds i32: the tile's workspace entry (a number that its splits
+    have in common), the first element of the contraction and the one past the last; and with
+    `together`, where all splits of a tile run at the same time, the split's number and their count.
+    With `sharing` > 1, `sharing` CTAs of a cluster with consecutive ranks share a tile's
+    contraction instead; `piece` binds the entry, the first element and the number of elements (the
+    same for all, so that the last may exceed the end), and the number of this CTA among them.
     """
 
     index: tuple[Value, ...] = binds()
@@ -133,23 +132,23 @@ class ForWork(Op):
     skip: Region = ()
 
     def step(self, index: Value) -> int:
-        """Elements of a dimension that a work item takes."""
+        """Elements of a dimension per work item."""
         own = self.turns if index.name == self.turn else 1
         return index.type.size if isinstance(index.type, Axis) else own
 
 
 @op_class(PARTITIONED)
 class FinishTile(Op):
-    """`sums` are those of a piece of a tile, of the elements `begin` to `end` of `contraction`.
-    Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
-    the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
+    """Split-K fixup. `sums` are the accumulators of a split, elements `begin` to `end` of
+    `contraction`. Add to them those of the elements before `begin`; if `end` is the contraction's,
+    run `body` with the total as `args`, else store it in the workspace entry `slot` for the next
+    split.
 
-    `reduction`: "serial": each piece adds after the one in front of it. "parallel": all pieces
-    leave their sums, and when all have, each runs `body` for a part of the tile's columns. `part`
-    is then the piece's number among `parts`; the first does where `sums` have columns alone, each
-    then joined by its one of `fns` ("add", "max" or "min"; all are added if there are none).
-    "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing` of them:
-    they send each other their sums.
+    `reduction`: "serial": each split adds after the one before it. "parallel": all splits store
+    their accumulators, and after that each runs `body` for a part of the tile's columns. `part`
+    is then the number of the split among `parts`; the first does where `sums` have only columns,
+    combined by `fns` ("add", "max" or "min"; all are added without `fns`). "cluster" is the same
+    for the `sharing` CTAs of a cluster that share the contraction and send their accumulators.
     """
 
     sums: tuple[Value, ...]
@@ -168,13 +167,13 @@ class FinishTile(Op):
 
 @op_class(PARTITIONED)
 class AddInCluster(ManyResults):
-    """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
-    of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
-    others theirs, through the next slot of `ring`, and gets the whole sums of its own: its own part
-    first, then those of the CTAs in front of it, one after another. What others sent it gives back
-    when its warpgroups have met at the named barrier `barrier`; behind what is done with the sums
-    it waits until they have given back what it sent. `state` is the slot's pipeline state, from
-    `assign_states` on; `shared`, `full` and `empty` are the ring's, once it has its place.
+    """Reduce accumulators in a cluster. `sums` are those of this CTA, the `part`-th (i32) of
+    `sharing` with consecutive ranks. The tile's columns are split into `sharing` slices; each CTA
+    sends the others theirs, through the next stage of `ring`, and returns the total of its slice:
+    its part first, then those of the CTAs before it, one after another. It releases the received
+    stages when its warpgroups have synchronized at the named barrier `barrier`; after the uses of
+    the totals it waits for the release of what it sent. `state` is the stage's pipeline state, from
+    `assign_states` on; `shared`, `full` and `empty` are those of the pipeline, once allocated.
     """
 
     sums: tuple[Value, ...]
@@ -190,9 +189,9 @@ class AddInCluster(ManyResults):
 
 @op_class(("tile", "partitioned"))
 class ExchangeRows(ManyResults):
-    """What each of so many CTAs of a cluster, all of it, has of `x`, what it has found out of its
-    tile along `axis`: of the first of them that of each CTA, in the order of their ranks, then of
-    the next. Elements have 32 bits. The CTAs wait for each other, once.
+    """Gather `x` of all `ctas` CTAs of a cluster, results of their tiles along `axis`: those of the
+    first value of each CTA, in the order of the ranks, then of the next value. Elements have 32
+    bits. The CTAs wait for each other, once.
     """
 
     x: tuple[Value, ...]
@@ -214,7 +213,7 @@ class RenameAxes(OneResult):
 @op_class(PARTITIONED)
 class FoldRows(OneResult):
     """Reduce the rows of `x` along `axis` by `fn` ("add", "max" or "min"), those that a thread has:
-    row r of the result, which has as many as a piece, gets every row of its place in a piece.
+    row r of the result, which has the rows of a fragment, gets row r of every fragment.
     Elements outside of what its loop walks take no part.
     """
 
@@ -225,7 +224,7 @@ class FoldRows(OneResult):
 
 @op_class(PARTITIONED)
 class AxisAt(OneResult):
-    """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
+    """The axis whose current tile begins at the i32 `start`; lowered from loops over tiles. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have
     some. `shifted`: `start` need not be a multiple of the tile's size. `inside`: the tile ends with
     its last element, neither beyond `stop` nor beyond the dimension.
@@ -239,23 +238,23 @@ class AxisAt(OneResult):
 
     @property
     def is_clipped(self) -> bool:
-        """Whether the tile may reach elements of the dimension that are none of its own."""
+        """Whether the tile may reach elements of the dimension outside of its range."""
         return self.first is not None or self.stop is not None
 
 
 @op_class(PARTITIONED)
 class CommitProducts(Op):
-    """The products (`contract`) since the last one, or the last that was waited for, may be in
-    flight together: they are waited for where one of their results is read, or a slot is given
-    back that they read.
+    """The contractions since the last commit, or the last wait, may be in
+    flight together: threads wait for them where one of their results is read, or a stage that they
+    read is released.
     """
 
 
 @op_class(PARTITIONED)
 class Materialize(Op):
-    """The tiles `values` are computed here, not where something first asks for them; with
-    `but_last` all but their last block of 64 rows, whose product is started. With `in_order` what
-    threads load for them from global memory comes no earlier.
+    """Compute the tiles `values` here, not at their first use; with
+    `but_last` all but their last block of 64 rows, whose MMA is issued. With `in_order`
+    threads load for them from global memory no earlier.
     """
 
     values: tuple[Value, ...]

@@ -1,4 +1,4 @@
-"""Ops that ask for what is loaded later: nobody waits, and nobody sees what they do."""
+"""Prefetches of later loads: no thread waits for them, and they change no memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ class PrefetchTensorMap(Op):
 
 @op_class(SCHEDULED, "one")
 class PrefetchBox(Op):
-    """Ask for the box that `tma_load` would copy from `coordinates` to come to L2; run by one
-    thread, which does not wait. It accesses nothing: what others write to the box meanwhile is seen
-    by whoever loads it, since all of the card read GMEM through L2. So it may stand in front of
-    `wait_predecessor`."""
+    """Prefetch the box that `tma_load` would copy from `coordinates` to L2; run by one thread,
+    which does not wait. It is not an access: a later load sees writes to the box in between, since
+    all SMs read GMEM through L2. So it may precede `wait_predecessor`."""
 
     map: Value
     coordinates: tuple[Value, ...]
@@ -26,8 +25,8 @@ class PrefetchBox(Op):
 
 @op_class(SCHEDULED, "warpgroup")
 class PrefetchTile(Op):
-    """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row, but beyond the tensor's end. None waits."""
+    """All 128 threads of the warpgroup prefetch the tile that `thread_load` would copy to L2: the
+    lines of L2 with every 128th byte of a row, but beyond the tensor's end. No thread waits."""
 
     tensor: Value
     coordinates: tuple[Value, ...]

@@ -7,6 +7,8 @@ from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, op_name, regions
 
+IR_HINT = "correct the IR if it was edited; otherwise report this bug in wsdsl"
+
 
 def print_kernel(kernel: Kernel) -> str:
     params = ", ".join(_definition(p) for p in kernel.params)

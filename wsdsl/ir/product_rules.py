@@ -20,38 +20,38 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
         a, b = (DTYPES.get(name) for name in op.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
-            yield op, f"wgmma does not multiply {' and '.join(op.dtypes)}"
+            yield op, f"wgmma cannot multiply {' and '.join(op.dtypes)}"
             continue
         kind = op.acc.type
         if not isinstance(kind, Accumulator) or kind.rows != ROWS:
-            yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+            yield op, "wgmma needs 64 rows and a multiple of 8 columns"
         elif fault := columns_fault(op.num_columns, a):
             yield op, fault
         elif op.columns > kind.columns:
-            yield op, f"{op.columns} columns of an accumulator of {kind.columns}"
+            yield op, f"{op.columns} columns exceed an accumulator of {kind.columns} columns"
         elif kind.dtype != total:
-            yield op, f"of {a} wgmma accumulates {total}, not {kind.dtype}"
+            yield op, f"wgmma of {a} accumulates {total}, not {kind.dtype}"
         step = k_step(a)
         if op.k < step or op.k % step:
-            yield op, f"of {a} wgmma takes {step} of K at a time"
+            yield op, f"k={op.k}: wgmma of {a} needs a multiple of {step}"
         if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
-            yield op, f"an operand of {a} is K-major"
+            yield op, f"an operand of {a} must be K-major"
         left = op.a.type
         if isinstance(left, Fragment):
             if not op.a_k_major:
-                yield op, "an operand in registers is K-major"
+                yield op, "an operand in registers must be K-major"
             if a.bits > 16:
-                yield op, f"an operand in registers is of 16 or 8 bits, not {a}"
+                yield op, f"an operand in registers must have 16 or 8 bits, not {a}"
             if left.layout != "operand":
-                yield op, f"{op.a} is {left}: `convert_layout` makes an operand of it"
+                yield op, f"{op.a} is {left}: use `convert_layout` to make it an operand"
             if (left.rows, left.columns) != (ROWS, op.k):
-                yield op, f"an operand in registers is {ROWS} x {op.k}"
+                yield op, f"an operand in registers must be {ROWS} x {op.k}"
             if left.dtype != a:
-                yield op, f"an operand is {left.dtype}, not {a}"
+                yield op, f"an operand is {left.dtype}; the wgmma expects {a}"
         for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
             held = getattr(made.get(operand), "dtype", dtype)
             if held != dtype:
-                yield op, f"an operand is {held}, not {dtype}"
+                yield op, f"an operand is {held}; the wgmma expects {dtype}"
 
 
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
@@ -63,20 +63,22 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, f.ConvertLayout):
             kind = op.x.type
             if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
-                yield op, f"of {kind} it makes no {op.result.type}"
+                yield op, f"convert_layout of {kind} cannot give {op.result.type}"
             elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
-                yield op, f"an operand has {ROWS} rows of 16 or 8 bits, not {kind}"
+                yield op, f"an operand needs {ROWS} rows of 16 or 8 bits, not {kind}"
             elif kind.columns * kind.dtype.bytes % K_BYTES:
-                yield op, f"wgmma takes {K_BYTES} bytes of a row at a time, not {kind}"
+                yield op, f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
         elif not isinstance(op, ForRange):
             made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
-            yield from ((op, f"{v} is {v.type}: `convert_layout` makes it") for v in made)
+            yield from (
+                (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
+            )
         taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
         taken = (op.a,) if isinstance(op, f.Wgmma) else taken
         taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
         for v in operands(op):
             if is_operand(v) and v not in taken:
-                yield op, f"{v} is {v.type}, which is for wgmma alone"
+                yield op, f"{v} is {v.type}: only wgmma can use it"
 
 
 def is_operand(value: Value) -> bool:
@@ -107,7 +109,7 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
                 and isinstance(op.a.type, Fragment)
                 and not loose.isdisjoint(f.registers_of(op.a, made))
             ):
-                yield op, f"no wgmma_fence since the registers of {op.a} were written"
+                yield op, f"no wgmma_fence follows the last write to the registers of {op.a}"
             if inside := regions(op):
                 before = loose.union(bound(op))
                 loose = frozenset() if isinstance(op, If) else loose
@@ -141,10 +143,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 named |= carried.get(op.a, op.a) in waited
                 if named and not _kept(op.a, path, own - 1, made):
-                    yield (
-                        op,
-                        f"{op.a} may be made again before a wgmma_wait that keeps it covers this",
-                    )
+                    yield op, f"{op.a} may be overwritten before a wgmma_wait that names it"
             for inner in regions(op):
                 yield from visit(inner, path)
 

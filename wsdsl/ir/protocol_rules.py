@@ -28,7 +28,7 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     initialised = [op.barriers for op in kernel.of(b.InitializeBarriers)]
     for op in kernel.of(b.AllocateBarriers):
         if initialised.count(op.result) != 1:
-            yield op, "a barrier is initialised once"
+            yield op, "a barrier must be initialized exactly once"
     if not initialised:
         return
     kinds = [type(op) for op in flat]
@@ -39,10 +39,10 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     meeting = b.SyncCluster if reaching(kernel) else b.SyncCta
     meets = [i for i, kind in enumerate(kinds) if kind in (meeting, b.SyncCluster)]
     if not any(last < i < first_use for i in fences):
-        yield flat[last], "fence_barrier_init must follow the initialisation"
+        yield flat[last], "fence_barrier_init must follow the initialization"
     elif not any(max(fences) < i < first_use for i in meets):
         name = op_name(meeting)
-        yield flat[last], f"all threads must meet ({name}) before the barriers are used"
+        yield flat[last], f"all threads must synchronize ({name}) before the barriers are used"
 
 
 def _uses_barriers(op: Op) -> bool:
@@ -74,10 +74,10 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
         for op in expects:
             loaded = sums.pop((op.barriers, op.state), 0)
             if loaded != op.tx_bytes:
-                yield op, f"{op.tx_bytes} bytes are expected, the copies bring {loaded}"
+                yield op, f"{op.tx_bytes} bytes are expected; the copies bring {loaded}"
         for op in region:
             if isinstance(op, m.TmaLoad) and (op.barriers, op.state) in sums:
-                yield op, "nothing expects the bytes of this copy"
+                yield op, "no arrive_expect_tx expects the bytes of this copy"
             for inner in regions(op):
                 yield from visit(inner)
 
@@ -98,10 +98,10 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
             continue
         if op.offset >= 0:
             if op.offset + size > kernel.target.smem_bytes:
-                yield op, f"ends at {op.offset + size}, a CTA has {kernel.target.smem_bytes} bytes"
+                yield op, f"ends at byte {op.offset + size} of {kernel.target.smem_bytes}"
             for begin, end, _ in taken:
                 if op.offset < end and begin < op.offset + size:
-                    yield op, f"overlaps what lies at {begin}"
+                    yield op, f"overlaps the allocation at byte {begin}"
             taken.append((op.offset, op.offset + size, op))
 
 
@@ -116,15 +116,15 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(*placed):
         if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
-                yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
+                yield op, f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
             unit = units.get(op.result, SMEM_ALIGN)
             if op.result.type.num > 1 and op.result.type.bytes % unit:
-                yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
+                yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
         elif isinstance(op, b.AllocateBarriers) and op.offset >= 0 and op.offset % 8:
-            yield op, "mbarriers begin at a multiple of 8 bytes"
+            yield op, "mbarriers must start at a multiple of 8 bytes"
         elif isinstance(op, TensorCopy):
             if op.offset % LINE_ALIGN:
-                yield op, f"atoms of scales begin at a multiple of {LINE_ALIGN} bytes"
+                yield op, f"atoms of scale factors must start at a multiple of {LINE_ALIGN} bytes"
         elif isinstance(op, (m.TmaLoad, m.LoadPanels, m.ClearPanels, MatrixOperand, m.StoreShared)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, m.TmaLoad) else op, "swizzle", "none"
@@ -133,10 +133,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
             single = isinstance(op, m.LoadPanels) and op.start is None
             unit = TMA_ALIGN if single else 8 * SWIZZLE_SPAN[swizzle]
             if op.offset % unit:
-                yield (
-                    op,
-                    f"with the swizzle mode {swizzle} a tile begins at a multiple of {unit} bytes",
-                )
+                yield op, f"a tile of swizzle {swizzle} must start at a multiple of {unit} bytes"
 
 
 def _alignments(kernel: Kernel) -> dict[Value, int]:
@@ -164,24 +161,24 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     if not any(sets):
         for p in partitions:
             if p.registers:
-                yield p, f"never sets its {p.registers} registers"
+                yield p, f"no set_max_registers sets its {p.registers} registers per thread"
         return
     total = 0
     for p, found in zip(partitions, sets, strict=True):
         if len(found) != 1 or found[0] not in p.body:
-            yield p, "each partition sets its registers once, with all of its warps"
+            yield p, "each partition must set its registers exactly once, with all of its warps"
             return
         if found[0].count != p.registers:
-            yield found[0], f"the partition has {p.registers} registers a thread"
+            yield found[0], f"{found[0].count} registers per thread, not {p.registers}"
         total += found[0].count * p.num_warpgroups
     # ptxas gives no more at entry than the largest count that is set.
     entry = min(kernel.target.entry_registers(groups), max(found[0].count for found in sets))
     if total > entry * groups:
-        yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
+        yield partitions[0], f"warpgroups need {total} registers; {entry * groups} are available"
     for found in sets:
         more, less = found[0].count > entry, found[0].count < entry
         if less if found[0].increase else more:
-            yield found[0], f"at entry a thread has {entry} registers"
+            yield found[0], f"{found[0].count} registers per thread; at entry a thread has {entry}"
 
 
 def cluster_of(kernel: Kernel) -> int:
@@ -210,13 +207,13 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     if (ctas := cluster_of(kernel)) > 1:
         for op in kernel.of(b.ClaimCluster, m.StorePartials):
             if op.ctas not in (1, ctas):
-                yield op, f"ctas={op.ctas}: the cluster has {ctas}"
+                yield op, f"ctas={op.ctas}: the cluster has {ctas} CTAs"
         return
     for op in (
         *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),
         *reaching(kernel),
     ):
-        yield op, "there is no cluster: launch_grid(cluster=...) makes one"
+        yield op, "a kernel without launch_grid(cluster=...) has no cluster"
 
 
 def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
@@ -225,11 +222,11 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
     for together in by_warpgroup([op for op in kernel.body if isinstance(op, Partition)]):
         host, *others = together
         if not host.num_warpgroups or len(together) > 4:
-            yield together[-1], "no warp is left for this thread: a warpgroup has four"
+            yield together[-1], "no warp of the warpgroup is left for this partition of one thread"
         for op in (op for p in together for op in p.body if others):
             scalar = results_of(op) and not regions(op)
             if not (scalar or isinstance(op, (b.Elect, b.SetMaxRegisters, b.WaitPredecessor))):
-                yield op, "other warps, which run other partitions, stop here: put it in elect()"
+                yield op, "warps of other partitions would wait here: put it in elect()"
 
 
 def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
@@ -239,14 +236,14 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     expected: dict[int, int] = {}
     for op in kernel.of(b.NamedBarrierSync, b.NamedBarrierArrive):
         if op.num_warpgroups > groups:
-            yield op, f"the kernel has {groups} warpgroups"
+            yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
         if op.numbers[-1] > 15:
-            yield op, f"barriers {op.barrier} to {op.numbers[-1]}: the last one is 15"
+            yield op, f"barriers {op.barrier} to {op.numbers[-1]} exceed the last barrier, 15"
         if (op.num > 1) != (op.item is not None):
-            yield op, "with an item there are several barriers, and only then"
+            yield op, "several barriers need an `item`, and one barrier has none"
         for barrier in op.numbers:
             if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
-                yield op, f"elsewhere barrier {barrier} is for {expected[barrier]} warpgroups"
+                yield op, f"another op has {expected[barrier]} warpgroups at barrier {barrier}"
 
 
 def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
@@ -258,9 +255,9 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
             ):
                 fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
                 if not fits or getattr(kind, "columns", 1) % COLUMNS:
-                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits"
+                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits only"
                 if op.offset % HELD_BYTES:
-                    yield op, f"an offset of {op.offset}, no multiple of {HELD_BYTES}"
+                    yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
             case _:
                 pass
 
@@ -269,7 +266,7 @@ def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(b.ArriveFlag, b.WaitFlag):
         kind = op.tensor.type
         if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
-            yield op, "flags are a tensor of i32"
+            yield op, "flags need a tensor of i32"
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

@@ -38,34 +38,34 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
         named = (op.scales is not None, op.scale_state is not None)
         named = (*named, bool(op.block), bool(op.scale_dtype))
         if len({*named}) > 1 or (not named[0] and (op.a_scale or op.b_scale)):
-            yield op, "scales have columns, a state, a type and a block, all of them or none"
+            yield op, "columns, state, type and block of scale factors must all be given, or none"
         elif op.scales is not None:
             kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
             if kind is None:
-                told = f"blocks of {op.block} with scales of {op.scale_dtype}"
-                yield op, f"tcgen05.mma takes no {told} of {' and '.join(op.dtypes)}"
+                told = f"blocks of {op.block} with {op.scale_dtype} scale factors"
+                yield op, f"tcgen05.mma does not support {told} for {' and '.join(op.dtypes)}"
                 continue
             yield from _fits(op, kind)
             for place in _read(op, op.scales, kind):
                 if place not in written:
                     what = f"{place[2]} rows of {place[3]} words from column {place[1]} on"
-                    yield op, f"scales of {what} are not what is written"
+                    yield op, f"no op writes the scale factors of {what}"
 
 
 def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
     if op.rows != ROWS:
-        yield op, f"with scales tcgen05.mma works on {ROWS} rows, not {op.rows}"
+        yield op, f"tcgen05.mma with scale factors needs {ROWS} rows, not {op.rows}"
     if op.cta_group > 1 and (fault := pair_fault(op.rows, op.columns)):
         yield op, fault
     if not COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % COLUMN_STEP:
-        told = f"{COLUMN_STEP} to {MAX_COLUMNS} columns, by {COLUMN_STEP}"
-        yield op, f"with scales tcgen05.mma works on {told}"
+        told = f"{COLUMN_STEP} to {MAX_COLUMNS} columns in steps of {COLUMN_STEP}"
+        yield op, f"tcgen05.mma with scale factors needs {told}, not {op.columns}"
     if not op.k or op.k % kind.word:
-        yield op, f"a word has the scales of {kind.word} elements, k is {op.k}"
+        yield op, f"k={op.k}: scale factors of {kind.word} elements are packed in a 32-bit group"
     if not (op.a_k_major and op.b_k_major):
-        yield op, "operands with scales are K-major"
+        yield op, "operands with scale factors must be K-major"
     if op.scales == op.sums:
-        yield op, "scales lie in columns of their own"
+        yield op, "scale factors and accumulators must be in different columns"
 
 
 def _read(op: tm.TensorProduct, scales: Value, kind: Kind) -> Iterator[Place]:
@@ -89,22 +89,22 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
         kind = op.scales.type
         end = op.column + scale_columns(op.rows, op.words)
         if not isinstance(kind, Columns):
-            yield op, f"{op.scales} are no columns"
+            yield op, f"{op.scales} is not a range of TMEM columns"
         elif end > kind.columns:
-            yield op, f"columns {op.column} to {end} of an item of {kind.columns}"
+            yield op, f"columns {op.column} to {end} exceed an item of {kind.columns} columns"
         if op.column % TILE_COLUMNS:
-            yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
+            yield op, f"column {op.column} is not a multiple of {TILE_COLUMNS}"
         # Slots hold one layout at a time; what is copied has one item.
         state = op.state if isinstance(op, tm.StoreScales) else None
         own = taken.setdefault((op.scales, state), set())
         if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):
-            yield op, "overlaps other scales"
+            yield op, "overlaps other scale factors"
         own.add((op.column, end))
     for op in kernel.of(tm.TensorColumns):
         kind = op.result.type
         odd = isinstance(kind, Columns) and kind.columns % TILE_COLUMNS
         if any(op.result == scales for scales, _ in taken) and (odd or op.first % TILE_COLUMNS):
-            yield op, f"scales begin at a multiple of {TILE_COLUMNS} columns"
+            yield op, f"TMEM of scale factors must be multiples of {TILE_COLUMNS} columns"
 
 
 def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
@@ -118,23 +118,23 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
     scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
     for op in _writers(kernel):
         if isinstance(op, tm.StoreScales):
-            told = f"{op.words} words of lines of {op.line} bytes"
+            told = f"{op.words} words per row of {op.line} bytes"
             if op.atoms and op.line != BYTES * op.words:
-                yield op, f"{told}, which are {BYTES * op.words} in atoms"
+                yield op, f"{told}; an atom has {BYTES * op.words} bytes per row"
             elif WORD * op.words > op.line:
                 yield op, told
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
         if found is None or product is None:
-            yield op, "nothing copies these scales, or no product takes them"
+            yield op, "no copy loads these scale factors, or no MMA uses them"
             continue
         made, tensor = found
         if isinstance(op, tm.TensorCopy) or op.atoms:
             if made.box[-4:] != (atoms_of(op.rows), op.words, *SHAPE):
-                yield op, f"atoms of {op.rows} rows and {op.words} words, of a box of {made.box}"
+                yield op, f"box {made.box} does not fit atoms of {op.rows} rows, {op.words} words"
         elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
-            yield op, f"{op.rows} lines of {op.line} bytes, of a box of {made.box}"
+            yield op, f"box {made.box} does not fit {op.rows} rows of {op.line} bytes"
         if tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
-            yield op, f"{made.tensor} is copied, and scales are {product.scale_dtype}"
+            yield op, f"the copy of {made.tensor} differs from {product.scale_dtype} of the MMA"
 
 
 def _places(op: tm.TensorProduct) -> list[Place]:
@@ -149,13 +149,13 @@ def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
     inside = {id(o) for own in beside for o in own}
     for op in kernel.of(tm.TensorCopy):
         if id(op) not in inside:
-            yield op, "who multiplies copies scales: its products follow in order"
+            yield op, "only the partition of the MMAs can copy scale factors, which orders both"
     for op in kernel.of(tm.TensorCopy):
         kind = op.scales.type
         if isinstance(kind, Columns) and kind.num != 1:
-            yield op, "scales that are copied have one item"
+            yield op, "copied scale factors must have one item"
         if any(o.scales == op.scales for o in kernel.of(tm.StoreScales)):
-            yield op, "scales are copied, or stored"
+            yield op, "scale factors cannot be both copied and stored"
 
 
 def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
@@ -164,15 +164,15 @@ def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
     inside = {id(o): p for p in parts for o in walk(p.body) if isinstance(o, tm.StoreScales)}
     for op in kernel.of(tm.StoreScales):
         if id(op) not in inside:
-            yield op, "scales are stored in a partition"
+            yield op, "scale factors must be stored within a partition"
     for p in {id(p): p for p in inside.values()}.values():
         own = list(walk(p.body))
         if p.num_warps != 4:
-            yield p, "four warps store scales, a quarter of the lanes each"
+            yield p, f"{p.num_warps} warps store scale factors, not 4"
         if any(isinstance(o, (tm.TensorLoad, tm.TensorProduct)) for o in own):
-            yield p, "who stores scales neither multiplies nor reads sums"
+            yield p, "a partition that stores scale factors cannot issue MMAs or read accumulators"
         if not any(isinstance(o, tm.TensorStoreWait) for o in own):
-            yield p, "no tensor_store_wait follows its stores"
+            yield p, "no tensor_store_wait follows the stores of scale factors"
 
 
 RULES: tuple[Callable[[Kernel], Iterator[tuple[Op | None, str]]], ...] = (

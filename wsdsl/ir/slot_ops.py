@@ -1,8 +1,8 @@
-"""PARTITIONED: the slots of circular buffers, how they are filled and read.
+"""PARTITIONED: pipeline stages, their producers and consumers.
 
-A circular buffer is used through `producer_acquire`, `producer_commit`, `consumer_wait` and
-`consumer_release` alone, with CUTLASS's meaning. Its slots are one stream: the n-th acquire meets
-the n-th wait (or `skip_slot`), whatever loops they stand in.
+A pipeline is used only through `producer_acquire`, `producer_commit`, `consumer_wait` and
+`consumer_release`, with CUTLASS's meaning. Its stages are one sequence: the n-th acquire is paired
+with the n-th wait (or `skip_slot`), across all loops.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wsdsl.ir.tile_ops import AtIndex
 
 @op_class(PARTITIONED)
 class ProducerAcquire(OneResult):
-    """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
-    is the slot's pipeline state, from `assign_states` on.
+    """Wait until the next stage of `ring` is free; it will be filled with tiles of `layout`.
+    `state` is its pipeline state, from `assign_states` on.
     """
 
     ring: Value
@@ -27,10 +27,10 @@ class ProducerAcquire(OneResult):
 
 @op_class(PARTITIONED)
 class LoadToSlot(AtIndex, Op):
-    """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
-    `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
-    copies its part of the tile to all, or, with `halved`, for itself alone. With a `box` (elements
-    by dimension) that box is copied as it is, for the threads to read; it begins at the tiles of
+    """Start to copy a tile of `tensor` to `field` of a stage; elements outside the tensor are 0.
+    `multicast` are (size, stride) of the ranks in the cluster that use the same tile: each of them
+    copies its part of the tile to all, or, with `halved`, to its SMEM alone. With a `box` (elements
+    by dimension) that box is copied unchanged, for the threads to read; it begins at the tiles of
     axes, and at the numbers in `index`, the last one rounded down to a multiple of 16 bytes.
     """
 
@@ -45,8 +45,8 @@ class LoadToSlot(AtIndex, Op):
 
 @op_class(PARTITIONED)
 class StoreToSlot(Op):
-    """Threads write the tile `value` to `field` of a slot, as TMA lays out tiles; what lies beyond
-    the dimension of the axis `summed` is 0.
+    """Threads write the tile `value` to `field` of a stage, in the layout of TMA; elements beyond
+    the dimension of the axis `summed` are 0.
     """
 
     slot: Value
@@ -58,7 +58,7 @@ class StoreToSlot(Op):
 @op_class(PARTITIONED)
 class StoreInShared(Op):
     """The same to item `state.stage` of `shared`, `offset` bytes in, as panels of the swizzle mode;
-    what `store_to_slot` becomes when its ring is placed.
+    lowered from `store_to_slot` when its pipeline is allocated.
     """
 
     value: Value
@@ -71,8 +71,8 @@ class StoreInShared(Op):
 
 @op_class(PARTITIONED)
 class StoreInTensor(Op):
-    """The same to item `state.stage` of `columns`, from its column `column` on, as products read
-    operands in tensor memory; what `store_to_slot` becomes where its slots lie there.
+    """The same to item `state.stage` of `columns`, from its column `column` on, as MMAs read
+    operands in tensor memory; lowered from `store_to_slot` where its stages are there.
     """
 
     value: Value
@@ -84,8 +84,8 @@ class StoreInTensor(Op):
 
 @op_class(PARTITIONED)
 class ProducerCommit(Op):
-    """Hand the slot over; its consumers see it once all of its copies are complete, and all who
-    fill it have done so.
+    """Commit the stage; its consumers see it once all of its copies are complete, and all
+    producers have committed it.
     """
 
     slot: Value
@@ -93,7 +93,7 @@ class ProducerCommit(Op):
 
 @op_class(PARTITIONED)
 class ProducerTail(Op):
-    """Wait until all slots of `ring` have been given back: behind the last one that is filled, so
+    """Wait until all stages of `ring` have been released: after the last one is filled, so
     that a CTA does not end while others of its cluster still arrive at its barriers. `state` as
     above.
     """
@@ -103,7 +103,7 @@ class ProducerTail(Op):
 
 
 def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
-    """The partition, which waits at its end for all slots that it fills of these rings."""
+    """Make the partition wait at its end for all stages of these pipelines that it fills."""
     acquired = (op.ring for op in walk(partition.body) if isinstance(op, ProducerAcquire))
     waited = {op.ring for op in partition.body if isinstance(op, ProducerTail)}
     filled = dict.fromkeys(ring for ring in acquired if ring in rings - waited)
@@ -113,7 +113,7 @@ def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
 
 @op_class(PARTITIONED)
 class ConsumerWait(OneResult):
-    """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
+    """Wait until the next stage of `ring` is full, with tiles of `layout`. `state` as above."""
 
     ring: Value
     layout: int = 0
@@ -122,10 +122,10 @@ class ConsumerWait(OneResult):
 
 @op_class(PARTITIONED)
 class TakeSubtiles(ManyResults):
-    """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
-    and its slot is given back when all of it was read; parts are read in their order. Of
-    `num_pingpong` partitions in ping-pong this is number `pingpong_index`: they follow one another
-    at the ring, too.
+    """The next tiles of a pipeline with `parts`. Threads wait for each part at its first use,
+    and release its stage when all of it was read; parts are read in their order. Of
+    `num_pingpong` partitions in ping-pong this is number `pingpong_index`: they alternate at the
+    pipeline, too.
     """
 
     ring: Value
@@ -136,8 +136,8 @@ class TakeSubtiles(ManyResults):
 
 @op_class(PARTITIONED)
 class SkipSlot(Op):
-    """The next slot of `ring` (with parts: the next tile's slots) is another partition's; go on to
-    the one after.
+    """The next stage of `ring` (with parts: the next tile's stages) is used by another partition;
+    advance to the one after it.
     """
 
     ring: Value
@@ -145,7 +145,7 @@ class SkipSlot(Op):
 
 @op_class(PARTITIONED)
 class SlotTile(OneResult):
-    """The tile in `field` of a slot that was waited for."""
+    """The tile in `field` of a full stage."""
 
     slot: Value
     field: int
@@ -153,8 +153,8 @@ class SlotTile(OneResult):
 
 @op_class(PARTITIONED)
 class TileInShared(OneResult):
-    """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
-    becomes when its ring is placed. Its panels' columns run along the last of its axes.
+    """The tile in item `state.stage` of `shared`, `offset` bytes in; lowered from `slot_tile`
+    when its pipeline is allocated. Its panels' columns run along the last of its axes.
     """
 
     shared: Value
@@ -164,7 +164,7 @@ class TileInShared(OneResult):
 
 @op_class(PARTITIONED)
 class SlotElements(OneResult):
-    """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
+    """An operand that threads read: the tile in `field` of a full stage, which is
     loaded from `tensor` at `index`.
     """
 
@@ -176,9 +176,9 @@ class SlotElements(OneResult):
 
 @op_class(PARTITIONED)
 class ElementsInShared(OneResult):
-    """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
-    `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
-    fragments are, threads load it from `tensor`.
+    """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; lowered
+    from `slot_elements` when its pipeline is allocated. Where the layout of its panels differs from
+    that of fragments, threads load it from `tensor`.
     """
 
     shared: Value
@@ -191,7 +191,7 @@ class ElementsInShared(OneResult):
 @op_class(PARTITIONED)
 class SubtilesInShared(ManyResults):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
-    from `state` on; what `take_subtiles` becomes when its ring is placed.
+    from `state` on; lowered from `take_subtiles` when its pipeline is allocated.
     """
 
     shared: tuple[Value, ...]
@@ -206,10 +206,10 @@ class SubtilesInShared(ManyResults):
 
 @op_class(PARTITIONED)
 class SlotValues(OneResult):
-    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis.
-    Each element of the box stands for `every` elements of the tile; they lie `stride` apart there.
+    """The values that threads read from a box in `field` of a full stage: a tile of one axis.
+    Each element of the box represents `every` elements of the tile; they are `stride` apart there.
     `last` (i32) is the last entry of the box's `index`, if that is a number: the values begin
-    there, the box at the multiple of 16 bytes in front of it.
+    there, the box at the multiple of 16 bytes before it.
     """
 
     slot: Value
@@ -222,7 +222,7 @@ class SlotValues(OneResult):
 @op_class(PARTITIONED)
 class ValuesInShared(OneResult):
     """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
-    `shared`; what `slot_values` becomes when its ring is placed.
+    `shared`; lowered from `slot_values` when its pipeline is allocated.
     """
 
     shared: Value
@@ -236,8 +236,8 @@ class ValuesInShared(OneResult):
 
 @op_class(PARTITIONED)
 class NoSlot(OneResult):
-    """What stands for a slot of `ring` in a loop that carries slots, before the first one: it is
-    given back under no condition. `state` as above.
+    """A placeholder for a stage of `ring` in a loop that carries stages, before the first one: it
+    is never released. `state` as above.
     """
 
     ring: Value
@@ -246,8 +246,8 @@ class NoSlot(OneResult):
 
 @op_class(PARTITIONED)
 class ConsumerRelease(Op):
-    """Give the slot back, if `pred` (bool) is given and true or left out; nothing may read it any
-    more.
+    """Release the stage, if `pred` (bool) is given and true or left out; no later op may read
+    it.
     """
 
     slot: Value
@@ -256,9 +256,9 @@ class ConsumerRelease(Op):
 
 @op_class(PARTITIONED)
 class ScalesToSlot(Op):
-    """Threads write the scales in the tile `value`, a slot that was waited for, to `field` of a
-    slot in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
-    beyond its dimension. Of scales in atoms the rows are those of the axis `across`.
+    """Threads write the scale factors in the tile `value`, a full stage, to `field` of a
+    stage in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
+    beyond its dimension. The rows of scale factors in atoms are those of the axis `across`.
     """
 
     slot: Value
@@ -271,8 +271,8 @@ class ScalesToSlot(Op):
 
 @op_class(PARTITIONED)
 class CopyScales(OneResult):
-    """Copy to tensor memory the scales in the tile `value`, a slot that was waited for and has them
-    in atoms: of blocks of `block` elements of its last axis. Products that follow may take them.
+    """Copy to tensor memory the scale factors in the tile `value`, a full stage that has them
+    in atoms: of blocks of `block` elements of its last axis. Later MMAs may use them.
     """
 
     value: Value
@@ -281,8 +281,8 @@ class CopyScales(OneResult):
 
 @op_class(PARTITIONED)
 class TileInTensor(OneResult):
-    """The operand, or tile of scales, in item `state.stage` of `columns`, from its column `column`
-    on; what `slot_tile` becomes where its slots lie in tensor memory, and what `copy_scales` makes.
+    """The operand, or tile of scale factors, in item `state.stage` of `columns`, from its column
+    `column` on; lowered from `slot_tile` of stages in tensor memory, and from `copy_scales`.
     """
 
     columns: Value
@@ -292,8 +292,8 @@ class TileInTensor(OneResult):
 
 @op_class(PARTITIONED)
 class SumToSlot(Op):
-    """The sum `value`, which products make, is made in `field` of a slot in tensor memory; or
-    threads write there, in a slot that they have waited for, what they have made of the sum in it.
+    """MMAs accumulate `value` in `field` of a stage in tensor memory; or threads write there, in a
+    full stage, the accumulator that they have changed.
     """
 
     slot: Value
@@ -303,8 +303,8 @@ class SumToSlot(Op):
 
 @op_class(PARTITIONED)
 class SumToTensor(Op):
-    """The same in item `state.stage` of `sums`, from its column `column` on; what `sum_to_slot`
-    becomes when its ring is placed.
+    """The same in item `state.stage` of `sums`, from its column `column` on; lowered from
+    `sum_to_slot` when its pipeline is allocated.
     """
 
     sums: Value
@@ -315,10 +315,10 @@ class SumToTensor(Op):
 
 @op_class(PARTITIONED)
 class SlotSum(OneResult):
-    """What threads read of the sum in `field` of a slot that was waited for: zeros if the scalar
-    `started` does not hold, since no product was started then. The slot is given back to the thread
-    that multiplies when all sums of it have been read, or with `consumer_release`. Of a slot that
-    was acquired: what lies there, for products to add to.
+    """The accumulator that threads read in `field` of a full stage: zeros if the scalar
+    `started` is false, since no MMA was issued then. The stage is released to the thread
+    of the MMAs when all its accumulators have been read, or with `consumer_release`. Of an acquired
+    stage: its accumulator, for MMAs to add to.
     """
 
     slot: Value
@@ -328,8 +328,8 @@ class SlotSum(OneResult):
 
 @op_class(PARTITIONED)
 class SumInTensor(OneResult):
-    """The same in item `state.stage` of `sums`, from its column `column` on; what `slot_sum`
-    becomes when its ring is placed.
+    """The same in item `state.stage` of `sums`, from its column `column` on; lowered from
+    `slot_sum` when its pipeline is allocated.
     """
 
     sums: Value

@@ -29,24 +29,24 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
     rings = {op.result: op for op in kernel.of(CircularBuffer)}
     for op in taken.values():
         if op.ring not in rings:
-            yield op, f"{op.ring} is no circular buffer"
+            yield op, f"{op.ring} is not a pipeline"
         elif not 0 <= op.layout < len(rings[op.ring].layouts):
-            yield op, f"{op.ring} has {len(rings[op.ring].layouts)} layouts, and not {op.layout}"
+            yield op, f"layout={op.layout}: {op.ring} has {len(rings[op.ring].layouts)} layouts"
     for op in kernel.of(*OF_PRODUCER, *OF_CONSUMER, *EITHER):
         source = taken.get(op.slot)
         if not isinstance(op.slot.type, Slot):
-            yield op, f"{op.slot} is no slot"
+            yield op, f"{op.slot} is not a pipeline stage"
         elif isinstance(op, OF_PRODUCER) and not isinstance(source, s.ProducerAcquire):
-            yield op, f"{op.slot} was not acquired"
+            yield op, f"stage {op.slot} was not acquired"
         elif isinstance(op, OF_CONSUMER) and isinstance(source, s.ProducerAcquire):
-            yield op, f"{op.slot} was acquired, and not waited for"
+            yield op, f"stage {op.slot} was acquired, not waited for"
         elif source is not None and source.ring in rings:
             layouts, space = rings[source.ring].layouts, rings[source.ring].space
             if space != SPACES.get(type(op), space):
-                yield op, f"{source.ring} lies in {space}"
+                yield op, f"pipeline {source.ring} is in {space}"
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
-                yield op, f"a slot of {source.ring} has {len(fields[0])} fields, and not {field}"
+                yield op, f"field={field}: a stage of {source.ring} has {len(fields[0])} fields"
             elif fields and isinstance(op, (s.SlotTile, s.SlotElements, s.StoreToSlot)):
                 value = op.value if isinstance(op, s.StoreToSlot) else op.result
                 yield from _of_slot(kernel, op, value, fields[0][field])
@@ -59,7 +59,7 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
         places = sum_places(own.body, s.SumToSlot)
         for op in walk(own.body):
             if isinstance(op, Contract) and op.result not in places:
-                yield op, f"no op says in which slot {op.result} is summed up"
+                yield op, f"no op names the pipeline stage of the accumulator {op.result}"
 
 
 def _of_slot(kernel: Kernel, op: Op, value: Value, tile: Tile) -> Iterator[Problem]:
@@ -68,7 +68,7 @@ def _of_slot(kernel: Kernel, op: Op, value: Value, tile: Tile) -> Iterator[Probl
     kinds = (value.type, tile)
     own, there = (sorted(dims.get(x, "") for x in getattr(kind, "axes", ())) for kind in kinds)
     if own != there:
-        yield op, f"{value} is {value.type}, in a slot of {tile}"
+        yield op, f"{value} is {value.type}; the stage has {tile}"
 
 
 def sum_places(body: Region, kind: type[Sum]) -> dict[Value, Sum]:

@@ -1,9 +1,9 @@
-"""What must hold of a kernel at its level: one table of small rules, checked where it ends,
-and after every pass by `WSDSL_VERIFY`.
+"""Verify a kernel at its level by one table of small rules, after the last pass of the level, and
+after every pass by `WSDSL_VERIFY`.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first who runs an op
-(`ir/threads.py`) and what its attributes may be (`ir/attribute_rules.py`), then the rest.
+under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first the threads of an op
+(`ir/threads.py`) and the range of its attributes (`ir/attribute_rules.py`), then the rest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wsdsl.ir.op import (
     results_of,
 )
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_head
+from wsdsl.ir.printer import IR_HINT, print_head
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.slot_ops import SlotElements
 from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
@@ -87,7 +87,7 @@ def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
             for value in operands(op):
                 defined = known.get(value.name)
                 if defined is not value and defined != value:
-                    yield op, f"{value} is not defined here (or has another type)"
+                    yield op, f"{value} is not defined here, or has another type"
             for body in regions(op):
                 yield from visit(body, bound(op))
             define(results_of(op))
@@ -106,23 +106,23 @@ def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
         if init is not None and isinstance(args, tuple) and hasattr(op, "index"):
             carried: tuple[Value, ...] = args
             if not [v.type for v in init] == [v.type for v in carried] == [v.type for v in made]:
-                yield op, "the carried values' types differ between init, args and result"
+                yield op, "types of carried values differ between init, args and result"
         if not made and not (init is not None or isinstance(op, If)):
             continue
         for inner in inside:
             last = inner[-1] if inner else None
             handed = last.values if isinstance(last, Yield) else ()
             if isinstance(op, If) and not isinstance(last, Yield):
-                yield op, "a region of a condition ends in a yield"
+                yield op, "a region of an if must end with a yield"
             if [v.type for v in handed] != [v.type for v in made]:
-                yield op, "what the region yields differs from the op's results"
+                yield op, "types of yielded values and results differ"
 
 
 def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
     bodies = [kernel.body, *[inner for op in kernel.ops for inner in regions(op)]]
     for op in (op for body in bodies for op in body[:-1]):
         if isinstance(op, Yield):
-            yield op, "a yield ends its region"
+            yield op, "a yield must end its region"
 
 
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
@@ -133,10 +133,10 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
         if not dtypes or dtypes.count(dtypes[0]) < len(dtypes):
             yield op, f"operands of {op.fn} differ in dtype"
         elif (made == BOOL) != (op.fn in COMPARISONS or dtypes[0] == BOOL):
-            yield op, f"{op.fn} of {dtypes[0]} gives {op.result.type}"
+            yield op, f"{op.fn} of {dtypes[0]} cannot give {op.result.type}"
         condition = op.args[0].type if op.fn == "where" else None
         if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:
-            yield op, "the condition of where is not bool"
+            yield op, "the condition of where must be bool"
 
 
 def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
@@ -146,22 +146,22 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
             entries: tuple[Value, ...] = index
             atoms = isinstance(op, Load) and in_atoms(op)
             if len(entries) != len(tensor.as_tensor.dims) and not atoms:
-                yield op, f"{tensor} has {len(tensor.as_tensor.dims)} dimensions"
+                yield op, f"{tensor} is {tensor.type}; the index has {len(entries)} entries"
             whole = len(entries) - (1 + atoms) * (getattr(op, "block", 1) > 1)
             for entry, dim in zip(entries[:whole], tensor.as_tensor.dims, strict=False):
                 if isinstance(entry.type, Axis) and entry.type.dim != str(dim):
-                    yield op, f"{entry} walks {entry.type.dim}, not {dim}"
+                    yield op, f"{entry} iterates over {entry.type.dim}, not {dim}"
 
 
 def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Contract):
         a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
         if not set(a) & set(b):
-            yield op, "the operands of a product share no axis"
+            yield op, "operands of a contraction share no axis"
         elif {*a} ^ {*b} != {*getattr(op.result.type, "axes", ())}:
-            yield op, f"a product of {op.a.type} and {op.b.type} is no {op.result.type}"
+            yield op, f"a contraction of {op.a.type} and {op.b.type} cannot give {op.result.type}"
         elif op.acc is not None and op.acc.type != op.result.type:
-            yield op, f"a product that is {op.result.type} is added to {op.acc.type}"
+            yield op, f"a contraction of type {op.result.type} cannot accumulate into {op.acc.type}"
 
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
         if not isinstance(kind, Axis) or kind.role:
             continue
         if kind.size and op.size % kind.size:
-            yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
+            yield op, f"a tile of {kind.size} may cross a multiple of {op.size}"
 
 
 def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
@@ -178,7 +178,7 @@ def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
         before, after = op.x.type, op.result.type
         shape = ("axes", "rows", "columns")
         if any(getattr(before, s, None) != getattr(after, s, None) for s in shape):
-            yield op, "a cast changes the dtype alone"
+            yield op, "a cast can change only the dtype"
 
 
 def tiles_span_their_operands(kernel: Kernel) -> Iterator[Problem]:
@@ -197,7 +197,7 @@ def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
     outer = {id(op) for op in kernel.body}
     for op in kernel.of(Partition):
         if id(op) not in outer:
-            yield op, "a partition stands at the top of a kernel"
+            yield op, "a partition must be at the top level of a kernel"
 
 
 COMMON: tuple[Rule, ...] = (
@@ -249,12 +249,11 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
 
 
 def _finding(kernel: Kernel, op: Op | None, message: str) -> Finding:
-    """In the user's file; what a line of another language became is told, too."""
+    """In the user's file; with the op, if the file does not have it."""
     loc = (op.loc if op else None) or kernel.loc
     if op is not None and not (loc and f"{op_name(type(op))}(" in loc.text):
         message += f": {print_head(op)}"
-    hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
-    return Finding(message, loc, hint)
+    return Finding(f"WS0218 {message}", loc, IR_HINT)
 
 
 @once

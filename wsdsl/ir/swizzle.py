@@ -81,7 +81,7 @@ def widest_swizzle(row_bytes: int) -> str:
     for mode, span in TMA_SPAN.items():
         if row_bytes % span == 0:
             return mode
-    raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")
+    raise ValueError(f"a row of {row_bytes} bytes is not a multiple of 16 bytes")
 
 
 def lines_reached(apart: int) -> int:

@@ -43,21 +43,23 @@ def shape_fault(rows: int, columns: int, dtype: DType, cta_group: int = 1) -> st
     if cta_group > 1:
         return pair_fault(rows, columns)
     if rows not in ROWS:
-        return f"tcgen05.mma works on 64 or 128 rows, not {rows}"
+        return f"tcgen05.mma needs 64 or 128 rows, not {rows}"
     step = COLUMN_STEP[rows]
     if not step <= columns <= MAX_COLUMNS or columns % step:
-        return f"on {rows} rows tcgen05.mma works on {step} to {MAX_COLUMNS} columns, by {step}"
+        return (
+            f"tcgen05.mma of {rows} rows needs {step} to {MAX_COLUMNS} columns in steps of {step}"
+        )
     if dtype.is_integer and columns > 32 and columns % 16:
-        return f"of {dtype} tcgen05.mma works on 8, 16, 24, 32 columns, or on a multiple of 16"
+        return f"tcgen05.mma of {dtype} needs 8, 16, 24 or 32 columns, or a multiple of 16"
     return ""
 
 
 def pair_fault(rows: int, columns: int) -> str:
     """The same of two CTAs."""
     if rows != PAIR_ROWS:
-        return f"each CTA of a pair has {PAIR_ROWS} rows of a product, not {rows}"
+        return f"a CTA pair needs {PAIR_ROWS} rows per CTA, not {rows}"
     if not PAIR_STEP <= columns <= MAX_COLUMNS or columns % PAIR_STEP:
-        return f"a pair's product has {PAIR_STEP} to {MAX_COLUMNS} columns, by {PAIR_STEP}"
+        return f"a CTA pair needs {PAIR_STEP} to {MAX_COLUMNS} columns in steps of {PAIR_STEP}"
     return ""
 
 

@@ -20,11 +20,11 @@ from wsdsl.ir.types import DTYPES, Accumulator
 
 @op_class(SCHEDULED, "cta")
 class AllocateTensorMemory(OneResult):
-    """The CTA's first warp takes as many columns as the result says, for the whole kernel, lets
-    other CTAs of its SM do so, and writes where they begin to the word at `offset` in SMEM (-1:
-    not yet placed). It waits until so many are free. Run once by all threads in front of the
-    partitions; who meets behind it (`sync_cta`), with a `tensor_fence` on either side, may use
-    them.
+    """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
+    other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
+    (-1: not yet placed). It waits until enough columns are free. Run once by all threads before
+    the partitions; threads that synchronize after it (`sync_cta`), with a `tensor_fence` before
+    and after, may use them.
     """
 
     offset: int = -1
@@ -33,8 +33,8 @@ class AllocateTensorMemory(OneResult):
 
 @op_class(SCHEDULED, "cta")
 class FreeTensorMemory(Op):
-    """The CTA's first warp gives the columns back, all of them. Run once by all threads behind the
-    partitions, when these have met, with a `tensor_fence` on either side.
+    """The CTA's first warp frees all columns. Run once by all threads after the partitions, when
+    all threads have synchronized, with a `tensor_fence` before and after.
     """
 
     memory: Value
@@ -118,7 +118,7 @@ class TensorCommit(Op):
 @op_class(SCHEDULED, "warpgroup")
 class TensorLoad(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
-    result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
+    result has: 64 rows; warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
     The next warpgroup of a partition reads those that lie `apart` columns behind. Only
     `tensor_wait` may take the result.
     """
@@ -191,10 +191,10 @@ class StoreScales(Op):
 @op_class(SCHEDULED, "one")
 class TensorCopy(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
-    from column `column` on, where they lie as `store_scales` writes them (tcgen05.cp). They are
+    from column `column` on, in the layout of `store_scales` (tcgen05.cp). They are
     read in item `shared_state.stage` of `shared`, `offset` bytes in, as atoms of 512 bytes, those
-    of the same rows one behind the other. It runs in the order of the thread's products. Each CTA
-    of a pair copies what lies in its own SMEM.
+    of the same rows one after another. It runs in the order of the thread's MMAs. Each CTA
+    of a pair copies from its SMEM.
     """
 
     scales: Value
@@ -210,13 +210,13 @@ class TensorCopy(Op):
 
 @op_class(SCHEDULED, "warpgroup")
 class TensorStoreWait(Op):
-    """Wait until all `tensor_store`s and `store_scales` of the thread are over."""
+    """Wait until all `tensor_store`s and `store_scales` of the thread are complete."""
 
 
 @op_class(SCHEDULED, "warpgroup")
 class TensorWait(ManyResults):
-    """Wait until all `tensor_load`s of the thread are over; `loads` come back as fragments that may
-    be read.
+    """Wait until all `tensor_load`s of the thread are complete; the results are the `loads` as
+    fragments that may be read.
     """
 
     loads: tuple[Value, ...]
@@ -224,9 +224,8 @@ class TensorWait(ManyResults):
 
 @op_class(SCHEDULED, "any")
 class TensorFence(Op):
-    """Order accesses of tensor memory with what threads tell each other: with `after` those that
-    follow come behind what was waited for in front of this, else those in front come before the
-    arrivals that follow.
+    """Order accesses of tensor memory with the synchronization of threads: with `after`, later
+    accesses follow the waits before this op; else earlier accesses precede the arrivals after it.
     """
 
     after: bool = False

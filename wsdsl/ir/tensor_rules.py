@@ -35,11 +35,14 @@ STORED_BITS = (16, 32)
 """Of elements that threads write to tensor memory."""
 
 
+HALF = "MMAs of 64 rows have no second half"
+
+
 def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
     """wgmma is sm_90a's alone, tensor memory that of what followed."""
     target = kernel.target
     for op in kernel.of(Wgmma) if target.has_tensor_memory else ():
-        yield op, f"{target} has no wgmma: products are summed in tensor memory"
+        yield op, f"{target} has no wgmma: accumulate in tensor memory"
     for op in () if target.has_tensor_memory else kernel.of(*TENSOR_OPS):
         yield op, f"{target} has no tensor memory"
 
@@ -54,28 +57,28 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
     if not own:
         return
     if len(taken) != 1 or len(freed) != 1:
-        yield (taken or own)[0], "tensor memory is allocated once, and freed once"
+        yield (taken or own)[0], "tensor memory must be allocated once, and freed once"
         return
     body = [*kernel.body]
     if taken[0] not in body or freed[0] not in body:
-        yield taken[0], "tensor memory is allocated and freed outside of any region"
+        yield taken[0], "tensor memory must be allocated and freed outside of any region"
         return
     first, last = body.index(taken[0]), body.index(freed[0])
     parts = [i for i, op in enumerate(body) if isinstance(op, (Partition, tm.TensorColumns))]
     if not all(first < i < last for i in parts):
-        yield taken[0], "it is allocated in front of the partitions, and freed behind them"
+        yield taken[0], "tensor memory must be allocated before all partitions, and freed after"
         return
     begin, end = min(parts, default=last), max(parts, default=first)
     kind = SyncCluster if taken[0].cta_group > 1 else SyncCta
     told = f"tensor_fence, {op_name(kind)}, tensor_fence(after)"
     if not _meets(body[first + 1 : begin], kind):
-        yield taken[0], f"all threads meet behind it: {told}"
+        yield taken[0], f"all threads must synchronize after the allocation: {told}"
     if not _meets(body[end + 1 : last], kind):
-        yield freed[0], f"all threads meet before: {told}"
+        yield freed[0], f"all threads must synchronize before the free: {told}"
     if kind is SyncCluster and not any(isinstance(op, SyncCluster) for op in body[:first]):
-        yield taken[0], "a pair allocates when both CTAs run: a sync_cluster stands in front"
+        yield taken[0], "a CTA pair needs a sync_cluster before its allocation"
     if freed[0].memory != taken[0].result:
-        yield freed[0], f"it frees {taken[0].result}"
+        yield freed[0], f"the free names {freed[0].memory}, not {taken[0].result}"
 
 
 def _meets(ops: list[Op], kind: type[Op]) -> bool:
@@ -97,17 +100,17 @@ def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
             kind = op.result.type
             num = kind.columns if isinstance(kind, TensorMemory) else 0
             if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
-                yield op, f"a power of two from {LEAST_ALLOCATED} to {COLUMNS} is allocated"
+                yield op, f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
             if op.offset >= 0 and op.offset % ADDRESS_BYTES:
-                yield op, "the address is a word"
+                yield op, f"offset {op.offset} is not a multiple of {ADDRESS_BYTES} bytes"
         else:
             held, kind = op.memory.type, op.result.type
             if not isinstance(kind, Columns) or not isinstance(held, TensorMemory):
-                yield op, "it is of columns of tensor memory"
+                yield op, "tensor_columns must name columns of tensor memory"
                 continue
             end = op.first + kind.columns * kind.num
             if end > held.columns:
-                yield op, f"ends at column {end}, {held.columns} are allocated"
+                yield op, f"ends at column {end}; {held.columns} columns are allocated"
             if any(op.first < stop and start < end for start, stop in taken):
                 yield op, "overlaps other columns"
             taken.append((op.first, end))
@@ -121,17 +124,17 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
         taken = are_scaled if op.scales is not None else sum_of
         total = taken(a, b) if a and b else None
         if a is None or total is None:
-            yield op, f"tcgen05.mma does not multiply {' and '.join(op.dtypes)}"
+            yield op, f"tcgen05.mma cannot multiply {' and '.join(op.dtypes)}"
             continue
         if a.is_integer and not kernel.target.multiplies_integers:
-            yield op, f"{kernel.target} multiplies no {a}"
+            yield op, f"{kernel.target} cannot multiply {a}"
         fault = shape_fault(op.rows, op.columns, a, op.cta_group) if op.scales is None else ""
         if fault:
             yield op, fault
         if op.k < k_step(a) or op.k % k_step(a):
-            yield op, f"of {a} tcgen05.mma takes {k_step(a)} of K at a time"
+            yield op, f"k={op.k}: tcgen05.mma of {a} needs a multiple of {k_step(a)}"
         if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
-            yield op, f"an operand of {a} is K-major"
+            yield op, f"an operand of {a} must be K-major"
         yield from _within(op, op.sums, op.column, op.columns)
         own = op.columns // op.cta_group
         sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, own))
@@ -140,24 +143,24 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
             if value is op.a and isinstance(value.type, Columns):
                 yield from _operand_in_columns(op, a)
             elif not isinstance(value.type, SmemDescriptor):
-                yield op, f"{value} is no smem descriptor"
+                yield op, f"{value} is not an smem descriptor"
             elif isinstance(held, MatrixOperand):
                 along, deep = held.rows, held.columns
                 along, deep = (along, deep) if held.k_major else (deep, along)
                 if (held.dtype, held.k_major) != (dtype, k_major):
-                    yield op, f"{value} is {held.dtype} with k_major={held.k_major}"
+                    yield op, f"{value} is {held.dtype} with k_major={held.k_major}, unlike the MMA"
                 if extent > along or held.first + op.k > deep:
-                    yield op, f"{extent} x {op.k} elements of a tile of {along} x {deep}"
+                    yield op, f"{extent} x {op.k} elements exceed a tile of {along} x {deep}"
 
 
 def _operand_in_columns(op: tm.TensorProduct, dtype: DType) -> Iterator[Problem]:
     yield from _within(op, op.a, op.a_column, op.a_columns)
     if op.a_state is None:
-        yield op, f"which item of {op.a} it reads"
+        yield op, f"a_state must name the item of {op.a}"
     if dtype.bits not in STORED_BITS or not op.a_k_major:
-        yield op, f"K-major operands of 16 or 32 bits lie in tensor memory, no {dtype}"
+        yield op, f"an operand in tensor memory must be K-major, of 16 or 32 bits, not {dtype}"
     if op.cta_group > 1 or op.scales is not None:
-        yield op, "a pair of CTAs, or products with scales, read no operand in tensor memory"
+        yield op, "an MMA of a CTA pair or with scale factors cannot read operands in TMEM"
 
 
 def _is_stored(kind: Fragment) -> bool:
@@ -182,16 +185,16 @@ def stores_fit(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(tm.TensorStore):
         kind = op.value.type
         if not isinstance(kind, Fragment) or not _is_stored(kind):
-            yield op, f"64 rows and a multiple of 8 columns of 16 or 32 bits are stored, no {kind}"
+            yield op, f"a store needs 64 rows, columns in steps of 8, 16 or 32 bits, not {kind}"
             continue
         yield from _within(op, op.columns, op.column, op.width)
         bits = bits_of.get(op.columns)
         if not bits:
-            yield op, f"no product reads {op.columns}"
+            yield op, f"no MMA reads {op.columns}"
         elif bits != kind.dtype.bits:
-            yield op, f"products read elements of {bits} bits there, not {kind.dtype}"
+            yield op, f"MMAs read elements of {bits} bits here, not {kind.dtype}"
         if op.half and rows.get(op.columns) == {64}:
-            yield op, "products of 64 rows have no second half"
+            yield op, HALF
 
 
 def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
@@ -203,7 +206,7 @@ def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
     for (columns, _), own in stored.items():
         halves = [{(op.column, op.width) for op in own if op.half == half} for half in (0, 1)]
         if rows.get(columns) == {128} and halves[0] != halves[1]:
-            yield own[0], "products read 128 rows there, and both halves of them are not stored"
+            yield own[0], "MMAs read 128 rows here, but only one half of them is stored"
 
 
 def loads_fit(kernel: Kernel) -> Iterator[Problem]:
@@ -212,21 +215,21 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(tm.TensorLoad):
         kind = op.result.type
         if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
-            yield op, f"64 rows and a multiple of 8 columns are read, no {kind}"
+            yield op, f"a load needs 64 rows and a multiple of 8 columns, not {kind}"
             continue
         if kind.dtype.bits != 32:
-            yield op, f"cells are of 32 bits, not {kind.dtype}"
+            yield op, f"cells of tensor memory have 32 bits, not {kind.dtype}"
         yield from _within(op, op.sums, op.column, kind.columns)
         if op.half and rows.get(op.sums) == {64}:
-            yield op, "products of 64 rows have no second half"
+            yield op, HALF
     for op in kernel.of(tm.TensorWait):
         for load, value in zip(op.loads, op.result, strict=False):
             kind = load.type
             whole = isinstance(kind, Accumulator) and Fragment(kind.dtype, kind.rows, kind.columns)
             if not whole or value.type != whole:
-                yield op, f"of {load} it makes no {value.type}"
+                yield op, f"tensor_wait of {load} cannot give {value.type}"
         if len(op.loads) != len(op.result):
-            yield op, "each load comes back as a fragment"
+            yield op, f"{len(op.loads)} loads and {len(op.result)} results differ in number"
 
 
 def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
@@ -238,9 +241,9 @@ def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
             kind = (op.sums if isinstance(op, tm.TensorLoad) else op.columns).type
             last = op.column + (p.num_warpgroups - 1) * op.apart + op.width
             if p.num_warpgroups > 1 and op.apart < op.width:
-                yield op, f"{p.num_warpgroups} warpgroups reach the same columns"
+                yield op, f"{p.num_warpgroups} warpgroups access the same columns"
             if isinstance(kind, Columns) and last > kind.columns:
-                yield op, f"columns up to {last} of an item of {kind.columns}"
+                yield op, f"column {last} exceeds an item of {kind.columns} columns"
 
 
 def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
@@ -249,11 +252,11 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     waits = {v for op in kernel.of(tm.TensorWait) for v in op.loads}
     for value, op in loaded.items():
         if value not in waits:
-            yield op, f"no tensor_wait has {value}"
+            yield op, f"no tensor_wait waits for {value}"
     for op in kernel.of(tm.TensorWait):
         for value in op.loads:
             if value not in loaded:
-                yield op, f"{value} is not what a tensor_load reads"
+                yield op, f"{value} is not the result of a tensor_load"
 
 
 def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
@@ -263,14 +266,14 @@ def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     parts = [op for op in kernel.body if isinstance(op, Partition)]
     makers = [p for p in parts if any(isinstance(o, tm.TensorProduct) for o in walk(p.body))]
     for p in makers[1:]:
-        yield p, "one partition multiplies on tensor memory"
+        yield p, "only one partition can issue MMAs into tensor memory"
     for p in makers:
         if any(isinstance(o, (tm.TensorLoad, tm.TensorStore)) for o in walk(p.body)):
-            yield p, "who multiplies reads and stores no sums: another partition does"
+            yield p, "the partition of the MMAs cannot load or store accumulators"
     inside = {id(o) for p in parts for o in walk(p.body)}
     for op in kernel.of(tm.TensorProduct):
         if id(op) not in inside:
-            yield op, "products stand in a partition"
+            yield op, "MMAs must be within a partition"
 
 
 def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
@@ -282,22 +285,22 @@ def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
     loads = [op for op in kernel.of(TmaLoad) if op.cta is not None]
     for op in of:
         if getattr(op, "cta_group", 1) != 2 or cluster_of(kernel) % 2:
-            yield op, "two CTAs of a cluster are a pair: cta_group is 1 or 2"
+            yield op, "cta_group must be 1, or 2 in a cluster with an even number of CTAs"
     for op in said if of else ():
         if getattr(op, "cta_group", 2) != 2:
-            yield op, "all ops of a kernel have one cta_group, and others have 2"
+            yield op, "cta_group=1 cannot be combined with cta_group=2 of other ops"
     for op in loads:
         if not of or op.multicast is not None:
-            told = "is for a pair of CTAs" if not of else "and `multicast` are not for one copy"
+            told = "needs a CTA pair" if not of else "excludes `multicast`"
             yield op, f"`cta` {told}"
 
 
 def _within(op: Op, items: Value, column: int, columns: int) -> Iterator[Problem]:
     kind = items.type
     if not isinstance(kind, Columns):
-        yield op, f"{items} are no columns"
+        yield op, f"{items} is not a range of TMEM columns"
     elif column < 0 or column + columns > kind.columns:
-        yield op, f"columns {column} to {column + columns} of an item of {kind.columns}"
+        yield op, f"columns {column} to {column + columns} exceed an item of {kind.columns} columns"
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (

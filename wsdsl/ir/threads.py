@@ -44,11 +44,11 @@ def misplaced(op: Op, elected: bool) -> tuple[str, str]:
     """Why an op may not be run by one elected thread, or by all; and a hint. "" if it may."""
     threads = threads_of(op)
     if threads == "one" and not elected:
-        return "must be run by one thread", "put it in an `elect`"
+        return "needs exactly one thread", "put it in an `elect`"
     if elected and isinstance(op, b.Elect):
-        return "one thread is elected already", "take out the inner `elect`, and keep its body"
+        return "is within an `elect` already", "remove the inner `elect`, and keep its body"
     if elected and threads in WHOLE:
-        return "needs all threads of its warps", "take it out of the `elect`"
+        return "needs all threads of its warps", "move it out of the `elect`"
     return "", ""
 
 
@@ -62,11 +62,11 @@ def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
             threads = threads_of(op) if elected or shared else THREADS[type(op)]
             told, hint = misplaced(op, elected) if elected or threads == "one" else ("", "")
             if told:
-                yield op, f"{op_name(type(op))}: {told}: {hint}"
+                yield op, f"{op_name(type(op))} {told}: {hint}"
             elif threads == "kernel" and depth:
-                yield op, f"{op_name(type(op))} stands outside of any region"
+                yield op, f"{op_name(type(op))} must be outside of any region"
             elif threads == "warpgroup" and shared:
-                told = "is for one partition's warpgroups: put it in a partition"
+                told = "needs the warpgroups of one partition: put it in a partition"
                 yield op, f"{op_name(type(op))} {told}"
             for inner in regions(op):
                 inside = shared and not isinstance(op, Partition)

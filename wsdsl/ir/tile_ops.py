@@ -1,4 +1,4 @@
-"""TILE: what a kernel computes. Loops, loads, products, maps, reductions and stores on tiles.
+"""TILE: the computation of a kernel. Loops, loads, contractions, maps, reductions and stores.
 
 `constant`, `dim_size`, `map`, `cast`, `if` and `yield` serve the later levels too, where the values
 are scalars or fragments.
@@ -61,16 +61,16 @@ class AtIndex:
 
 @op_class(TILES)
 class ForTiles(ManyResults):
-    """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
+    """Iterate over a dimension in tiles; `index` is the axis, and represents the current tile.
 
     `init` are the carried variables' first values, `args` their names in the body, which ends in a
     `yield` of the next ones; `result` are the last. Without carried variables the tiles are
     independent of each other. With `start`, `stop` (i32 scalars) only that part of the dimension,
-    with `every` (i32) only each so many-th tile of it; with `offset` (i32) each tile begins so many
-    elements further on.
+    with `every` (i32) only each `every`-th tile of it; with `offset` (i32) each tile begins
+    `offset` elements later.
 
     With `within` > 0 the last tile of a dimension that is larger than a tile ends with it, rounded
-    up to a multiple of `within` elements. What it has in common with the tile before is computed
+    up to a multiple of `within` elements. Elements that it shares with the tile before are computed
     and stored twice, with the same bits.
 
     `whole`: one tile has all of the dimension, since its body reduces that.
@@ -121,7 +121,7 @@ class If(ManyResults):
 
 @op_class(ALL, "any")
 class Yield(Op):
-    """End a region with the values that it hands on; always the last op of a loop's or if's."""
+    """End a region with the values that it yields; always the last op of a loop's or if's."""
 
     values: tuple[Value, ...] = ()
 
@@ -160,16 +160,16 @@ class Store(AtIndex, Op):
 
 @op_class(TILES)
 class Contract(OneResult):
-    """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
-    `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
-    loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED). Of
-    a product that is started in pieces (PARTITIONED) `blocks` are its blocks of 64 rows in each
-    consumer's part, from the first up to the second number; other blocks are as they are in `acc`.
-    `depth` likewise are the elements of a tile that are summed over. With `in_turns` (PARTITIONED)
-    blocks of rows follow one another in one accumulator: the next one is started when what becomes
+    """Contract every axis that `a` and `b` share, in f32 (i32 for integers), plus `acc` if given.
+    The result has the other axes, a's first. A tile's elements outside of the range of its loop
+    count as 0. `a` and `b` are tiles (TILE) or tiles in pipeline stages (PARTITIONED). Of
+    a contraction that is issued in parts (PARTITIONED) `blocks` are its blocks of 64 rows in each
+    consumer's part, from the first up to the second number; other blocks are those of `acc`.
+    `depth` are in the same way the elements of the contraction axis. With `in_turns` (PARTITIONED)
+    blocks of rows use one accumulator one after another: the next one is issued when the result
     of the last one is computed. Where there are `a_scale` and `b_scale`, tiles like `a` and `b`
-    whose elements are alike in each `block` of what is summed over, operands are multiplied by
-    them, which rounds nothing.
+    whose elements are equal in each `block` of the contraction axis, operands are multiplied by
+    them, without rounding.
     """
 
     a: Value
@@ -221,12 +221,12 @@ class Map(OneResult):
 
     Integer `floordiv` and `mod` round towards minus infinity, and are open where the divisor is 0
     or the quotient too large; "round" to the nearest whole number, halves to the even one. `gelu`
-    is the exact (erf) one. "mulhi" gives the upper 32 bits of the product of two i32 or two u32,
-    "popcount" how many bits of an i32 or u32 are set. A function needs to be exact to `bits`
-    bits only, since what is made of its result is rounded to so many.
+    is the exact (erf) one. "mulhi" gives the upper 32 bits of `a * b` of two i32 or two u32,
+    "popcount" the number of set bits of an i32 or u32. A function needs to be exact to `bits`
+    bits only, since its result is rounded to `bits` bits later.
 
-    Integers wrap. With `wraps` a sum, difference or product may do so whatever the sizes; without,
-    one of what is not negative is not negative, as that of sizes and indices.
+    Integers wrap. With `wraps` "add", "sub" or "mul" may do so at all sizes; without, their result
+    on nonnegative operands is not negative, as for sizes and indices.
     """
 
     fn: str
@@ -240,9 +240,9 @@ class Cast(OneResult):
     """Convert the values of `x` to the result's dtype.
 
     A float is rounded to nearest even (tf32: ties away from zero; f8e8m0: to the larger one).
-    Floats of 8 bits and fewer saturate: what is too large, infinity too, becomes the largest finite
-    value; NaN stays NaN, and becomes the largest value where there is none. Of f8e8m0, 2**-127 is
-    the least, also of 0, and what is negative becomes NaN. Float to integer
+    Floats of 8 bits and fewer saturate: larger values, infinity too, become the largest finite
+    value; NaN stays NaN, and becomes the largest value of a type without NaN. Of f8e8m0, 2**-127 is
+    the least, also of 0, and negative values become NaN. Float to integer
     truncates, and saturates; NaN becomes 0. Integer to integer keeps the low bits, or with
     `saturate` becomes the nearest value that the result's dtype has.
     """
@@ -261,8 +261,8 @@ class Bitcast(OneResult):
 @op_class(TILES)
 class Reduce(OneResult):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
-    walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. So many CTAs
-    of a cluster, all of it, have a tile each along the axis, which are reduced together.
+    walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. All `ctas`
+    CTAs of a cluster have a tile each along the axis, which are reduced together.
     """
 
     fn: str
@@ -285,8 +285,8 @@ class ReduceBlocks(OneResult):
 
 @op_class(TILES)
 class Scan(OneResult):
-    """The sum of the elements of `x` up to each one along an axis, itself too, of those that its
-    loop walks; of floats in f32.
+    """The inclusive prefix sum of `x` along an axis, over the range of its loop; of floats in
+    f32.
     """
 
     x: Value

@@ -145,7 +145,7 @@ class TileScheduler(ABC):
         pieces = self.num_together(tiles, depth)
         if pieces <= max(1, room):
             return ""
-        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
+        return f"{pieces} splits wait for each other; {room} can run at the same time"
 
 
 class DataParallelWalk(Walk[T]):

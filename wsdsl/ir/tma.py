@@ -22,11 +22,13 @@ MAX_BOX = 256
 def box_fault(box: tuple[int, ...], rank: int, dtype: DType, swizzle: str) -> str:
     """What is wrong with a box of a tensor; "" if nothing."""
     if len(box) != rank or not 1 <= rank <= 5:
-        return "a box has one extent a dimension, for 1 to 5 dimensions"
+        return (
+            f"a box of {len(box)} extents for a tensor of {rank} dimensions (1 to 5 are supported)"
+        )
     if any(not 1 <= extent <= MAX_BOX for extent in box):
-        return f"a box is 1 to {MAX_BOX} elements in each dimension"
+        return f"box={box}: a box has 1 to {MAX_BOX} elements per dimension"
     line, span = dtype.size(box[-1]), SWIZZLE_SPAN[swizzle]
     # TMA takes shorter lines too. Who counts or places a box's bytes takes its lines to be whole.
     if line % span or (swizzle != "none" and line != span):
-        return f"a line of {line} bytes with swizzle {swizzle}, whose lines are {span} bytes"
+        return f"a row of {line} bytes does not fit swizzle {swizzle}, whose rows have {span} bytes"
     return ""

@@ -4,7 +4,7 @@
     named_barrier_sync(barrier=8, num_warpgroups=1)
     %y: frag<u8[64x128] lanes 16x8> = load_transposed(shared=%turned, item=%wg, length=128, step=16)
 
-What is stored as columns lies in SMEM as lines, `line_place` in `ir/swizzle.py` says where.
+Columns are stored as rows of SMEM, at the addresses of `line_place` in `ir/swizzle.py`.
 """
 
 from __future__ import annotations

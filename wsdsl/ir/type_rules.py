@@ -58,7 +58,7 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         yield None, "the kernel has no ops"
     for p in kernel.params:
         if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
-            yield None, f"the parameter {p} is {p.type}; expected a tensor or a scalar"
+            yield None, f"parameter {p} is {p.type}; expected a tensor or a scalar"
     by_mmas = kernel.level == "partitioned" and bool(kernel.of(Contract))
     tiles = [(kernel.definers.get(v), v.type) for v in kernel.defined]
     tiles += [(op, tile) for op in kernel.ops for tile in chain(*getattr(op, "layouts", ()))]
@@ -72,13 +72,13 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
             bits = kind.rows * kind.columns * kind.dtype.bits
             whole = kind.lanes == t.ACCUMULATOR and kind.rows > 1
             if not 0 < bits <= FRAGMENT_BITS or 64 % kind.rows or (whole and kind.rows < 64):
-                yield None, f"{value} is {kind}, which no warpgroup has registers for"
+                yield None, f"{value} is {kind}, which exceeds the registers of a warpgroup"
         elif by_mmas and isinstance(kind, t.Axis) and kind.role == "rows" and kind.size % 64:
-            yield kernel.definers.get(value), f"{kind}: tiles of MMAs have a multiple of 64 rows"
+            yield kernel.definers.get(value), f"{kind}: tiles of MMAs need a multiple of 64 rows"
     for op in kernel.ops:
         name = op_name(type(op))
         if isinstance(op, Reduce) and _axes(op.x) != {op.axis} | _axes(op.result):
-            yield op, f"{op.x.type} reduced over {op.axis} is no {op.result.type}"
+            yield op, f"a reduction of {op.x.type} over {op.axis} cannot give {op.result.type}"
         for field, kind in fields_of(type(op)):
             held = getattr(op, field)
             if kind == "operand":
@@ -89,7 +89,7 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                         told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
                         yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
             elif kind == "result" and name in RESULTS and not isinstance(held.type, RESULTS[name]):
-                yield op, f"{name} gives {held.type}; expected {RESULTS[name].__name__}"
+                yield op, f"{name} returns {held.type}; expected {RESULTS[name].__name__}"
             elif kind == "bind" and field == "index":
                 axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
                 for value in (held,) if isinstance(held, Value) else held:

@@ -22,8 +22,8 @@ PTX_NAMES = {
 FAMILIES = (("f16",), ("bf16",), ("tf32",), ("f8e4m3", "f8e5m2"), ("i8", "u8"))
 """Types that one instruction may mix."""
 OPERANDS = (
-    "the tensor cores take both f16, both bf16, both tf32 (which takes f32 arrays), f8e4m3 and "
-    "f8e5m2, or i8 and u8"
+    "tensor cores multiply f16 by f16, bf16 by bf16, tf32 by tf32 (for f32 arrays), f8e4m3 or "
+    "f8e5m2 by either, and i8 or u8 by either"
 )
 
 
@@ -58,9 +58,9 @@ def is_fp8(dtype: DType) -> bool:
 def columns_fault(columns: int, dtype: DType) -> str:
     """Why an instruction of operands of `dtype` has no such width; empty if it has."""
     if not COLUMN_STEP <= columns <= MAX_COLUMNS:
-        return f"wgmma works on {COLUMN_STEP} to {MAX_COLUMNS} columns"
+        return f"wgmma needs {COLUMN_STEP} to {MAX_COLUMNS} columns, not {columns}"
     if columns % COLUMN_STEP:
-        return f"wgmma works on {ROWS} rows and a multiple of {COLUMN_STEP} columns"
+        return f"wgmma needs {ROWS} rows and a multiple of {COLUMN_STEP} columns, not {columns}"
     if dtype.is_integer and columns > 32 and columns % 16:
-        return f"of {dtype} wgmma works on 8, 16, 24, 32 columns, or on a multiple of 16"
+        return f"wgmma of {dtype} needs 8, 16, 24 or 32 columns, or a multiple of 16, not {columns}"
     return ""

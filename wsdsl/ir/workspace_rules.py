@@ -20,9 +20,9 @@ def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(LaunchGrid):
         if cuts_tiles(op):
             if len(op.contraction) != 1 or op.contraction[0][1] < 1:
-                yield op, f'"{op.scheduler}" cuts one dimension: contraction=(("K", 64),)'
+                yield op, f'"{op.scheduler}" splits one dimension: contraction=(("K", 64),)'
             if op.scheduler == "split_k" and op.splits < 1:
-                yield op, "how many pieces does a tile have? splits=..."
+                yield op, "splits=0: split_k needs the number of splits"
 
 
 def cuts_tiles(op: LaunchGrid) -> bool:
@@ -41,19 +41,19 @@ def workspace_has_slots(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(AllocateGlobal):
         kind = op.result.type
         if not any(op is own for own in kernel.body):
-            yield op, "a tensor is lent to the whole kernel: outside of any region"
+            yield op, "a workspace must be allocated outside of any region"
         if grid is None or not cuts_tiles(grid):
-            yield op, 'only a grid that cuts tiles has slots: scheduler="stream_k" or "split_k"'
+            yield op, 'a workspace needs scheduler="stream_k" or "split_k"'
         elif op.each < 1 or op.each % grid.cluster:
-            yield op, f"each CTA of a cluster has lines: a multiple of {grid.cluster}"
+            yield op, f"each={op.each} must be a multiple of the {grid.cluster} CTAs of a cluster"
         if not isinstance(kind, Tensor) or not kind.dims:
-            yield op, "what is lent is a tensor"
+            yield op, "a workspace must be a tensor"
             continue
         first, *rest = kind.dims
         if not isinstance(first, str) or used[first] > 1:
-            yield op, "the first dimension has a name of its own"
+            yield op, "the first dimension of a workspace needs a unique name"
         if not all(isinstance(dim, int) and dim > 0 for dim in rest):
-            yield op, "all dimensions but the first are numbers"
+            yield op, "all dimensions of a workspace but the first must be numbers"
 
 
 def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
@@ -65,9 +65,9 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
         kind = tensor.as_tensor
         columns = kind.dims[-1] if len(kind.dims) == 2 else 0
         if kind.dtype.bits != 32 or not isinstance(columns, int) or not columns or columns % 8:
-            yield op, "fragments have lines of elements of 32 bits, a multiple of 8"
+            yield op, "a workspace of fragments needs a multiple of 8 columns of 32 bits"
         if op.each % 64:
-            yield op, "a slot has whole blocks: a multiple of 64 lines"
+            yield op, f"each={op.each} must be a multiple of 64 rows"
     for op in kernel.ops:
         if not any(v in lent for v in operands(op)):
             continue
@@ -79,7 +79,7 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
             case StoreGlobal() if _in_blocks(kernel, op.index, op.value):
                 pass
             case _:
-                yield op, "a tensor of fragments is read and written as blocks of 64 x 8"
+                yield op, "a workspace of fragments is accessed in blocks of 64 x 8 only"
 
 
 def _in_blocks(kernel: Kernel, index: tuple[Value, ...], held: Value) -> bool:

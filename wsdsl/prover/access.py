@@ -52,7 +52,7 @@ Bytes = tuple[Array, Any, int, int]
 def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
     array, item, start, end = where
     if not isinstance(item, int):
-        raise a.fail("unknown", op, f"which item of `{array.label}` this is cannot be told")
+        raise a.fail("unknown", op, f"the item of `{array.label}` is not known")
     if not 0 <= item < array.num:
         raise a.fail("misuse", op, f"item {item} of `{array.label}`, which has {array.num}")
     if start < 0 or end > array.bytes:
@@ -103,11 +103,11 @@ def write(
             raise a.fail(
                 "proxy" if proxy else "race",
                 op,
-                f"this may overwrite {what} before an earlier write is over",
+                f"this may overwrite {what} before an earlier write is complete",
                 held.writer,
-                "fence_async_proxy by the writing threads, before they arrive"
+                "add a fence_async_proxy of the writing threads before their arrival"
                 if proxy
-                else "it must wait for a barrier on which that write counts, or its threads arrive",
+                else "wait for a barrier on which that write counts, or its threads arrive",
             )
         after.append(Span(held.start, held.end, made[0], made[1], party, written=True))
     m.memory[key] = tuple(after)
@@ -128,7 +128,7 @@ def _release_hint(reader: Party) -> str:
         "ClaimedCluster": fenced,
         "ThreadStore": fenced,
     }.get(kind, "it")
-    return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
+    return f"complete the reads ({over}), then arrive on a barrier that the writer awaits"
 
 
 def read(
@@ -159,16 +159,16 @@ def read(
             made.append(held)
             continue
         if not held.written and not any_value:
-            told = f"this reads {what}, which nobody has written"
-            hint = "wait for the full barrier of the slot first"
+            told = f"no op has written {what}, which this reads"
+            hint = "wait for the full barrier of the stage first"
             raise a.fail("race", op, told, hint=hint)
         if held.write & ~know:
             told = f"this may read {what} before it is written"
             hint = "wait for the barrier on which that write counts, or its threads arrive"
             raise a.fail("race", op, told, held.writer, hint)
         if asynchronous and held.shown & ~know:
-            told = f"this may not see what threads wrote to {what}"
-            hint = "fence_async_proxy by the writing threads, before they arrive"
+            told = f"this may not see the writes of threads to {what}"
+            hint = "add a fence_async_proxy of the writing threads before their arrival"
             raise a.fail("proxy", op, told, held.writer, hint)
         reads = [r for r in held.reads if r[1] & ~(before | event)]
         made.append(held.with_reads((*reads, (reader, event, party))))
@@ -195,7 +195,7 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
     if op.shift is not None:
         shift = a.slots[i.extra[op.shift.name]]
         if not isinstance(shift, int):
-            raise a.fail("unknown", op, f"how far into `{array.label}` this copies")
+            raise a.fail("unknown", op, f"the offset of this copy in `{array.label}` is not known")
         start += shift
     where = array, state.stage, start, start + size
     item_of(m, a, op, where)
@@ -219,7 +219,7 @@ def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) 
         return [a.cta]
     mask = a.slots[i.extra[multicast.name]]
     if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
-        told = f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
+        told = f"multicast mask {mask} exceeds the {m.model.cluster} CTAs of the cluster"
         raise a.fail("misuse", i.op, told)
     return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
 

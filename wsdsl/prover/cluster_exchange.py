@@ -58,7 +58,7 @@ def _place(
     end = start + 64 * kind.columns * kind.dtype.bits // 8
     item_of(m, a, op, (array, state.stage, start, end))
     if start % HELD_BYTES:
-        told = f"it begins {start} bytes into `{array.label}`, no multiple of {HELD_BYTES}"
+        told = f"it starts at byte {start} of `{array.label}`, not at a multiple of {HELD_BYTES}"
         raise a.fail("misuse", op, told)
     return array, state.stage, start, end
 
@@ -68,7 +68,7 @@ def _number(m: Machine, a: Agent, i: Instruction, value: Value | None, array: Ar
         return 0
     held = a.slots[i.extra[value.name]]
     if not isinstance(held, int):
-        raise a.fail("unknown", i.op, f"where in `{array.label}` this is")
+        raise a.fail("unknown", i.op, f"the offset in `{array.label}` is not known")
     return held
 
 

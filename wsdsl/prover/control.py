@@ -153,7 +153,7 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     if op.claimed and m.model.sizes is not None:
         step = 1  # One cluster that is looked at claims all.
     if isinstance(step, int) and step <= 0:
-        raise a.fail("misuse", op, f"a step of {step}")
+        raise a.fail("misuse", op, f"the loop has a step of {step}")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         if len(range(start, stop, step)) <= m.model.counted or m.model.sizes is not None:
             if start < stop:
@@ -193,7 +193,7 @@ def _own_frame(m: Machine, a: Agent, i: Instruction) -> tuple[Any, ...]:
     """Of the loop that ends here. There is no other way here than through its head; were there one,
     the prover would follow another kernel than the one that it is to prove."""
     if not a.frames or a.frames[-1][-1] != i.defines[0]:
-        raise a.fail("unknown", i.op, "this loop ends where another one goes on")
+        raise a.fail("unknown", i.op, "this loop ends where another one continues")
     return a.frames[-1]
 
 
@@ -261,16 +261,16 @@ def elect(m: Machine, a: Agent, i: Instruction) -> int:
 def end(m: Machine, a: Agent, i: Instruction) -> int:
     op: Op = i.op
     if a.frames:
-        raise a.fail("unknown", op, "the kernel ends, and a loop of it does not")
+        raise a.fail("unknown", op, "the kernel ends within a loop")
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
-        what, wait = "wgmma_wait has retired this wgmma", "wgmma_wait(pending=0)"
+        what, wait = "wgmma_wait has completed this wgmma", "wgmma_wait(pending=0)"
         if isinstance(last, (TensorStore, StoreScales)):
-            what, wait = "fence has followed the wait for this store", "tensor_fence"
+            what, wait = "fence follows the wait for this store", "tensor_fence"
         raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:
-        told = "the kernel ends, but a TMA store was not committed"
-        hint = "a tma_store_commit must follow"
+        told = "the kernel ends, but a TMA store is not committed"
+        hint = "add a tma_store_commit"
         raise a.fail("exit", op, told, hint=hint)
     if a.stores:
         told = "the kernel ends while a TMA store may still read SMEM"
@@ -287,4 +287,4 @@ def misuse(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def unknown(m: Machine, a: Agent, i: Instruction) -> int:
-    raise a.fail("unknown", i.op, "the prover has no model of this op")
+    raise a.fail("unknown", i.op, "the prover does not support this op")

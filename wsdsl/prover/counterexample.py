@@ -11,16 +11,14 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_head, print_op
+from wsdsl.ir.printer import IR_HINT, print_head, print_op
 from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.errors import GLOBAL_ORDER, KINDS, SPLIT_K, Failure, Party
 from wsdsl.prover.explore import Decisions, Refuted, follow, start
 from wsdsl.prover.flatten import model_of
-from wsdsl.prover.global_order import GLOBAL_ORDER
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
-from wsdsl.prover.work_iteration import SPLIT_K
 
 MAX_TRIES = 160
 SHOWN = 48
@@ -51,12 +49,12 @@ class Counterexample:
         return f"{self.message} (at {shown})" if shown else self.message
 
     def render(self) -> str:
-        """What is wrong, what would prevent it, and then the way there."""
-        prevented = [f"  to prevent it: {self.hint}"] if self.hint else []
+        """The failure, a hint and the steps that lead to it."""
+        prevented = [f"  hint: {self.hint}"] if self.hint else []
         return "\n".join((self.headline, *prevented, self.way()))
 
     def way(self) -> str:
-        lines = ["  how it comes to that:"]
+        lines = ["  steps that lead to it:"]
         steps = self.steps
         if len(steps) > SHOWN:
             lines.append(f"    ... {len(steps) - SHOWN} steps before")
@@ -69,7 +67,7 @@ class Counterexample:
         for agent, op, why in self.waiting:
             lines.append("    " + self._line(agent, width, op, (), why))
         if self.earlier is not None:
-            lines.append("  it clashes with:")
+            lines.append("  it conflicts with:")
             lines.append("    " + self._line(self.earlier.agent, width, self.earlier.op, (), ""))
         return "\n".join(lines)
 
@@ -88,22 +86,20 @@ class Counterexample:
         return f"{print_head(party.op)} of the {self.names[party.agent]}"
 
     def findings(self) -> list[Finding]:
-        """The failing op, and what it clashes with, each at its place in the source; then the way
-        there, which may be long.
-        """
-        hint = self.hint
-        if hint and self.kind != "deadlock":
-            hint += f"; it goes wrong at {self._named(self.party)}"
-        made = [Finding(self.headline, self.party.op.loc, hint)]
+        """The failing op, and the conflicting one, each at its location; then the steps."""
+        hint = self.hint or IR_HINT
+        if self.kind != "deadlock":
+            hint += f"; the failing op is {self._named(self.party)}"
+        made = [Finding(f"{KINDS[self.kind]}: {self.headline}", self.party.op.loc, hint)]
         if self.earlier is not None:
-            clash = f"what it clashes with: {self._named(self.earlier)}"
+            clash = f"the conflicting op is {self._named(self.earlier)}"
             made.append(Finding(clash, self.earlier.op.loc))
         made.append(Finding(self.way()))
         return made
 
 
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
-    """Tell how the failure comes about, at concrete sizes if any small ones show it."""
+    """Find the shortest way to the failure, at small sizes if any of them show it."""
     model = model_of(kernel)
     apart = refuted.failure.kind in (SPLIT_K, GLOBAL_ORDER)
     tries = 0 if apart else MAX_TRIES
@@ -146,7 +142,7 @@ def tell(
                 waiting.append((a.index, m.model.kernel.body[-1], "has ended"))
     else:
         known = failure.kind != "unknown"
-        why = "here it goes wrong" if known else "so far it was followed"
+        why = "fails here" if known else "followed up to here"
         waiting.append((failure.party.agent, failure.party.op, why))
     keys = agent_keys(m.model)
     script = tuple((keys[s.agent], s.op) for s in steps)
@@ -175,12 +171,12 @@ def _why(m: Machine, agent: int) -> str:
         state = a.slots[i.extra[i.op.state.name]]
         return f" for parity {state.parity}; {barrier_text(m, a, i)}"
     if isinstance(i.op, b.SetMaxRegisters):
-        return f" for {i.op.count - a.registers} more registers a thread; {m.pool[a.cta]} are free"
+        return f" for {i.op.count - a.registers} registers per thread; {m.pool[a.cta]} are free"
     return ""
 
 
 def _hint(m: Machine, failure: Failure) -> str:
-    """Who could let those go on who wait: ops on their barriers."""
+    """Name the arrivals that could complete the barriers of waiting threads."""
     if failure.kind != "deadlock":
         return ""
     wanted: list[str] = []
@@ -196,8 +192,8 @@ def _hint(m: Machine, failure: Failure) -> str:
             if isinstance(op, (b.ArriveBarrier, b.ArriveExpectTx)) and op.barriers.name == name
         ]
         if lines:
-            return f"an arrival on `{label}` must come first; those there are: {', '.join(lines)}"
-        return f"nobody arrives on `{label}`"
+            return f"an arrival on `{label}` must come first; candidates: {', '.join(lines)}"
+        return f"add an arrival on `{label}`: no op arrives on it"
     return ""
 
 

@@ -39,12 +39,12 @@ def _meet(
             raise a.fail(
                 "misuse",
                 i.op,
-                f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
+                f"named barrier {key[1]} has {parties} warpgroups here, {held.arrivals} elsewhere",
             )
         held.arrivals = held.pending = parties
     if held.there >> a.index & 1:
-        told = f"it comes to named barrier {key[1]} twice in one round"
-        raise a.fail("misuse", i.op, f"{told}: it would count for someone else")
+        told = f"it arrives twice at named barrier {key[1]}"
+        raise a.fail("misuse", i.op, f"{told} before the barrier completes")
     held.there |= 1 << a.index
     phase = held.phase
     know = m.everything(a)
@@ -91,8 +91,8 @@ def _number(
 ) -> int:
     item = 0 if op.item is None else a.slots[i.extra[op.item.name]]
     if type(item) is not int:
-        told = "which named barrier this is about depends on more than the warpgroup"
+        told = "the named barrier depends on more than the warpgroup"
         raise a.fail("unknown", op, told, hint="compute it from warpgroup_index and constants")
     if not 0 <= item < op.num:
-        raise a.fail("misuse", op, f"item {item} of {op.num} named barriers")
+        raise a.fail("misuse", op, f"item {item} exceeds {op.num} named barriers")
     return op.barrier + item

@@ -17,7 +17,7 @@ from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
 
-HINT = "codegen or LLVM moved it: this is a bug in wsdsl; please report it"
+HINT = "report this bug in wsdsl: codegen or LLVM moved the access"
 COMMENT = re.compile(r"//[^\n]*")
 STATEMENT = re.compile(
     r"(?<![^\s;{}:])(?:"
@@ -73,7 +73,7 @@ def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> Non
         if not tensors or tensors - constant:
             line = ptx.count("\n", 0, found.at) + 1
             shown = " ".join(f"{found.op} {found.args}".split())
-            message = f"`{shown}` (line {line} of the PTX) may come before `griddepcontrol.wait`"
+            message = f"WS0963 `{shown}` (line {line} of the PTX) may precede `griddepcontrol.wait`"
             raise VerifyError(message, kernel.loc, HINT)
 
 

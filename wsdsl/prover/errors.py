@@ -1,4 +1,4 @@
-"""What goes wrong while a kernel is proved, before it is told to anybody."""
+"""Failures of a kernel while it is proved, by kind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,23 @@ from typing import Any
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.terms import Term
+
+SPLIT_K, GLOBAL_ORDER = "split-K", "global memory"
+KINDS = {
+    "deadlock": "WS0950 deadlock",
+    "race": "WS0951 race",
+    "proxy": "WS0952 missing proxy fence",
+    "phase": "WS0953 barrier phase",
+    "unwritten": "WS0954 uninitialized read",
+    "exit": "WS0955 outstanding at the end",
+    "wgmma": "WS0956 wgmma order",
+    "tensor": "WS0957 tensor memory order",
+    "registers": "WS0958 register count",
+    "misuse": "WS0959 misuse",
+    SPLIT_K: "WS0960 split-K protocol",
+    GLOBAL_ORDER: "WS0961 order of GMEM accesses",
+    "unknown": "WS0962 not proved",
+}
 
 
 class Undecided(Exception):  # noqa: N818 - nothing is wrong
@@ -26,14 +43,14 @@ class Outside(Exception):  # noqa: N818 - nothing is wrong
 
 @dataclass(frozen=True)
 class Party:
-    """Who did what: an agent's index and the op."""
+    """The index of an agent, and its op."""
 
     agent: int
     op: Op
 
 
 class Failure(Exception):  # noqa: N818 - of the kernel, not of the prover
-    """A kernel is wrong: what happens (`kind`), to whom, and what it clashes with.
+    """A fault of a kernel: its `kind`, the failing op and the conflicting one.
 
     `missing` is an event that should have come before (a bit of the history), where one is known.
     """

@@ -86,7 +86,7 @@ def run_out(m: Machine) -> None:
 def deadlock(m: Machine) -> Failure:
     stuck = next(a for a in m.agents if not a.ended)
     op = m.model.codes[stuck.partition].instructions[stuck.pc].op
-    return Failure("deadlock", "deadlock: nobody can go on", Party(stuck.index, op))
+    return Failure("deadlock", "all threads wait", Party(stuck.index, op))
 
 
 def check_end(m: Machine) -> None:
@@ -100,7 +100,7 @@ def check_end(m: Machine) -> None:
                 for i in m.model.codes[a.partition].instructions
                 if isinstance(i.op, b.NamedBarrierArrive) and number in i.op.numbers
             )
-            told = f"the kernel ends, and nobody has met the last arrival at named barrier {number}"
+            told = f"the kernel ends, but named barrier {number} has an incomplete arrival"
             agent, op = next(arrive)
             raise agent.fail("exit", op, told)
     for cta in range(m.model.num_ctas):
@@ -113,7 +113,7 @@ def check_end(m: Machine) -> None:
             for span in spans:
                 if where == cta and span.write & ~know and span.writer is not None:
                     a = m.agents[span.writer.agent]
-                    told = "the kernel may end while this copy is in flight"
+                    told = "the kernel may end while this async copy is outstanding"
                     hint = "wait for the barrier on which it counts"
                     raise a.fail("exit", span.writer.op, told, hint=hint)
         first = cta * m.model.num_barriers
@@ -122,9 +122,9 @@ def check_end(m: Machine) -> None:
                 raise mine[0].fail(
                     "exit",
                     m.model.kernel.body[-1],
-                    f"CTA {cta} of the cluster may have ended before others, or its products, "
-                    "arrive at its barrier",
-                    hint="end with waits for what is given back, or with sync_cluster()",
+                    f"CTA {cta} of the cluster may end before the last arrival of another CTA "
+                    "or an MMA at its barrier",
+                    hint="end with waits for released stages, or with sync_cluster()",
                 )
 
 
@@ -295,7 +295,7 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
             if many or (widen and len(m.following) > MAX_AHEAD):
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
-                told = f"not proved within {MAX_STATES} states and {MAX_STEPS} steps"
+                told = f"the exploration exceeds {MAX_STATES} states and {MAX_STEPS} steps"
                 failure = a.fail("unknown", op, told, hint=_simpler(model))
                 kind = TooManyError if many else Refuted
                 raise kind(failure, decisions) from None
@@ -318,5 +318,5 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
 
 
 def _simpler(model: Model) -> str:
-    left = "Schedule.cluster" if model.num_ctas > 1 else "what is not needed of the schedule"
-    return f"nothing was found to be wrong, it is too much to follow; leave out {left}"
+    left = "Schedule.cluster" if model.num_ctas > 1 else "optional fields of the schedule"
+    return f"remove {left}: the prover found no fault, but too many states"

@@ -22,7 +22,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import Touch, touches
 from wsdsl.ir.walk import walk, yielded
-from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.errors import GLOBAL_ORDER, Failure, Party
 from wsdsl.prover.global_accesses import Access
 from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.items_apart import meeting
@@ -30,7 +30,6 @@ from wsdsl.prover.linear import Linear
 from wsdsl.prover.program import effects_of
 from wsdsl.prover.scheduler_terms import count_items
 
-GLOBAL_ORDER = "global memory"
 """The kind of failure."""
 NUMBERS = (b.CtaIndex, b.ClusterIndex, b.NumCtas, b.NumClusters)
 MOST_BEHIND = 16
@@ -101,7 +100,7 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
         agent += partition.num_agents
     for op, touch in found.items():
         if op not in held:
-            told = f"outside of the partitions, what this does with `{touch.tensor}` is not ordered"
+            told = f"outside of the partitions, accesses to `{touch.tensor}` are unordered"
             raise _fail(0, op, told)
     for tensor, uses in sides.items():
         if len({agent for agent, _ in uses}) == 1 or all(found[op].adds for _, op in uses):
@@ -111,7 +110,7 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
         if None in turns or len({x and x[0] for x in turns}) > 1 or len({*turns}) < len(turns):
             first, last = uses[0], next(use for use in uses if use[0] != uses[0][0])
             told = f"`{tensor}`, which the kernel writes, is accessed by another partition too"
-            hint = "let one partition do both, or let them take turns at the tiles"
+            hint = "access it from one partition, or alternate the partitions by tile"
             raise _fail(*last, told, first[1], hint)
 
 
@@ -253,13 +252,11 @@ class _Partition:
         own = b.ClusterIndex if cluster else b.CtaIndex
         step = sums.special(b.NumClusters if cluster else b.NumCtas)
         if sums.of(op.start) != sums.special(own) or sums.of(op.step) != step:
-            told = "two CTAs may have the same item of this loop, and store the same elements"
-            hint = "walk them from the number of the CTA (or cluster), by how many there are"
+            told = "two CTAs may process the same item of this loop, and store the same elements"
+            hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
             raise self.fail(op, told, hint=hint)
         if sums.of(op.stop) != count_items(grid.tiles, sums):
-            told = (
-                "this loop may end at another number than the grid's items, and leave some undone"
-            )
+            told = "this loop may not end at the number of items of the grid"
             raise self.fail(op, told, hint="end it at the number of items of the grid")
         self._check_apart(grid, op)
 
@@ -269,8 +266,8 @@ class _Partition:
         own = [self.accesses[op] for op in within if op in self.accesses]
         stores = [x for x in own if not x.reads and not x.adds]
         if (store := meeting(loop, grid, stores, self.places)) is not None:
-            told = "two items of the work store the same elements here"
-            raise self.fail(store, told, hint="store each item at coordinates of its own")
+            told = "two work items store the same elements here"
+            raise self.fail(store, told, hint="use different coordinates for each item")
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""
@@ -285,11 +282,11 @@ class _Partition:
         if op in self.accesses:
             access = self.accesses[op]
             if self.one_item and not access.reads and not isinstance(op, StoreCounters):
-                told = 'a CTA of a "persistent" grid has several items, and stores here for one'
-                hint = 'store in a loop over the items, or launch_grid(scheduler="grid")'
+                told = 'a CTA of a "persistent" grid has several items, but stores once'
+                hint = 'store in a loop over the items, or use launch_grid(scheduler="grid")'
                 raise self.fail(op, told, hint=hint)
             if elected and not access.reads:
-                raise self.fail(op, "a store by one thread is not understood")
+                raise self.fail(op, "the prover does not support this store by one thread")
             self.compare_with_others(access)
             for before, known in done.items():
                 self.compare(before, known, access)
@@ -336,8 +333,8 @@ class _Partition:
         pred = access.op.pred if isinstance(access.op, m.StoreGlobal) else None
         alone = not access.clashes(access) or self.of_one or self._of_one(pred)
         if not alone and self.places.meet(access.place, access.place, self.num):
-            told = f"another warpgroup may store to `{access.place.tensor}` there as well"
-            hint = "let its place depend on warpgroup_index, or one warpgroup store"
+            told = f"another warpgroup may store to the same elements of `{access.place.tensor}`"
+            hint = "index by warpgroup_index, or store from one warpgroup"
             raise self.fail(access.op, told, hint=hint)
 
     def _of_one(self, test: Value | None) -> bool:
@@ -360,12 +357,12 @@ class _Partition:
         doing = "read" if access.reads else "overwrite"
         if known.over < need:
             did = "is read" if before.reads else "is written"
-            told = f"this may {doing} `{tensor}` before it {did} there, in front of it"
+            told = f"this may {doing} `{tensor}` before it {did} by an earlier op"
             raise self.fail(access.op, told, before.op, _hint(before, known, need))
         if access.by_tma and not before.by_tma and known.fenced < need:
             did = "read" if before.reads else "wrote"
-            told = f"this may {doing} `{tensor}` by TMA before what threads {did} there is over"
-            hint = "fence_async_proxy(everywhere=True) by these threads, which then meet"
+            told = f"this may {doing} `{tensor}` by TMA before the earlier access of threads"
+            hint = "add fence_async_proxy(everywhere=True) in these threads, then synchronize them"
             raise self.fail(access.op, told, before.op, hint)
 
     def fail(self, op: Op, message: str, earlier: Op | None = None, hint: str = "") -> Failure:
@@ -376,7 +373,7 @@ def _hint(before: Access, known: Known, need: int) -> str:
     met = {WARP: "sync_warp", ALL: "a named barrier of the partition"}.get(need, "")
     if before.by_tma and known.over == NOT_YET:
         return "tma_store_wait(pending=0, read=False)" + (f", then {met}" if met else "")
-    return f"{met} in between"
+    return f"add {met} in between"
 
 
 def _barriers(partition: Partition) -> set[int]:

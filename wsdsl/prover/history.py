@@ -110,8 +110,6 @@ def barrier_text(m: Machine, a: Agent, i: Instruction) -> str:
     if not 0 <= held.stage < array.num:
         return ""
     b = m.barriers[a.cta * m.model.num_barriers + array.first + held.stage]
-    bytes_left = f", {b.tx} bytes to come" if b.tx else ""
-    return (
-        f"`{array.label}`[{held.stage}]: phase {b.phase}, {b.pending} of {b.arrivals} arrivals "
-        f"to come{bytes_left}"
-    )
+    bytes_left = f", {b.tx} bytes outstanding" if b.tx else ""
+    pending = f"{b.pending} of {b.arrivals} arrivals pending"
+    return f"`{array.label}`[{held.stage}]: phase {b.phase}, {pending}{bytes_left}"

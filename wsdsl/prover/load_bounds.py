@@ -20,7 +20,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.linear import I32, WARPGROUP, Sums
 
-HINT = "index by iota, by constants, or by what `mod` or `min` and `max` bound"
+HINT = "index by iota, by constants, or by values that `mod` or `min` and `max` bound"
 
 
 def check_load_bounds(kernel: Kernel) -> None:
@@ -53,20 +53,20 @@ class _Intervals:
                 if op.first is not None:
                     first = self.of(op.first)
                 if index is None or first is None:
-                    return f"that elements lie in the {op.bytes} bytes is not known"
+                    return f"elements may exceed {op.bytes} bytes: their bounds are not known"
                 ends = sorted(x * op.stride for x in index)
                 low, high = first.low + ends[0], first.high + ends[1]
                 if low < 0 or (high + 1) * kind.dtype.bytes > op.bytes:
-                    return f"elements {low} to {high} may be read, of {op.bytes} bytes"
+                    return f"elements {low} to {high} exceed {op.bytes} bytes"
             case mem.LoadPanels() | mem.StoreShared() if op.start is not None:
                 value = op.result if isinstance(op, mem.LoadPanels) else op.value
                 kind, start = value.type, self.of(op.start)
                 assert isinstance(kind, Fragment)
                 if start is None:
-                    return f"that lines lie in the {op.rows} is not known"
+                    return f"rows may exceed {op.rows}: their bounds are not known"
                 end = start.high + (lines_reached(op.apart) if kind.rows > 1 else 1)
                 if start.low < 0 or end > op.rows:
-                    return f"lines {start.low} to {end} of a tile of {op.rows}"
+                    return f"rows {start.low} to {end} exceed a tile of {op.rows} rows"
             case _:
                 pass
         return ""

@@ -27,13 +27,13 @@ class ParallelReduction(WorkIteration):
         waits = [op for op in used if isinstance(op, b.WaitFlag)]
         counts = {self.sums.of(op.count): op for op in waits}
         if len(counts) != 1:
-            told = "of how many pieces a tile has is not understood: one value is waited for"
-            raise self.fail((waits or used)[-1], told, "wait for the number of pieces")
+            told = "the waits name no single value, so the number of splits is not known"
+            raise self.fail((waits or used)[-1], told, "wait for the number of splits")
         ((self.pieces, self.last),) = counts.items()
         if not self.grid.together:
-            raise self.fail(self.last, "all pieces of a tile must run at the same time: together")
+            raise self.fail(self.last, "all splits of a tile must run at the same time: together")
         if self.given.part is None or self.pieces != self.given.pieces:
-            told = "this waits for another number than the tile scheduler's of a tile's pieces"
+            told = "this waits for another number than the splits of the tile scheduler"
             raise self.fail(self.last, told, AS_WRITTEN)
         self.own = self.slot.times(self.slots.pieces) + self.given.part
 
@@ -42,7 +42,7 @@ class ParallelReduction(WorkIteration):
 
     def touch(self, op: Any, way: Way) -> Way:
         if way.arrived == 2:
-            raise self.fail(op, "the slot has been given up: others may be done with it")
+            raise self.fail(op, "this accesses the workspace after its release")
         if isinstance(op, m.LoadGlobal):
             return self.load(op, way)
         slot, place = self.place(op)
@@ -50,7 +50,7 @@ class ParallelReduction(WorkIteration):
             case b.WaitFlag():
                 self.same(op, slot)
                 if not way.arrived:
-                    raise self.fail(op, "this waits for itself", "arrive first")
+                    raise self.fail(op, "this waits for its own arrival", "arrive first")
                 return replace(way, has=self.pieces, loose=True)
             case b.ArriveFlag():
                 self.same(op, slot)
@@ -58,14 +58,14 @@ class ParallelReduction(WorkIteration):
             case _:
                 self.plain(op, way, place)
                 if way.arrived or op.accumulate:
-                    raise self.fail(op, "this may write what others read", "arrive after it")
+                    raise self.fail(op, "this may overwrite other splits", "store before arrival")
                 if self.own != slot:
-                    raise self.fail(op, "these are other lines than this piece's", AS_WRITTEN)
+                    raise self.fail(op, "these rows belong to another split", AS_WRITTEN)
                 return replace(way, loose=True, stores=way.stores | {place})
 
     def load(self, op: m.LoadGlobal, way: Way) -> Way:
         if way.has is None:
-            raise self.fail(op, "this may read a sum before it is there", "wait for all pieces")
+            raise self.fail(op, "this may read before all stores", "wait for all splits")
         try:
             self.slots.piece(op, self.partition.num_warpgroups, self.slot, self.pieces)
         except NotUnderstood as told:
@@ -74,11 +74,11 @@ class ParallelReduction(WorkIteration):
 
     def arrive(self, op: b.ArriveFlag, way: Way) -> Way:
         if way.loose:
-            raise self.fail(op, "this arrives while threads may still use the slot", MEET)
+            raise self.fail(op, "this arrives while threads may access the entry", MEET)
         if way.arrived and way.has is None:
-            raise self.fail(op, "this counts as done before all have been waited for")
+            raise self.fail(op, "this arrives as complete before its wait for all splits")
         if op.wrap is None or self.sums.of(op.wrap) != self.pieces.times(2) + Linear(-1):
-            raise self.fail(op, "the flag goes round at another count: wrap = 2 * pieces - 1")
+            raise self.fail(op, "the flag wraps at another count than wrap = 2 * splits - 1")
         if not op.release and not way.arrived:
             raise self.fail(op, RELAXED)
         return replace(way, arrived=way.arrived + 1)
@@ -86,7 +86,7 @@ class ParallelReduction(WorkIteration):
     def finish(self, way: Way) -> None:
         if way.arrived != 2:
             raise self.fail(
-                self.last, "each iteration arrives twice: with its sum, and when it is done"
+                self.last, "each iteration must arrive twice: with its accumulator, and at its end"
             )
         if not way.stores:
-            raise self.fail(self.last, "this iteration leaves no sum")
+            raise self.fail(self.last, "this iteration stores no accumulator")

@@ -14,7 +14,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tensor_accesses import Touch, touches
-from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.errors import SPLIT_K, Failure, Party
 from wsdsl.prover.global_accesses import Along
 from wsdsl.prover.global_places import GlobalPlaces
 from wsdsl.prover.linear import WARPGROUP, Linear
@@ -46,9 +46,9 @@ class _Pieces:
     def region(self, region: Region, strides: Strides) -> None:
         for op in region:
             if op in self.stores and not self._is_apart(op, self.stores[op], strides):
-                told = "all pieces of a tile may store these elements"
-                hint = "let the first piece store them, or each those of its own iterations"
-                raise Failure("split-K", told, Party(self.agent, op), hint=hint)
+                told = "all splits of a tile may store these elements"
+                hint = "store them from the first split, or in each split those of its iterations"
+                raise Failure(SPLIT_K, told, Party(self.agent, op), hint=hint)
             if isinstance(op, t.If):
                 if not self._is_first(op.cond):
                     self.region(op.then, strides)

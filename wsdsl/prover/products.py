@@ -44,7 +44,7 @@ def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
     array = m.model.arrays[op.shared.name]
     start = a.slots[i.extra[op.start.name]] if op.start is not None else 0
     if not isinstance(start, int):
-        told = f"where in its tile of `{array.label}` this operand starts can not be told"
+        told = f"the start of this operand in its tile of `{array.label}` is not known"
         hint = "start it at a constant, or at a multiple of warpgroup_index()"
         raise a.fail("unknown", op, told, hint=hint)
     a.slots[i.defines[0]] = Descriptor(array, state.stage, start, op)
@@ -79,7 +79,7 @@ def _taken(m: Machine, a: Agent, i: Instruction, value: Value) -> Registers:
     """The accumulator's registers, for which no earlier value stands any more."""
     held: Registers | None = a.slots[i.extra[value.name]]
     if held is None:
-        told = f"{value} no longer stands for its registers: a later op has taken them"
+        told = f"a later op has overwritten the registers of {value}"
         raise a.fail("wgmma", i.op, told, hint="name the result of the last wgmma on them")
     a.slots = [None if type(x) is Registers and x == held else x for x in a.slots]
     return held
@@ -96,12 +96,12 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
-        told = "no wgmma_fence since other instructions used the accumulator's registers"
-        hint = "wgmma_fence before the first wgmma"
+        told = "no wgmma_fence follows the last use of the registers of the accumulator"
+        hint = "add a wgmma_fence before the first wgmma"
         raise a.fail("wgmma", op, told, hint=hint)
     if accumulates and registers.number in a.unwritten:
-        told = "accumulates on registers that nothing has written"
-        hint = "`accumulate` must be false for the first product"
+        told = "no op has written the accumulator"
+        hint = "set `accumulate` to false for the first MMA"
         raise a.fail("wgmma", op, told, hint=hint)
     event = m.event()
     know = known_to_each(a, ALL)
@@ -137,10 +137,10 @@ def read_operand(
     along = op.rows if op.k_major else op.columns
     if start < 0 or start + extent > along:
         raise a.fail(
-            "misuse", product, f"elements {start} to {start + extent} of an operand with {along}"
+            "misuse", product, f"elements {start} to {start + extent} exceed an operand of {along}"
         )
     if start % (granule := 8 if op.k_major else kind.count(SWIZZLE_SPAN[op.swizzle])):
-        told = f"an operand starts at element {start}, which is no multiple of {granule}"
+        told = f"an operand starts at element {start}, not at a multiple of {granule}"
         raise a.fail("misuse", product, told)
     ranges = operand_ranges(
         op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
@@ -155,8 +155,7 @@ def read_operand(
             raise a.fail(
                 "misuse",
                 product,
-                f"bytes {begin} to {end} of an item of "
-                f"`{held.array.label}`, which has {held.array.bytes}",
+                f"bytes {begin} to {end} exceed {held.array.bytes} of `{held.array.label}`",
             )
         reader = ("wgmma", a.index)
         where = held.array, held.item, begin, end
@@ -173,15 +172,15 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.WgmmaWait)
     if a.open.op is not None:
-        told = "a wgmma was not committed, so that this wait does not cover it"
-        hint = "wgmma_commit before the wgmma_wait"
+        told = "a wgmma is not committed, so this wait does not cover it"
+        hint = "add a wgmma_commit before the wgmma_wait"
         raise a.fail("wgmma", op, told, hint=hint)
     over = max(0, len(a.groups) - op.pending)
     kept = {m.model.carried.get(v.name, v.name) for v in op.fragments}
     for group in a.groups[:over]:
         for name, product in group.fragments:
             if name not in kept:
-                told = f"the registers of %{name} may be reused while this reads them"
+                told = f"the registers of %{name} may be overwritten while this reads them"
                 hint = "name it in the `fragments` of the wgmma_wait"
                 raise a.fail("wgmma", product, told, hint=hint)
         # All warps take part in a wgmma: once it is over, they all have come as far as its start.
@@ -192,7 +191,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     for value, result in zip(op.accumulators, i.defines, strict=True):
         registers = _taken(m, a, i, value)
         if registers.number in busy:
-            told = f"{value} is still being written: the wait leaves {op.pending} groups in flight"
+            told = f"{value} is incomplete: the wait leaves {op.pending} groups in flight"
             hint = "wait with a smaller `pending`"
             raise a.fail("wgmma", op, told, hint=hint)
         a.slots[result] = UNWRITTEN if registers.number in a.unwritten else 0
@@ -208,8 +207,8 @@ def waited_for(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _unwritten(m: Machine, a: Agent, op: Op, value: Value) -> Failure:
-    told = f"this uses {value}, and no product may have written all of it"
-    hint = "read what products write, by `zero_unless` where none may run"
+    told = f"no MMA may have written all of {value}, which this uses"
+    hint = "read accumulators by `zero_unless` where no MMA may run"
     return a.fail("unwritten", op, told, hint=hint)
 
 

@@ -18,38 +18,38 @@ from wsdsl.prover.explore import Refuted, explore
 
 PROVED = (
     "no reachable deadlock",
-    "no SMEM slot read before it is written, or written while it may be read",
+    "no SMEM stage read before it is written, or written while it may be read",
     "every mbarrier phase completes once, with its arrivals and bytes, and no wait can miss one",
-    "products over before their operands are released and their sums are read",
+    "MMAs complete before their operands are released and their accumulators are read",
     "a proxy fence wherever the async proxy reads what threads wrote",
-    "in each CTA, accesses to what the kernel writes in order, or elsewhere",
-    "no copy or arrival in flight when a CTA ends",
+    "accesses of each CTA to tensors that the kernel writes are ordered or disjoint",
+    "no async copy or arrival outstanding when a CTA ends",
     "setmaxnreg conserves registers",
 )
 HANDED_ON = (
-    "a slot is used by its piece alone, and handed on once, to whoever waits for that; pieces, "
-    "slots and iterations are the tile scheduler's (that its pieces cover each tile, and need only "
-    "who comes before, is checked at each launch's sizes)"
+    "each workspace entry is used by one split and released once, to the split that waits for it; "
+    "splits, entries and iterations are those of the tile scheduler (that its splits cover each "
+    "tile, and depend only on earlier splits, is checked at the sizes of each launch)"
 )
 CLAIMED = (
-    "in each turn of the loops over items all partitions of a cluster have the same answer, and "
-    "nobody asks again behind one that claims nothing (that the card lets each cluster start, or "
-    "gives it to one other, is taken for granted)"
+    "in each iteration over claimed items all partitions of a cluster have the same CLC response, "
+    "and no claim follows a response without an item (that the GPU starts each cluster, or gives "
+    "it to one other, is assumed)"
 )
 HOW = (
-    "every order of steps is covered: what each thread knows to be over does not depend on it; "
-    "every trip count is covered: loops are followed until no new state comes, states that differ "
-    "by a rotation of a ring being one"
+    "every order of steps is covered: happens-before facts of a thread do not depend on it; "
+    "every trip count is covered: loops are followed until no new state appears, and states that "
+    "differ by a rotation of pipeline stages are one"
 )
 
 
 def digest(kernel: Kernel) -> str:
-    """Of the kernel's text: what a certificate is for."""
+    """Hash the IR of a kernel, which a certificate names."""
     return hashlib.sha256(print_kernel(kernel).encode()).hexdigest()
 
 
 def prove(kernel: Kernel) -> Certificate:
-    """Raises ProofError, whose `counterexample` tells how the kernel goes wrong, or VerifyError."""
+    """Prove a kernel. Raises ProofError with a `counterexample`, or VerifyError."""
     verify(kernel)
     ctas, states, steps = 0, 0, 0
     for each in each_width(kernel):
@@ -65,7 +65,7 @@ def prove(kernel: Kernel) -> Certificate:
     claims = any(isinstance(op, ClaimCluster) for op in kernel.ops)
     told = [*PROVED, *[HANDED_ON] * lends, *[CLAIMED] * claims]
     if found := narrowing_of(kernel):
-        told.append(f"all of this at each of {found.widths} widths of tiles that a launch may have")
+        told.append(f"all of this holds at each of {found.widths} tile widths of launches")
     return Certificate(
         kernel.name,
         digest(kernel),

@@ -137,8 +137,8 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, b.Advance)
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
-        told = f"stage {held.stage} is none of the {op.num} that `advance` goes round"
-        raise a.fail("misuse", op, told, hint="`advance` has another `num` than the barriers")
+        told = f"stage {held.stage} is not one of the {op.num} stages of `advance`"
+        raise a.fail("misuse", op, told, hint="use one `num` in `advance` and in the barriers")
     stage = held.stage + 1
     a.slots[i.defines[0]] = (
         StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)

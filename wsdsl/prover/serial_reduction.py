@@ -34,23 +34,23 @@ class SerialReduction(WorkIteration):
         waits = [op for op in used if isinstance(op, b.WaitFlag)]
         begins = {self.sums.of(op.count): op for op in waits}
         if len(begins) != 1:
-            told = "where pieces begin is not understood: one value is waited for"
+            told = "the waits name no single value, so the start of splits is not known"
             raise self.fail((waits or used)[-1], told, "wait until the flag is `begin`")
         ((self.begin, waiting),) = begins.items()
         arrivals = [op for op in used if isinstance(op, b.ArriveFlag)]
         ends = {self.amount(op) + self.begin: op for op in arrivals}
         ends.pop(Linear(), None)
         if len(ends) != 1:
-            told = "where pieces end is not understood: their length is added to the flag"
+            told = "the length of a split is not added to the flag, so its end is not known"
             raise self.fail((arrivals or used)[-1], told, "add end - begin, or at last -begin")
         ((self.end, self.last),) = ends.items()
         if self.given.abreast:
-            raise self.fail(self.last, "pieces that go through a tile together are not in order")
+            raise self.fail(self.last, "splits that traverse a tile together are unordered")
         if self.begin != self.given.begin:
-            told = "this does not wait for the pieces in front, as the tile scheduler has them"
+            told = "this does not wait for the earlier splits of the tile scheduler"
             raise self.fail(waiting, told, AS_WRITTEN)
         if self.end != self.given.end:
-            told = "this adds another amount than the length of the tile scheduler's piece"
+            told = "this adds another amount than the length of the split of the tile scheduler"
             raise self.fail(self.last, told, AS_WRITTEN)
 
     def amount(self, op: b.ArriveFlag) -> Linear:
@@ -64,9 +64,9 @@ class SerialReduction(WorkIteration):
 
     def touch(self, op: Any, way: Way) -> Way:
         if way.arrived:
-            raise self.fail(op, "the slot has been handed on: it is another piece's now")
+            raise self.fail(op, "this accesses the workspace after its release")
         if self.whole:
-            raise self.fail(op, "a tile that is not cut has no slot")
+            raise self.fail(op, "a tile that is not split has no workspace")
         slot, place = self.place(op)
         self.same(op, slot)
         match op:
@@ -81,12 +81,12 @@ class SerialReduction(WorkIteration):
 
     def wait(self, op: b.WaitFlag, way: Way) -> Way:
         if not self.continued:
-            raise self.fail(op, "the first piece of a tile has nobody to wait for")
+            raise self.fail(op, "the first split of a tile must not wait")
         return replace(way, has=self.sums.of(op.count), loose=True)
 
     def load(self, op: m.LoadGlobal, way: Way, place: Place) -> Way:
         if way.has != self.begin:
-            told = "this may read the slot before the sum is there"
+            told = "this may read the workspace before the accumulator is stored"
             raise self.fail(op, told, "wait until the flag is `begin`")
         self.found.loaded[place] = op
         read = way.read if place.holder == "thread" else way.read | {place}
@@ -95,17 +95,17 @@ class SerialReduction(WorkIteration):
     def store(self, op: m.StoreGlobal, way: Way, place: Place) -> Way:
         self.plain(op, way, place)
         if self.continued and way.has != self.begin:
-            told = "this may overwrite a sum of the pieces before"
+            told = "this may overwrite the accumulator of earlier splits"
             raise self.fail(op, told, "wait until the flag is `begin`")
         if op.accumulate:
-            raise self.fail(op, "an addition to a slot is not understood")
+            raise self.fail(op, "the prover does not support an addition to a workspace")
         return replace(way, loose=True, stores=way.stores | {place})
 
     def arrive(self, op: b.ArriveFlag, way: Way) -> Way:
         if way.loose:
-            raise self.fail(op, "the slot is handed on while threads may still use it", MEET)
+            raise self.fail(op, "the entry is released while threads may access it", MEET)
         if self.continued and way.has != self.begin:
-            raise self.fail(op, "this may come before the pieces in front have arrived")
+            raise self.fail(op, "this may come before the arrival of earlier splits")
         wanted = Linear() - self.begin if self.finished else self.end - self.begin
         if not op.release and not self.finished:
             raise self.fail(op, RELAXED)
@@ -118,7 +118,7 @@ class SerialReduction(WorkIteration):
         if self.whole:
             return
         if not way.arrived:
-            told = "the slot is not handed on, so that others wait for ever"
-            raise self.fail(self.last, told, "arrive on the flag on every way")
+            told = "the workspace is not released, so other splits wait forever"
+            raise self.fail(self.last, told, "arrive on the flag on every path")
         if not self.finished:
             self.found.left.append(way.stores)

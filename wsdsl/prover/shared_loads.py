@@ -55,7 +55,7 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     lines = (first, first + reached) if isinstance(first, int) else (0, op.rows)
     if lines[1] > op.rows:
-        raise a.fail("misuse", op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
+        raise a.fail("misuse", op, f"rows {lines[0]} to {lines[1]} exceed a tile of {op.rows} rows")
     span = SWIZZLE_SPAN[op.swizzle]
     panels = range(-(-kind.columns * kind.dtype.bits // 8 // span))
     # Whole panels lie one behind the other: one range, of many if lines are 16 bytes of a vector.

@@ -69,7 +69,7 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     rows = op.line if op.transposed and op.half else 16
     size = rows * op.value.type.columns * op.value.type.dtype.bits // 8
     if op.before + size > array.bytes // 4:
-        raise a.fail("misuse", op, f"{op.before + size} bytes, a warp has {array.bytes // 4}")
+        raise a.fail("misuse", op, f"{op.before + size} of {array.bytes // 4} bytes per warp")
     size *= 4 if op.joined else 1
     for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
         start = quarter * array.bytes // 4 + op.before
@@ -85,7 +85,7 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
     first, span = a.slots[i.extra[op.start.name]], SWIZZLE_SPAN[op.swizzle]
     reach = lines_reached(op.apart)
     if isinstance(first, int) and not 0 <= first <= op.rows - reach:
-        raise a.fail("misuse", op, f"lines {first} to {first + reach} of a tile of {op.rows}")
+        raise a.fail("misuse", op, f"rows {first} to {first + reach} of a tile of {op.rows}")
     for number, warp in enumerate(WARPS):
         events = warp_wrote(m, a, warp)
         for panel in range(op.panels):
@@ -119,7 +119,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     kind, array = op.x.type, m.model.arrays[op.shared.name]
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
-        raise a.fail("unknown", op, f"which part of `{array.label}` this is")
+        raise a.fail("unknown", op, f"the part of `{array.label}` is not known")
     rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
     if op.over_rows:
         size = WORD * kind.columns

@@ -25,7 +25,7 @@ from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
 from wsdsl.prover.skeleton_values import ApartError
 
-HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"
+HINT = "report this bug in wsdsl: codegen or LLVM changed the synchronization"
 END = "the end of the kernel"
 
 
@@ -37,7 +37,7 @@ def check_skeleton(kernel: Kernel, ptx: str) -> None:
     for columns in narrowings(found.widths) if found else (None,):
         own = ptx if columns is None else at_width(ptx, columns)
         if own is None:
-            message = "no parameter of the PTX tells how wide a launch's tiles are"
+            message = "WS0964 no parameter of the PTX gives the tile width of a launch"
             raise VerifyError(message, kernel.loc, HINT)
         _check(kernel if columns is None else narrowed(kernel, columns), own, checked)
 
@@ -65,7 +65,7 @@ def _check_one(kernel: Kernel, ptx: str, together: bool, checked: list[Checked] 
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:
         has = launched[0] if launched else "no .reqntid"
-        message = f"expected .reqntid {places.num_threads}, the PTX has {has}"
+        message = f"WS0965 expected .reqntid {places.num_threads}, the PTX has {has}"
         raise VerifyError(message, kernel.loc, HINT)
     runs = Runs(Program(ptx, places), places.ranks)
     own = Checked(skeleton, runs, [*runs.classes(skeleton.ways)], None if checked is None else {})
@@ -80,7 +80,7 @@ def _check_one(kernel: Kernel, ptx: str, together: bool, checked: list[Checked] 
             checked.append(own)
     if found := differing_event(kernel, runs.program, places.ranks):
         op, message = found
-        raise VerifyError(message, op.loc if op else kernel.loc, HINT)
+        raise VerifyError(f"WS0966 {message}", op.loc if op else kernel.loc, HINT)
 
 
 def _compare(kernel: Kernel, own: Checked, everybody: int, members: Sequence[Member]) -> None:
@@ -90,7 +90,7 @@ def _compare(kernel: Kernel, own: Checked, everybody: int, members: Sequence[Mem
         met = None if own.met is None else own.met.setdefault(everybody, set())
         found = difference(left, right, met)
     except EndlessError:
-        message = "expected rings of stages, the PTX has registers that count without end"
+        message = "WS0967 expected pipeline stages, the PTX has registers that count without end"
         raise VerifyError(message, kernel.loc, HINT) from None
     if found is not None:
         lines = runs.program.text.splitlines()
@@ -113,7 +113,7 @@ def _finding(
     if found.ends[1] and (not extra or found.ends[0] != found.ends[1]):
         present.append(END)
     place = "".join(f", after {_line(n, lines)}" for n in sorted(found.before[1]))
-    message = f"expected {_either(expected)} here, the PTX has {_either(present)}{place}"
+    message = f"WS0968 expected {_either(expected)} here, the PTX has {_either(present)}{place}"
     message += f" (thread {tid})"
     ops = (skeleton.origins[node] for node in [*nodes, *sorted(found.before[0])])
     locs = [op.loc for op in ops if op is not None and op.loc is not None]

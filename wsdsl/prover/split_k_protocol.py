@@ -12,13 +12,13 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.errors import SPLIT_K, Failure, Party
 from wsdsl.prover.linear import Sums
 from wsdsl.prover.parallel_reduction import ParallelReduction
 from wsdsl.prover.periodic_values import iterations_of
 from wsdsl.prover.pieces_apart import check_pieces_apart
 from wsdsl.prover.serial_reduction import SerialReduction
-from wsdsl.prover.work_iteration import SPLIT_K, Findings, WorkIteration
+from wsdsl.prover.work_iteration import Findings, WorkIteration
 from wsdsl.prover.workspace_slots import WorkspaceSlots
 
 
@@ -28,7 +28,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
     lent = {op.result.name for op in kernel.of(m.AllocateGlobal)}
     for op in kernel.of(b.ArriveFlag, b.WaitFlag):
         if op.tensor.name not in lent:
-            raise _fail(0, op, "a flag of a tensor that is not a workspace is not understood")
+            raise _fail(0, op, "the prover supports only flags of workspaces")
     if not lent or grid is None:
         return
     sliced = any(op.wrap is not None for op in kernel.of(b.ArriveFlag))
@@ -46,7 +46,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
                     check_pieces_apart(kernel, walked[-1].work, agent, op.num_warpgroups)
             agent += op.num_warpgroups
         elif used:
-            raise _fail(0, used[0], "outside of the partitions this is not understood")
+            raise _fail(0, used[0], "the prover does not support this outside of the partitions")
     _compare(found)
     # Every piece is handed on in one partition, whatever iteration it comes in.
     for iteration in iterations_of(w.phases for w in walked):
@@ -54,7 +54,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
             if sum(hands[w.phases.number(iteration)] for hands, w in zip(kind, walked)) != 1:
                 last = walked[-1]
                 raise _fail(
-                    last.agent, last.work, f"in iteration {iteration} a piece is not handed on once"
+                    last.agent, last.work, f"in iteration {iteration} a split is not released once"
                 )
 
 
@@ -65,10 +65,10 @@ def _fail(agent: int, op: Op, message: str) -> Failure:
 def _compare(found: Findings) -> None:
     """Whoever comes next finds what those before have left, where they have left it."""
     for op in list(found.flags.values())[1:]:
-        raise _fail(0, op, "this is another flag of the slot than elsewhere")
+        raise _fail(0, op, "other ops use another flag for this workspace entry")
     for place, op in found.places.items():
         if any(place != other and place.meets(other) for other in found.places):
-            raise _fail(0, op, "elsewhere other lines are taken, and these in part")
+            raise _fail(0, op, "other ops access other rows, which overlap these in part")
     for place, op in found.loaded.items():
         if not all(place in left for left in found.left):
-            raise _fail(0, op, "a piece before this may leave nothing here")
+            raise _fail(0, op, "an earlier split may store nothing here")

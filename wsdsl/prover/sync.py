@@ -48,18 +48,18 @@ def barrier_of(
     state: StageParity = a.slots[i.extra[op.state.name]]
     if not 0 <= state.stage < array.num:
         told = f"stage {state.stage} of `{array.label}`, which has {array.num}"
-        hint = "`advance` has another `num` than the barriers"
+        hint = "use one `num` in `advance` and in the barriers"
         raise a.fail("misuse", op, told, hint=hint)
     cta = a.cta if cta < 0 else cta
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
     m.model.touched.add((cta, array.index))
     if not held.initialised:
-        raise a.fail("misuse", op, f"`{array.label}` is used before it is initialised")
+        raise a.fail("misuse", op, f"`{array.label}` is used before its initialization")
     for c in who:
         if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
             meeting = "sync_cta" if cta == a.cta else "sync_cluster"
-            told = f"`{array.label}` is used, and nothing makes this wait for its initialisation"
-            hint = f"initialize_barriers, fence_barrier_init, then {meeting}"
+            told = f"`{array.label}` is used, but no synchronization follows its initialization"
+            hint = f"add initialize_barriers, fence_barrier_init, then {meeting}"
             raise a.fail("misuse", op, told, hint=hint)
     return held, array, state.stage
 
@@ -77,7 +77,7 @@ def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
     for stage in range(array.num):
         held = m.barriers[first + stage]
         if held.initialised:
-            raise a.fail("misuse", op, f"`{array.label}` is initialised twice")
+            raise a.fail("misuse", op, f"`{array.label}` is initialized twice")
         held.initialised = 1
     return LOCAL
 
@@ -97,8 +97,8 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     if held.pending:
         return
     if held.tx < 0:
-        told = f"{-held.tx} bytes more than expected land on {name}"
-        hint = "tx_bytes must be the sum of the boxes that are copied"
+        told = f"{-held.tx} bytes more than expected arrive at {name}"
+        hint = "set tx_bytes to the total bytes of the copied boxes"
         raise a.fail("phase", op, told, hint=hint)
     if held.tx:
         return
@@ -109,7 +109,7 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
             f"{name} may complete phase {held.phase} while a warpgroup still waits for the phase "
             "before: it would miss it, and hang",
             held.waiters[-1] if held.waiters else None,
-            hint="whoever waits must arrive before the next phase can be completed",
+            hint="arrive from the waiting warpgroup before the next phase can complete",
         )
     m.waits &= ~held.passed
     held.passed, held.waiters, held.there = 0, (), 0
@@ -130,9 +130,8 @@ def count_in_phase(
         raise a.fail(
             "phase",
             i.op,
-            f"{what} {name} may come before its phase {held.phase - 1} is complete, and count in "
-            "that one",
-            hint="wait, directly or through others, for that phase first",
+            f"{what} {name} may count in phase {held.phase - 1}, which may not be complete",
+            hint="wait, directly or through other threads, for that phase first",
         )
 
 
@@ -146,7 +145,7 @@ def arrive(
             i.op,
             f"{count} arrival{'s' if count > 1 else ''} on {name}, whose phase {held.phase} awaits "
             f"{held.pending} more of {held.arrivals}",
-            hint="`arrivals` of the barrier and those who arrive must agree",
+            hint="make `arrivals` of the barrier equal to the number of arrivals",
         )
     held.gathered |= know
     held.pending -= count
@@ -179,8 +178,8 @@ def pair_of(m: Machine, a: Agent, i: Instruction, cta_group: int) -> tuple[int, 
         return (a.cta,)
     rank = m.model.cta_rank(a.cta)
     if not isinstance(rank, int) or rank % 2:
-        told = "the first CTA of a pair starts what both do"
-        raise a.fail("misuse", i.op, told, hint="in an `if` by the rank in the cluster")
+        told = "only the first CTA of a pair can issue an op of the pair"
+        raise a.fail("misuse", i.op, told, hint="move it into an `if` by the rank in the cluster")
     return a.cta, m.model.reach(a.cta, rank + 1)
 
 
@@ -189,7 +188,7 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     cta = cta_of_rank(m, a, i, rank)
     own, other = m.model.cta_rank(a.cta), m.model.cta_rank(cta)
     if not (isinstance(own, int) and isinstance(other, int)) or own // 2 != other // 2:
-        raise a.fail("misuse", i.op, f"the CTA of rank {other} is of another pair")
+        raise a.fail("misuse", i.op, f"the CTA of rank {other} is in another pair")
     return cta
 
 
@@ -239,9 +238,9 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
             raise a.fail(
                 "phase",
                 op,
-                f"this may pass too early: nothing tells it that {shown(array, stage, m, a.cta)} "
-                "has completed the phase before the one it waits for (the parities are the same)",
-                hint="each phase must be waited for, by whoever waits for the next",
+                f"this may pass too early: {shown(array, stage, m, a.cta)} may not have completed "
+                "the phase before the awaited one, which has the same parity",
+                hint="wait for each phase in the thread that waits for the next",
             )
     if blocked:
         return BLOCKED
@@ -280,12 +279,12 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.SetMaxRegisters)
     if op.count % 8 or not 24 <= op.count <= 256:
-        told = f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256"
+        told = f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers"
         raise a.fail("registers", op, told)
     taken = op.count - a.registers
     if taken and op.increase != (taken > 0):
         more = "more" if op.increase else "fewer"
-        told = f"{op.count} registers a thread are not {more} than the {a.registers} held"
+        told = f"{op.count} registers per thread are not {more} than {a.registers}"
         raise a.fail("registers", op, told)
     if taken > m.pool[a.cta]:
         return BLOCKED

@@ -34,8 +34,8 @@ from wsdsl.prover.sync import STALE, STALE_ELECTED, arrive, barrier_of, pair_of,
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
     if a.stale & (STALE_ELECTED if i.elected else STALE):
-        told = "no tensor_fence(after=True) since this thread waited for others"
-        hint = "tensor_fence(after=True) between the wait and this"
+        told = "no tensor_fence(after=True) follows the last wait of this thread"
+        hint = "add a tensor_fence(after=True) between the wait and this op"
         raise a.fail("tensor", i.op, told, hint=hint)
 
 
@@ -52,8 +52,8 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in pair_of(m, a, i, op.cta_group):
         known = [_is_written(m, cta, array, state.stage, part) for part in parts]
         if accumulates and not all(known):
-            told = "accumulates on columns that nothing has written"
-            hint = "`accumulate` must be false for the first product"
+            told = "no op has written the accumulator"
+            hint = "set `accumulate` to false for the first MMA"
             raise a.fail("tensor", op, told, hint=hint)
         for part in parts:
             write(m, a, op, (array, state.stage, *part), know, (event, 0), cta=cta)

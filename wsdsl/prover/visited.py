@@ -19,7 +19,7 @@ from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import Code, Instruction
 
-VACUOUS = "not proved: a fault of the prover, which never"
+VACUOUS = "the prover has a fault: it never"
 
 
 @dataclass(eq=False)

@@ -13,18 +13,16 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.errors import SPLIT_K, Failure, Party
 from wsdsl.prover.linear import Linear, Positive, Sums, truth
 from wsdsl.prover.periodic_values import Known, evaluate, periodic_values_of
 from wsdsl.prover.scheduler_terms import scheduler_terms
 from wsdsl.prover.workspace_slots import NotUnderstood, Place, WorkspaceSlots
 
-SPLIT_K = "split-K"
-"""The kind of failure."""
 TOUCHES = (b.WaitFlag, b.ArriveFlag, m.LoadGlobal, m.StoreGlobal)
-RELAXED = "who waits for this may not see the sum: it does not release"
-AS_WRITTEN = "compute it as wsdsl/ir/tile_scheduler.py does: other formulas are not understood"
-MEET = "let all warps meet before: named_barrier_sync"
+RELAXED = "the arrival does not release: the wait may not see the accumulator"
+AS_WRITTEN = "compute it as wsdsl/ir/tile_scheduler.py does: the prover supports only its formulas"
+MEET = "synchronize all warps before: named_barrier_sync"
 
 
 @dataclass(frozen=True)
@@ -103,15 +101,15 @@ class WorkIteration(ABC):
         work = next((op for op in loops if any(o is used[0] for o in walk((op,)))), None)
         for op in used:
             if work is None or not any(op is o for o in walk(work.body)):
-                raise self.fail(op, "only iterations of one work loop are understood")
+                raise self.fail(op, "the prover supports only iterations of one work loop")
             if not isinstance(op, TOUCHES):
-                raise self.fail(op, "what this does with a workspace tensor is not understood")
+                raise self.fail(op, "the prover does not support this use of a workspace")
         assert work is not None
         self.work, self.given = work, scheduler_terms(self.grid, self.sums, work.index)
         self.slot = self.given.slot
         for name in ("start", "stop", "step"):
             if self.sums.of(getattr(work, name)) != getattr(self.given, name):
-                told = f"`{name}` of the loop over the work is not the tile scheduler's"
+                told = f"`{name}` of the work loop differs from the tile scheduler"
                 raise self.fail(work, told, AS_WRITTEN)
         self.find(used)
         tests = [op.cond for op in walk(work.body) if isinstance(op, t.If) and self.inside(op)]
@@ -162,7 +160,7 @@ class WorkIteration(ABC):
                 inner = [o for o in walk(op.body) if self.touches(o)]
                 for o in inner:
                     if not isinstance(o, m.LoadGlobal):
-                        raise self.fail(o, "only loads are understood in a loop")
+                        raise self.fail(o, "the prover supports only loads in this loop")
                 yield way
                 if inner:
                     once = self.region(op.body, {way})
@@ -170,7 +168,7 @@ class WorkIteration(ABC):
             case _:
                 for o in walk(tuple(o for inner in regions(op) for o in inner)):
                     if self.touches(o):
-                        raise self.fail(o, "in here this is not understood")
+                        raise self.fail(o, "the prover does not support this within a region")
                 yield way
 
     def touches(self, op: Op) -> bool:
@@ -181,11 +179,11 @@ class WorkIteration(ABC):
     def place(self, op: Any) -> tuple[Linear, Place]:
         flag = isinstance(op, (b.WaitFlag, b.ArriveFlag))
         if flag != (op.tensor.name in self.slots.zeroed):
-            raise self.fail(op, "flags are in zeroed tensors, sums in others")
+            raise self.fail(op, "flags must be in zeroed workspaces, accumulators in others")
         try:
             slot, place = self.slots.place(op, self.partition.num_warpgroups)
         except NotUnderstood as told:
-            raise self.fail(op, str(told), "index = slot * each + a line in the slot") from None
+            raise self.fail(op, str(told), "index by entry * each + a row of the entry") from None
         if flag:
             self.found.flags[place] = op
         else:
@@ -195,10 +193,10 @@ class WorkIteration(ABC):
     def same(self, op: Op, slot: Linear) -> None:
         """One slot in all of an iteration: its tile's."""
         if self.slot != slot:
-            raise self.fail(op, "this is another slot than its tile's", AS_WRITTEN)
+            raise self.fail(op, "this accesses the workspace entry of another tile", AS_WRITTEN)
 
     def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:
         if op.pred is not None and not self.slots.by_one(op, self.partition.num_warpgroups):
-            raise self.fail(op, "a store on a condition is not understood")
+            raise self.fail(op, "the prover does not support a conditional store")
         if not op.accumulate and place in way.read:
-            raise self.fail(op, "other threads may not have read this yet", "sync_warp()")
+            raise self.fail(op, "other threads may not have read this yet", "add sync_warp()")

@@ -15,7 +15,7 @@ from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
 LINES, COLUMNS = 64, 8
-BLOCKS = "fragments lie in blocks of 64 lines by 8 columns"
+BLOCKS = "fragments are stored in blocks of 64 rows by 8 columns"
 
 
 class NotUnderstood(Exception):  # noqa: N818 - nothing is wrong with the prover
@@ -61,15 +61,15 @@ class WorkspaceSlots:
         starts = [self.span(v) for v in op.index]
         for v, along in zip(op.index, ("columns", "rows")):
             if isinstance(v.type, Fragment) and getattr(v.type, along) != 1:
-                raise NotUnderstood("lines run along a fragment's rows, columns along its columns")
+                raise NotUnderstood("rows of a workspace must run along the rows of a fragment")
         self.blocks(op, *starts[1:])
         slot, stride, lines = self.lines(op, starts[0], warpgroups)
         spans = [lines]
         for (start, count), size in zip(starts[1:], op.tensor.type.dims[1:], strict=True):
             if start.terms or not isinstance(size, int):
-                raise NotUnderstood("where in the slot's lines this works")
+                raise NotUnderstood("the rows of the workspace entry are not known")
             if start.number < 0 or start.number + count > size:
-                raise NotUnderstood(f"this reaches out of the slot's {size} columns")
+                raise NotUnderstood(f"this exceeds the {size} columns of the workspace entry")
             spans.append((start.number, count))
         held = getattr(op, "value", None) or getattr(op, "result", None)
         holder = "warpgroup"
@@ -78,7 +78,7 @@ class WorkspaceSlots:
             shape = (kind.rows, kind.columns) if isinstance(kind, Fragment) else (1, 1)
             holder = "thread" if 1 not in shape else "warp" if shape[0] > 1 else "warpgroup"
             if math.prod(shape) != math.prod(count for _, count in spans):
-                raise NotUnderstood("which threads have the same element")
+                raise NotUnderstood("the threads of an element are not known")
         return slot, Place(op.tensor.name, stride, tuple(spans), holder)
 
     def lines(
@@ -89,15 +89,15 @@ class WorkspaceSlots:
         stride = dict(line.terms).get(WARPGROUP, 0)
         others = [(term, times) for term, times in line.terms if term != WARPGROUP]
         if stride < 0 or not each or any(times % each for _, times in others):
-            raise NotUnderstood(f"which slot of {each} lines this is in")
+            raise NotUnderstood(f"the workspace entry of {each} rows is not known")
         first = line.number % each
         if op.tensor.name in self.fragments and (stride % LINES or first % LINES or each % LINES):
-            raise NotUnderstood(f"{BLOCKS}: these lines are none")
+            raise NotUnderstood(f"{BLOCKS}: these rows are not")
         shared = not stride and (isinstance(op, m.LoadGlobal) or self.by_one(op, warpgroups))
         if warpgroups > 1 and first + num > stride and not shared:
-            raise NotUnderstood("warpgroups do not have lines of their own in the slot")
+            raise NotUnderstood("warpgroups share rows of the workspace entry")
         if stride * (warpgroups - 1) + first + num > each:
-            raise NotUnderstood(f"this reaches out of the slot's {each} lines")
+            raise NotUnderstood(f"this exceeds the {each} rows of the workspace entry")
         terms = tuple((term, times // each) for term, times in others)
         return Linear(line.number // each, terms), stride, (first, num)
 
@@ -116,7 +116,7 @@ class WorkspaceSlots:
         if op.tensor.name in self.fragments:
             for start, _ in columns:
                 if any(n % COLUMNS for n in (start.number, *(times for _, times in start.terms))):
-                    raise NotUnderstood(f"{BLOCKS}: these columns are none")
+                    raise NotUnderstood(f"{BLOCKS}: these columns are not")
 
     def span(self, index: Value) -> tuple[Linear, int]:
         """Where it begins, and how many there are."""
@@ -124,7 +124,7 @@ class WorkspaceSlots:
             return self.sums.of(index), 1
         op = self.sums.made.get(index)
         if not isinstance(op, f.Iota):
-            raise NotUnderstood("where in the slot this works")
+            raise NotUnderstood("the position in the workspace entry is not known")
         return self.sums.of(op.start), index.type.rows * index.type.columns
 
     def piece(self, op: m.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
@@ -147,7 +147,7 @@ class WorkspaceSlots:
         if not number.terms and 0 <= number.number < self.pieces:
             return
         if below != ("lt", number, pieces) or not self._not_negative(number):
-            raise NotUnderstood("which piece of the slot this reads")
+            raise NotUnderstood("the split of the workspace entry is not known")
 
     def _not_negative(self, sum: Linear) -> bool:
         """A sum of counters, and of a number."""

@@ -47,7 +47,7 @@ class Arguments:
         if isinstance(dim, int) or dim.isdigit():
             return int(dim)
         if dim not in self.sizes:
-            raise LaunchError(f"the size of dimension {dim} is not known: no array has it")
+            raise LaunchError(f"WS0906 no array has the dimension {dim}", hint="pass one")
         return self.sizes[dim]
 
     def write_back(self) -> None:
@@ -71,8 +71,9 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     missing = [p.name for p in kernel.params if p.name not in arrays]
     unknown = sorted(set(arrays) - {p.name for p in kernel.params})
     if missing or unknown:
-        told = [f"no value for {m}" for m in missing] + [f"no parameter {u}" for u in unknown]
-        raise LaunchError([Finding(f"{kernel.name}: {t}") for t in told])
+        told = [f"needs {m}" for m in missing] + [f"has no parameter {u}" for u in unknown]
+        hint = f"pass {', '.join(p.name for p in kernel.params)}"
+        raise LaunchError([Finding(f"WS0907 {kernel.name} {t}", hint=hint) for t in told])
     # Packed tensors last, so that an odd size is known from the tensors that show it.
     for p in sorted(kernel.params, key=lambda p: _is_packed(p.type, arrays[p.name])):
         held = arrays[p.name]
@@ -84,19 +85,19 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
         shape = list(array.shape)
         is_packed = _is_packed(p.type, array)
         if len(shape) != len(p.type.dims):
-            findings.append(
-                Finding(f"{p.name} has {len(shape)} dimensions; {p.type} has {len(p.type.dims)}")
-            )
+            message = f"WS0908 {p.name} has {len(shape)} dimensions, unlike {p.type}"
+            findings.append(Finding(message, hint="reshape the array"))
             continue
         if is_packed:
             shape[-1] *= 2
         for dim, size in zip(p.type.dims, shape, strict=True):
             expected = dim if isinstance(dim, int) else sizes.setdefault(dim, size)
             if is_packed and dim == p.type.dims[-1] and expected == size - 1:
-                what = f"{p.name}: dimension {dim} is {expected}, and {p.type.dtype} has two "
-                findings.append(Finding(f"{what}elements to a byte: expected an even number"))
+                message = f"WS0909 {p.name}: dimension {dim} of {p.type.dtype} is odd: {expected}"
+                findings.append(Finding(message, hint="pad the rows: two elements share a byte"))
             elif expected != size:
-                findings.append(Finding(f"{p.name}: dimension {dim} is {size}, not {expected}"))
+                message = f"WS0910 {p.name}: dimension {dim} is {size}, not {expected}"
+                findings.append(Finding(message, hint="pass arrays of the same size along it"))
         kind, given = numpy_dtype(p.type.dtype), array
         if is_packed:
             array = unpack_nibbles(array, p.type.dtype, shape[-1])
@@ -105,9 +106,8 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
         elif p.type.dtype.name in SMALL_MASK and array.dtype in (kind, np.uint8):
             array = (array.view(np.uint8) & np.uint8(SMALL_MASK[p.type.dtype.name])).view(kind)
         elif array.dtype != numpy_dtype(p.type.dtype):
-            findings.append(
-                Finding(f"{p.name} holds {array.dtype}; {p.type} needs {numpy_dtype(p.type.dtype)}")
-            )
+            message = f"WS0911 {p.name} has {array.dtype} elements, not {kind}"
+            findings.append(Finding(message, hint=f"convert it to {kind}"))
         if array is not given and not p.type.packed and p.name in written:
             copied[p.name] = given
         tensors[p.name] = GlobalTensor(p.name, p.type.dtype, array)

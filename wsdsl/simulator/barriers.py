@@ -55,7 +55,7 @@ class Barrier:
 
     def initialise(self, component: int) -> str:
         if self.initialised is not None:
-            return f"{self} is initialised twice"
+            return f"{self} is initialized twice"
         self.initialised = component, int(self.clocks.own[component])
         return ""
 
@@ -65,15 +65,15 @@ class Barrier:
         `meeting` is the op that would make it visible.
         """
         if self.initialised is None:
-            return f"{self} is used before it is initialised"
+            return f"{self} is used before its initialization"
         if self.shown:
             return ""
         component, epoch = self.initialised
         fence = self.clocks.fenced(self.clocks.init_fences, component, epoch)
         if fence is None:
-            return f"{self} is used, but no fence_barrier_init followed its initialisation"
+            return f"{self} is used, but no fence_barrier_init followed its initialization"
         if int(self.clocks.seen[actors, component].min()) < fence:
-            return f"{self} is used without a {meeting} after its initialisation"
+            return f"{self} is used without a {meeting} after its initialization"
         return ""
 
     def show_initialised(self) -> None:
@@ -93,8 +93,8 @@ class Barrier:
         awaited = self.phase - 1 if self.passes(parity) else self.phase
         if int(self.clocks.seen[actors, self.component].min()) < awaited:
             return (
-                f"this wait may pass too early: nothing tells it that {self} has completed the "
-                "phase before the one it waits for"
+                f"this wait may pass too early: no wait orders it after the phase of {self} before "
+                "the awaited phase"
             )
         return ""
 
@@ -106,8 +106,8 @@ class Barrier:
             )
         if int(clock[self.component]) < self.phase:
             return (
-                f"an arrival on {self} may come before its phase {self.phase - 1} is complete, and "
-                "count in that one: nothing makes it wait"
+                f"an arrival on {self} may count in its phase {self.phase - 1}: no wait makes sure "
+                "that this phase is complete"
             )
         np.maximum(self.gathering, clock, out=self.gathering)
         self.pending -= count
@@ -116,7 +116,7 @@ class Barrier:
     def expect(self, tx_bytes: int) -> str:
         self.tx_count += tx_bytes
         if not -TX_LIMIT <= self.tx_count <= TX_LIMIT:
-            return f"{self}: tx-count {self.tx_count} is out of range"
+            return f"{self}: the tx-count {self.tx_count} is out of range"
         return ""
 
     def complete_tx(self, tx_bytes: int, phases: Clock) -> str:
@@ -167,4 +167,4 @@ class Meeting:
 
     def state(self) -> str:
         there = ", ".join(self.names.values())
-        return f"{len(self.names)} of {self.expected} warpgroups are there ({there})"
+        return f"{len(self.names)} of {self.expected} warpgroups have arrived ({there})"

@@ -31,12 +31,12 @@ def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
     first, own = int(wg.get(op.first, op)), WORD * op.words
     if op.atoms:
         if not 0 <= first < ROWS or first + op.rows > ROWS * (size // op.line):
-            wg.fail(op, f"rows {first} to {first + op.rows} of {size // op.line * ROWS} in atoms")
+            wg.outside(op, f"rows {first} to {first + op.rows} of {size // op.line * ROWS}")
         row, blocks = first + np.arange(op.rows)[:, None], np.arange(own)[None, :]
         rows, atom, half, byte = place_of(row, blocks)
         at = start + rows * op.line + atom * BYTES + half * SHAPE[1] + byte
     elif first % WORD or first < 0 or first + own > op.line:
-        wg.fail(op, f"bytes {first} to {first + own} of lines of {op.line}")
+        wg.outside(op, f"bytes {first} to {first + own} of rows of {op.line} bytes")
     else:
         at = start + np.arange(op.rows)[:, None] * op.line + first + np.arange(own)
     what = f"it reads item {state.stage} of `{shared.label}`"
@@ -80,20 +80,21 @@ def _scales(
     assert op.scales is not None and op.scale_state is not None
     kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
     if kind is None or op.k % kind.word:
-        wg.fail(op, f"no scales of {op.scale_dtype} for blocks of {op.block} of {op.k} elements")
+        wg.fail(op, f"no {op.scale_dtype} scale factors for blocks of {op.block} and k={op.k}")
     items: Any = wg.values[op.scales.name]
     state: State = wg.values[op.scale_state.name]
     columns = word_columns(rows, op.k // kind.word)
     if not 0 <= state.stage < items.num or column + columns[-1].stop > items.columns:
-        wg.fail(op, f"columns {column} to {column + columns[-1].stop} of item {state.stage}")
+        wg.outside(op, f"columns {column} to {column + columns[-1].stop} of item {state.stage}")
     base = items.first + state.stage * items.columns + column
     words = [word_cells(base + own.start, rows) for own in columns]
     for own, region in zip(columns, words, strict=True):
         start, stop = base + own.start, base + own.stop
-        what, reader = f"it reads scales in columns {start} to {stop}", (wg.index, "scales")
+        what, reader = f"it reads scale factors in columns {start} to {stop}", (wg.index, "scales")
         wg.begin(op, what, "read", memory, region, read, wg.tensor_pipe.thread, reader, False)
         if not memory.written[region.index].all():
-            wg.fail(op, f"its scales, in columns {start} to {stop}, nothing has written")
+            told = f"no op has written the scale factors in columns {start} to {stop}"
+            wg.fail(op, told, kind="uninitialized")
     return lambda: _fetch(memory, words, op.scale_dtype, op.block)
 
 

@@ -50,11 +50,11 @@ class AnswerInFlight(Transfer):
 def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
     cluster = wg.cta.cluster
     if cluster.refused:
-        wg.fail(op, "no cluster is left: an answer has said so, and nobody may ask again")
+        wg.fail(op, "an earlier CLC response reported that no cluster is left")
     shared, state = wg.slot(op)
     start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
     if start % ANSWER_BYTES:
-        wg.fail(op, f"SMEM address {start} is no multiple of {ANSWER_BYTES}")
+        wg.fail(op, f"SMEM address {start} is not a multiple of {ANSWER_BYTES}")
     answer = Answer(wg.cta.residents)
     for cta in cluster.ctas if op.ctas > 1 else [wg.cta]:
         if cta.done:

@@ -24,7 +24,7 @@ class SentIn(CopyIn):
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
         del clocks, actors
-        return "nothing shows to the async proxy what another CTA has sent"
+        return "no fence shows data of another CTA to the async proxy"
 
 
 @dataclass(eq=False)
@@ -80,4 +80,4 @@ def _shift(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, value: Value |
 
 def _aligned(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, address: int) -> None:
     if address % HELD_BYTES:
-        wg.fail(op, f"SMEM address {address} is no multiple of {HELD_BYTES}, a thread's part")
+        wg.fail(op, f"SMEM address {address} is not a multiple of {HELD_BYTES} bytes")

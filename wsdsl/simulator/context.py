@@ -122,7 +122,7 @@ class Warpgroup:
     def get(self, value: Value, op: Op) -> Any:
         held = self.values[value.name]
         if held is UNDEFINED:
-            self.fail(op, f"{value} is read, but no wgmma has written it")
+            self.fail(op, f"no wgmma has written {value}", kind="uninitialized")
         return held
 
     def last_store(self, otherwise: Op) -> Op:
@@ -154,6 +154,9 @@ class Warpgroup:
             findings.append(Finding(f"{what}: {print_head(extra)}", extra.loc))
         raise SimulationError(kind, findings, trace(self.cta.cluster.ctas))
 
+    def outside(self, op: Op, message: str) -> NoReturn:
+        self.fail(op, message, kind="bounds")
+
     def check(self, op: Op, told: str) -> None:
         """Fail if a barrier or a rule has answered with what is wrong."""
         if told:
@@ -163,13 +166,10 @@ class Warpgroup:
         if conflict is None:
             return
         if conflict.earlier is None:
-            self.fail(op, f"{what}: {conflict.reason}", kind="race")
+            self.fail(op, f"{what}: {conflict.reason}", kind="uninitialized")
         earlier: Access = conflict.earlier
-        message = (
-            f"race: {what}, which {earlier.who} accessed by {op_word(earlier.op)}; "
-            f"{conflict.reason}"
-        )
-        self.fail(op, message, kind="race", extra=earlier.op)
+        by = f"{earlier.who} accessed by {op_word(earlier.op)}"
+        self.fail(op, f"{what}, which {by}; {conflict.reason}", kind="race", extra=earlier.op)
 
     def by_threads(self, op: Op, threads: slice, who: str = "") -> ThreadAccess:
         return ThreadAccess(who or self.told, op, threads, self.cta.clocks.own[threads].copy())
@@ -224,14 +224,14 @@ class Warpgroup:
         """A CTA of the cluster."""
         number, cluster = int(self.get(rank, op)), self.cta.cluster
         if not 0 <= number < cluster.size:
-            self.fail(op, f"rank {number} in a cluster of {cluster.size}")
+            self.outside(op, f"rank {number} in a cluster of {cluster.size} CTAs")
         return cluster.ctas[number]
 
     def of_pair(self, op: Op, rank: Value) -> Cta:
         """A CTA of the same pair."""
         cta = self.of_rank(op, rank)
         if cta.rank // 2 != self.cta.rank // 2:
-            self.fail(op, f"the CTA of rank {cta.rank} is of another pair")
+            self.fail(op, f"the CTA of rank {cta.rank} is in another pair")
         return cta
 
     def pair(self, op: Op, cta_group: int) -> list[Cta]:
@@ -240,7 +240,7 @@ class Warpgroup:
             return [self.cta]
         rank, ctas = self.cta.rank, self.cta.cluster.ctas
         if rank % 2 or rank + 1 >= len(ctas):
-            self.fail(op, "the first CTA of a pair starts what both do")
+            self.fail(op, "only the first CTA of a pair can issue an op of the pair")
         if ctas[rank + 1].done:
             self.fail(op, ended(ctas[rank + 1]), hint=END_TOGETHER)
         return ctas[rank : rank + 2]
@@ -257,13 +257,10 @@ class Warpgroup:
     def item(self, op: Op, shared: SharedItems, index: int, offset: int, size: int) -> int:
         """The address of `size` bytes in an item."""
         if not 0 <= index < shared.num:
-            self.fail(op, f"item {index} of `{shared.label}`, which has {shared.num}")
+            self.outside(op, f"item {index} of `{shared.label}`, which has {shared.num}")
         if offset < 0 or offset + size > shared.bytes:
-            self.fail(
-                op,
-                f"bytes {offset} to {offset + size} of an item of `{shared.label}`, which has "
-                f"{shared.bytes}",
-            )
+            told = f"bytes {offset} to {offset + size} of an item of `{shared.label}`"
+            self.outside(op, f"{told}, which has {shared.bytes} bytes")
         return shared.offset + index * shared.bytes + offset
 
     def barrier(self, op: Op, barriers: Value, state: State, cta: Cta | None = None) -> Barrier:
@@ -279,7 +276,7 @@ class Warpgroup:
             if not held:
                 self.fail(op, f"CTA {cta.index} may not have started", hint=hint)
         if not 0 <= state.stage < len(held):
-            self.fail(op, f"stage {state.stage} of `{held[0].label}`, which has {len(held)}")
+            self.outside(op, f"stage {state.stage} of `{held[0].label}`, which has {len(held)}")
         found = held[state.stage]
         if told := found.unusable(self.actors, meeting):
             self.fail(op, told, hint=hint)
@@ -293,7 +290,7 @@ def destinations(wg: Warpgroup, op: Op, multicast: Value | None) -> list[Cta]:
     cluster = wg.cta.cluster
     mask = int(wg.get(multicast, op))
     if not 0 < mask < 1 << cluster.size:
-        wg.fail(op, f"multicast mask {mask:#b} in a cluster of {cluster.size}")
+        wg.outside(op, f"multicast mask {mask:#b} in a cluster of {cluster.size}")
     found = [cta for cta in cluster.ctas if mask >> cta.rank & 1]
     for cta in found:
         if cta.done:
@@ -301,8 +298,8 @@ def destinations(wg: Warpgroup, op: Op, multicast: Value | None) -> list[Cta]:
     return found
 
 
-END_TOGETHER = "end with a sync_cluster, so that no CTA ends while others still reach into it"
-START_TOGETHER = "sync_cluster after the barriers are initialised"
+END_TOGETHER = "end with a sync_cluster, so that no CTA ends before the last access to its SMEM"
+START_TOGETHER = "add a sync_cluster after the initialization of the barriers"
 
 
 def ended(cta: Cta) -> str:

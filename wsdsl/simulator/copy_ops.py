@@ -35,7 +35,7 @@ from wsdsl.simulator.transfers import Transfer
 def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
     if op.offset < 0:
-        wg.fail(op, f"`{op.label}` has no place in SMEM")
+        wg.fail(op, f"`{op.label}` has no offset in SMEM")
     kind = op.result.type
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
@@ -54,7 +54,7 @@ def forward(wg: Warpgroup, op: m.ThreadLoad | m.ThreadStore) -> tuple[int, ...]:
     """Coordinates that threads reckon with: what they walk begins within the tensor."""
     at = coordinates_of(wg, op, op.coordinates)
     if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
-        wg.fail(op, f"coordinates {at}: that of rows or columns is negative")
+        wg.outside(op, f"the row or column of coordinates {at} is negative")
     return at
 
 

@@ -82,9 +82,9 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                     wg.in_partition = True
                     yield from _run(wg, op.body)
                     if op.registers > wg.registers:
-                        told = f"{op.registers} registers a thread and has {wg.registers}"
-                        hint = "a set_max_registers is missing"
-                        wg.fail(op, f"it is compiled for {told}", hint=hint)
+                        told = f"{op.registers} registers per thread and has {wg.registers}"
+                        hint = "add a set_max_registers"
+                        wg.fail(op, f"the partition is compiled for {told}", hint=hint)
                     wg.in_partition = False
             case b.WaitPredecessor():
                 wg.effect(op, "wait", "grid", wg.actors)
@@ -93,7 +93,7 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             case b.LaunchGrid():
                 pass
             case _:
-                wg.fail(op, f"the simulator does not know {op_word(op)}")
+                wg.fail(op, f"the simulator does not support {op_word(op)}")
     return ()
 
 
@@ -106,7 +106,7 @@ def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) 
 def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
     start, stop, step = (int(wg.get(v, op)) for v in (op.start, op.stop, op.step))
     if step <= 0:
-        wg.fail(op, f"a step of {step}")
+        wg.fail(op, f"the loop has a step of {step}")
     carried: tuple[Any, ...] = tuple(wg.values[v.name] for v in op.init)
     place = len(wg.loops)
     wg.loops.append((op.index.name, start))
@@ -124,14 +124,14 @@ def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
 def _check_end(wg: Warpgroup, op: Op) -> None:
     if wg.wgmma.open or wg.wgmma.groups:
         last = [*wg.wgmma.open, *(p for group in wg.wgmma.groups for p in group)][-1]
-        wg.fail(last.op, "the kernel ends, but no wgmma_wait has retired this wgmma")
+        wg.fail(last.op, "the kernel ends, but no wgmma_wait has completed this wgmma")
     if wg.tensor_pipe.queue:
         last = wg.tensor_pipe.queue[-1]
-        wg.fail(last.op, "the kernel ends, and nothing has waited for this")
+        wg.fail(last.op, "the kernel ends, but no wait has completed this op")
     if wg.index == 0 and wg.cta.tensor_memory is not None:
-        wg.fail(op, "the kernel ends, and its tensor memory is not freed")
+        wg.fail(op, "the kernel ends, but its tensor memory is not freed")
     if wg.open_stores.stores:
-        wg.fail(wg.last_store(op), "the kernel ends, but this store was not committed")
+        wg.fail(wg.last_store(op), "the kernel ends, but this store is not committed")
     if any(group.stores for group in wg.store_groups[wg.read_groups :]):
         wg.fail(
             wg.last_store(op),

@@ -46,7 +46,7 @@ class Flags:
         history = self._history(at, before)
         last = history[-1]
         if last.plain and not self._seen(last, actor):
-            return "a plain store to it may come before or after"
+            return "it is unordered with a plain store to that flag"
         epoch = int(self.clocks.own[actor.start])
         clock = last.released
         if release:
@@ -58,7 +58,7 @@ class Flags:
         """A plain store, which releases nothing."""
         history = self._history(at, before)
         if not self._seen(history[-1], actors):
-            return "an arrive_flag on it may come before or after"
+            return "it is unordered with an arrive_flag on that flag"
         epoch = int(self.clocks.own[actors.start])
         history.append(_Change(after, actors.start, epoch, self.clocks.empty(), plain=True))
         return ""

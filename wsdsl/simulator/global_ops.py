@@ -34,7 +34,7 @@ def check_pairs(wg: Warpgroup, op: Op, last: Array, vector: int) -> None:
     first = last[..., ::vector]
     rest = last.reshape(*last.shape[:-1], -1, vector) - first[..., None]
     if (first % vector).any() or (rest != np.arange(vector)).any():
-        wg.fail(op, f"a vector of {vector} elements is not aligned, or not contiguous")
+        wg.fail(op, f"a vector of {vector} elements is misaligned, or not contiguous")
 
 
 def check_blocks(wg: Warpgroup, op: Op, tensor: GlobalTensor, index: list[Array]) -> None:
@@ -42,7 +42,7 @@ def check_blocks(wg: Warpgroup, op: Op, tensor: GlobalTensor, index: list[Array]
     for i, size in zip(index, (64, 8), strict=False):
         lines = i.flat[0] + np.arange(i.size).reshape(i.shape)
         if tensor.fragments and (i.flat[0] % size or (i != lines).any()):
-            wg.fail(op, f"{tensor.name} is accessed in whole blocks of 64 x 8")
+            wg.fail(op, f"{tensor.name} can only be accessed in whole blocks of 64 x 8")
 
 
 def access_global(
@@ -60,7 +60,7 @@ def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: 
     """Once elements are written: where items overlap, they must be what another one wrote."""
     told = wg.cta.residents.accesses.repeats(tensor.name, at, before, tensor.array[at])
     if told:
-        hint = "who computes an element twice must get the same bits"
+        hint = "compute the same bits in all CTAs that store an element"
         wg.fail(op, told, kind="overlap", hint=hint)
 
 
@@ -184,7 +184,7 @@ def _store_flags(
         flags = wg.cta.residents.flags
         told = flags.store((tensor.name, at), int(tensor.array[at]), after, wg.actors)
         if told:
-            wg.fail(op, f"race: it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
+            wg.fail(op, f"it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
 
 
 GLOBAL: Arms = {

@@ -121,7 +121,7 @@ class GlobalAccesses:
         written[at] = True
         if not wrong.any():
             return ""
-        return f"{_element(name, _first(at, wrong))} was written before, with other bits"
+        return f"an earlier store wrote other bits to {_element(name, _first(at, wrong))}"
 
     def _number(self, access: Access, actor: Actor) -> int:
         self._recorded.append(_Recorded(access, actor))

@@ -66,7 +66,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
         return 1, 1, 1
     size = grid.cluster
     if not 1 <= size <= kernel.target.max_cluster:
-        told = f"a cluster of {size} CTAs; it may have 1 to {kernel.target.max_cluster}"
+        told = f"a cluster of {size} CTAs exceeds the limit of {kernel.target.max_cluster}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     scheduler, tiles, depth = work_of(grid, arguments)
     if num_sms is None:
@@ -129,7 +129,7 @@ def check_left(kernel: Kernel, arguments: Arguments) -> None:
             left = np.argwhere(arguments.tensors[op.result.name].array)
             if len(left):
                 told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
-                hint = "the next launch begins with what this one leaves"
+                hint = "reset it to 0: the next launch reads it"
                 raise SimulationError("misuse", [Finding(told, op.loc, hint)])
 
 
@@ -183,7 +183,7 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
     findings: list[Finding] = []
     for start, end, label in barriers:
         if start < 0 or start % 8:
-            findings.append(Finding(f"barriers `{label}` at SMEM offset {start}"))
+            findings.append(Finding(f"barriers `{label}` at the misaligned SMEM offset {start}"))
         for other_start, other_end, other in taken:
             if start < other_end and other_start < end:
                 findings.append(Finding(f"barriers `{label}` overlap `{other}` in SMEM"))

@@ -28,7 +28,7 @@ from wsdsl.simulator.script import Agents, Entry, check_script
 
 @dataclass(frozen=True)
 class SimulationReport:
-    """What ran: CTAs, scheduler steps, and how often each warpgroup role ran each op."""
+    """CTAs and scheduler steps of a run, and how often each warpgroup role ran each op."""
 
     num_ctas: int
     steps: int
@@ -45,15 +45,15 @@ def simulate(
     script: Sequence[Entry] | None = None,
     agents: Agents | None = None,
 ) -> SimulationReport:
-    """Outputs are written in place. Raises SimulationError for deadlocks, races and misuse.
+    """Run a SCHEDULED kernel on NumPy arrays, and write outputs in place. Raises SimulationError.
 
-    `num_sms`: 4 unless given, or as many as the pieces of work that wait for each other.
+    `num_sms`: 4 unless given, or as many as the splits that wait for each other.
 
     `script` prescribes the order: (key of a warpgroup, number of ops that others can see), one
     entry after another; clusters that run one after another follow their own entries. Where the
     script's warpgroup cannot go on, and after its end, the order is the seed's. `agents` says when
-    copies and products get on: "random", or ("eager" by default with a script) at once or
-    ("lazy") only when nobody else can go on.
+    async copies and MMAs advance: "random", or ("eager" by default with a script) at once
+    or ("lazy") only when all warpgroups wait.
     """
     if kernel.level != "scheduled":
         raise ValueError(f"the simulator runs the SCHEDULED level, not {kernel.level}")

@@ -53,15 +53,15 @@ class ThreadAccess(Access):
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if (clocks.seen[actors, self.by] >= self.epochs).all():
             return ""
-        return "nothing makes this wait for it"
+        return "no wait orders this after it"
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
-        told = "no fence_async_proxy by its threads followed it"
+        told = "no fence_async_proxy of its threads follows it"
         return self._unfenced(clocks, actors, clocks.proxy_fences, told)
 
     def unfenced_in_global(self, clocks: Clocks, actors: slice) -> str:
         """Why what the actors start of TMA may not come behind this access to global memory."""
-        told = "no fence_async_proxy(everywhere=True) by its threads followed it"
+        told = "no fence_async_proxy(everywhere=True) of its threads follows it"
         return self._unfenced(clocks, actors, clocks.global_fences, told)
 
     def _unfenced(self, clocks: Clocks, actors: slice, fences: list[list[int]], told: str) -> str:
@@ -70,7 +70,7 @@ class ThreadAccess(Access):
             if fence is None:
                 return told
             if int(clocks.seen[actors, component].min()) < fence:
-                return "its fence_async_proxy was not synchronised with"
+                return "no synchronization follows its fence_async_proxy"
         return ""
 
 
@@ -84,9 +84,9 @@ class CopyIn(Access):
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if self.phase is None:
-            return "that copy is still in flight"
+            return "that async copy is outstanding"
         if int(clocks.seen[actors, self.component].min()) <= self.phase:
-            return f"phase {self.phase} of {self.barrier}, on which it counts, was not waited for"
+            return f"no wait has completed phase {self.phase} of {self.barrier}, on which it counts"
         return ""
 
 
@@ -99,11 +99,11 @@ class TensorRead(Access):
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if self.epochs is None:
-            return "no wgmma_wait has retired that wgmma"
+            return "no wgmma_wait has completed that wgmma"
         # All warps' parts are over together, so having seen one thread past the wait is enough.
         if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
             return ""
-        return "nothing makes this wait for the wgmma_wait that retired it"
+        return "this is not ordered after the wgmma_wait that completed it"
 
 
 @dataclass(eq=False)
@@ -119,8 +119,8 @@ class CopyOut(Access):
             return f"no {self.wait} covers that store"
         if int(clocks.seen[actors, self.by].min()) < self.epoch:
             if actors.start // THREADS == self.by // THREADS:
-                return "only the storing thread has waited for it; the others need a sync_warp"
-            return f"nothing makes this wait for the storing threads' {self.wait}"
+                return "only the storing thread has waited for it: other threads need a sync_warp"
+            return f"this is not ordered after the {self.wait} of the storing threads"
         return ""
 
 
@@ -188,7 +188,7 @@ class SharedAccesses:
                 last = span.write
                 if kind != "write":
                     if last is None:
-                        return Conflict("nobody has written it")
+                        return Conflict("no op has written it")
                     before = (last,)
                 else:
                     before = (*span.reads.values(), last) if last else span.reads.values()

@@ -1,8 +1,8 @@
-"""What a kernel means: a TILE kernel evaluated in NumPy.
+"""Evaluate a TILE kernel in NumPy: its semantics.
 
 Tiles are exact: one at the edge of its dimension is as short as what is left, so nothing is masked.
 By default a loop whose iterations are independent takes its range as one tile, and one that carries
-variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes. Where it says a
+variables iterates over tiles of `CARRIED_TILE`; results do not depend on the sizes. Where it says a
 size itself (`tiles(N, by=128)`), that is taken.
 """
 
@@ -159,7 +159,7 @@ class _Evaluator:
             case t.Load():
                 return self.load(op)
             case _:
-                raise NotImplementedError(f"the reference does not know {type(op).__name__}")
+                raise NotImplementedError(f"the reference does not support {type(op).__name__}")
 
     def top_k(self, op: t.TopK) -> Array:
         axes, into = op.result.as_tile.axes, op.into.as_axis.name

@@ -120,8 +120,8 @@ class Run:
     def _deadlock(self) -> SimulationError:
         ctas = [cta for cluster in self.running for cta in cluster.ctas]
         names = ", ".join(str(cta.index) for cta in ctas)
-        where = f"in CTA {names}" if len(ctas) == 1 else f"of the CTAs {names}"
-        findings = [Finding(f"deadlock {where}: nobody can go on, no copy is under way")]
+        where = f"CTA {names}" if len(ctas) == 1 else f"CTAs {names}"
+        findings = [Finding(f"{where}: all warpgroups wait, and no async copy is outstanding")]
         shown = [wg for cta in ctas for wg in cta.warpgroups]
         # Those who wait come first where there is no room for all.
         if len(shown) > TOLD:
@@ -134,14 +134,14 @@ class Run:
             told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {print_head(op)}"
             findings.append(Finding(told, op.loc))
         if len(shown) > TOLD:
-            findings.append(Finding(f"and {len(shown) - TOLD} warpgroups more"))
+            findings.append(Finding(f"{len(shown) - TOLD} more warpgroups"))
         if self.waiting:
             first = self.waiting[-1] * self.launch.cluster
             findings.append(
                 Finding(
                     f"CTAs {first} to {self.launch.num_ctas - 1} have not started: at most "
                     f"{self.launch.together} {_clusters(self.launch)} at a time",
-                    hint='wait for CTAs of a lower index only, or launch a "persistent" grid',
+                    hint='wait only for CTAs of a lower index, or launch a "persistent" grid',
                 )
             )
         return SimulationError("deadlock", findings, trace([c for c in ctas if not c.done][:8]))
@@ -164,7 +164,7 @@ def _check_end(cta: Cta) -> None:
     """
     for number, left in cta.meetings.items():
         wg = next(w for w in cta.warpgroups if w in left.names)
-        wg.fail(left.opened_by, f"the kernel ends, and at named barrier {number} {left.state()}")
+        wg.fail(left.opened_by, f"the kernel ends, but at named barrier {number} {left.state()}")
     clocks, everyone = cta.clocks, cta.everyone
     clocks.acquire(everyone, clocks.release(everyone))
     for span in cta.memory.accesses.spans:
@@ -173,8 +173,8 @@ def _check_end(cta: Cta) -> None:
             if reason:
                 wg = next(w for w in _everybody(cta.residents) if w.told == span.write.who)
                 if wg.cta is cta:
-                    wg.fail(span.write.op, f"the kernel ends with this copy in flight: {reason}")
-                told = f"CTA {cta.index} has ended with this copy to it in flight: {reason}"
+                    wg.fail(span.write.op, f"the kernel ends, with this copy outstanding: {reason}")
+                told = f"CTA {cta.index} has ended, with this copy to it outstanding: {reason}"
                 wg.fail(span.write.op, told, hint=END_TOGETHER)
     for held in cta.barriers.values():
         for barrier in held:

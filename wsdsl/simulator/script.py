@@ -14,7 +14,7 @@ from wsdsl.simulator.context import Warpgroup
 
 Entry = tuple[str, int | Op]
 Agents = Literal["eager", "lazy", "random"]
-"""When copies and products get on: at once, when nobody else can, or at any time."""
+"""When async copies and MMAs advance: at once, when all warpgroups wait, or at any time."""
 
 
 def check_script(script: Sequence[Entry], keys: Collection[str]) -> None:

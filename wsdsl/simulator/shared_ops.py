@@ -23,7 +23,7 @@ def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
     if address % alignment(swizzle):
         wg.fail(
             op,
-            f"SMEM address {address} with swizzle {swizzle}: no multiple of {alignment(swizzle)}",
+            f"SMEM address {address} is not a multiple of {alignment(swizzle)} (swizzle {swizzle})",
         )
 
 
@@ -78,9 +78,9 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
             continue
         line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
         if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
-            wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
+            wg.fail(op, f"rows of {line_bytes} bytes do not fit swizzle {op.swizzle}")
         if op.before + lines.nbytes > quarter:
-            wg.fail(op, f"{op.before + lines.nbytes} bytes, a warp has {quarter}")
+            wg.outside(op, f"{op.before + lines.nbytes} of {quarter} bytes per warp")
         address = start + i * quarter + op.before
         aligned(wg, op, address, op.swizzle)
         who, actors = ("all warps", wg.everyone) if op.joined else (f"warp {i}", wg.warp(i))
@@ -93,7 +93,7 @@ def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: i
     """Of lines of 32 elements."""
     count, wide = len(lines), op.line * lines.itemsize
     if wide != SWIZZLE_SPAN[op.swizzle] or count * wide > wg.values[op.shared.name].bytes // 4:
-        wg.fail(op, f"{count} lines of {wide} bytes with swizzle {op.swizzle}")
+        wg.fail(op, f"{count} rows of {wide} bytes do not fit swizzle {op.swizzle}")
     aligned(wg, op, panel, op.swizzle)
     region = tile(panel, count, wide, op.swizzle, columns=(op.along, op.along + wide // 2))
     what = f"it overwrites a panel (warp {i})"
@@ -106,7 +106,7 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: A
     state: State = wg.values[op.state.name]
     first = 0 if op.start is None else int(wg.get(op.start, op))
     if first < 0 or first + lines_reached(op.apart) > op.rows:
-        wg.fail(op, f"lines {first} to {first + lines_reached(op.apart)} of a tile of {op.rows}")
+        wg.outside(op, f"rows {first} to {first + lines_reached(op.apart)} of {op.rows} rows")
     row_bytes = op.panels * SWIZZLE_SPAN[op.swizzle]
     start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     aligned(wg, op, start, op.swizzle)
@@ -125,7 +125,7 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     first = 0 if op.start is None else int(wg.get(op.start, op))
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if first < 0 or first + reached > op.rows:
-        wg.fail(op, f"lines {first} to {first + reached} of a tile of {op.rows}")
+        wg.outside(op, f"rows {first} to {first + reached} of {op.rows} rows")
     row_bytes = kind.dtype.size(kind.columns)
     start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     if op.start is not None:
@@ -149,7 +149,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     width = dtype_of(op.result).bytes
     if index.min() < 0 or width * index.max() >= op.bytes:
-        wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
+        wg.outside(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
     places = start + width * index[..., None] + np.arange(width)
     what = f"it reads item {state.stage} of `{shared.label}`"
     held = read_by_warps(wg, op, what, Region([(start, start + op.bytes)], places))[0]

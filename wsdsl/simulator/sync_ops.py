@@ -98,18 +98,18 @@ def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
 def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
     cta = wg.cta
     if op.count % 8 or not 24 <= op.count <= 256:
-        wg.fail(op, f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256")
+        wg.fail(op, f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers")
     if op.increase != (op.count >= wg.registers) and op.count != wg.registers:
         more = "more" if op.increase else "fewer"
-        wg.fail(op, f"{op.count} registers a thread are not {more} than the {wg.registers} held")
+        wg.fail(op, f"{op.count} registers per thread are not {more} than {wg.registers}")
     taken = op.count - wg.registers
     if taken > cta.free_registers:
         yield Blocked(
             op,
             lambda: taken <= cta.free_registers,
             lambda: (
-                f"{taken} more registers a thread (it holds {wg.registers}); the CTA's pool has "
-                f"{cta.free_registers} to give"
+                f"{taken} more registers per thread (now {wg.registers}); the pool of the CTA has "
+                f"{cta.free_registers}"
             ),
         )
     cta.free_registers -= taken

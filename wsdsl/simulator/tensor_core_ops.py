@@ -48,12 +48,10 @@ class Operand:
     def fault(self, extent: int, k: int) -> str:
         along, deep = (self.rows, self.columns) if self.k_major else (self.columns, self.rows)
         if self.start < 0 or self.start + extent > along or self.deep + k > deep:
-            return (
-                f"{extent} x {k} elements from {self.start} of a {self.rows} x {self.columns} tile"
-            )
+            return f"{extent} x {k} elements from {self.start} exceed {self.rows} x {self.columns}"
         granule = 8 if self.k_major else self.dtype.count(SWIZZLE_SPAN[self.swizzle])
         if self.start % granule:
-            return f"an operand that begins at {self.start}: no multiple of {granule}"
+            return f"an operand starts at {self.start}, not at a multiple of {granule}"
         return ""
 
     def region(self, extent: int, k: int) -> Region:
@@ -75,7 +73,7 @@ def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
     dtype = DTYPES[op.dtype]
     row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
-        wg.fail(op, f"a tile of {op.rows} x {row_bytes} bytes has no panels of {op.swizzle}")
+        wg.fail(op, f"a tile of {op.rows} x {row_bytes} bytes does not fit swizzle {op.swizzle}")
     base = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     aligned(wg, op, base, op.swizzle)
     start = int(wg.get(op.start, op)) if op.start is not None else 0
@@ -104,22 +102,22 @@ def wgmma_fence(wg: Warpgroup, op: f.WgmmaFence) -> None:
 def accumulator(wg: Warpgroup, op: Op, value: Value) -> AccumulatorRegisters:
     held: AccumulatorValue = wg.values[value.name]
     if held.stale:
-        wg.fail(op, f"{value} no longer stands for its registers: a later op has taken them")
+        wg.fail(op, f"a later op has overwritten the registers of {value}")
     return held.registers
 
 
 def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     registers = accumulator(wg, op, op.acc)
     if registers.touched >= wg.wgmma.fences:
-        wg.fail(op, "no wgmma_fence since other instructions used the accumulator's registers")
+        wg.fail(op, "no wgmma_fence follows the last use of the registers of the accumulator")
     registers.touched = -1
     accumulate = bool(wg.get(op.accumulate, op))
     if accumulate and registers.value is None and not wg.wgmma.in_flight(registers):
-        wg.fail(op, "accumulates on registers that nothing has written")
+        wg.fail(op, "no op has written the accumulator", kind="uninitialized")
     dtype, b_dtype = (DTYPES[name] for name in op.dtypes)
     step = k_step(dtype)
     if op.k % step:
-        wg.fail(op, f"k = {op.k}: no multiple of {step} for {dtype}")
+        wg.fail(op, f"k={op.k} is not a multiple of {step} for {dtype}")
     assert isinstance(op.acc.type, Accumulator)
     read = TensorRead(wg.told, op, wg.everyone)
     fragment = _register_operand(wg, op, dtype) if isinstance(op.a.type, Fragment) else None
@@ -144,12 +142,12 @@ def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
     kind = op.a.as_fragment
     taken = Fragment(dtype, ROWS, op.k).as_operand
     if kind != taken or not op.a_k_major:
-        wg.fail(op, f"{op.a} is {kind}; the wgmma takes {taken}, K-major")
+        wg.fail(op, f"{op.a} is {kind}; the wgmma expects {taken}, K-major")
     if not wg.operands.fenced(op.a, wg.wgmma.fences):
         wg.fail(
             op,
-            f"no wgmma_fence between what wrote the registers of {op.a} and this wgmma",
-            hint="wgmma_fence after the last op that writes its operands in registers",
+            f"no wgmma_fence follows the last write to the registers of {op.a}",
+            hint="add a wgmma_fence after the last op that writes operands in registers",
         )
     return held
 
@@ -171,7 +169,7 @@ def operand_in_shared(
     if (held.dtype, held.k_major) != (dtype, k_major):
         wg.fail(
             op,
-            f"{value} is {held.dtype} with k_major={held.k_major}; the product takes "
+            f"{value} is {held.dtype} with k_major={held.k_major}; the MMA expects "
             f"{dtype} with {k_major}",
         )
     wg.check(op, held.fault(extent, op.k))
@@ -190,7 +188,7 @@ def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:
 def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
     pipe = wg.wgmma
     if pipe.open:
-        wg.fail(op, "a wgmma was not committed, so that this wait does not cover it")
+        wg.fail(op, "a wgmma is not committed, so this wait does not cover it")
     covered = pipe.groups[: max(0, len(pipe.groups) - op.pending)]
     jobs = [job for group in covered for job in group]
     if not all(job.done for job in jobs):
@@ -206,7 +204,7 @@ def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
     for value, result in zip(op.accumulators, op.result, strict=True):
         registers = accumulator(wg, op, value)
         if pipe.in_flight(registers):
-            wg.fail(op, f"{value} is still being written: the wait leaves {op.pending} in flight")
+            wg.fail(op, f"{value} is incomplete: the wait leaves {op.pending} groups in flight")
         registers.version += 1
         registers.touched = pipe.fences
         held = registers.value
@@ -220,7 +218,7 @@ def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
             assert isinstance(job.op, f.Wgmma)
             wg.fail(
                 op,
-                f"the registers of {job.op.a} may be reused while wgmma reads them",
+                f"the registers of {job.op.a} may be overwritten while wgmma reads them",
                 hint="list it in the `fragments` of the wgmma_wait that covers the wgmma",
                 extra=job.op,
             )

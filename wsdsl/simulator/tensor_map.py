@@ -52,13 +52,13 @@ class TensorMapValue:
         if not array.size or self.tensor.dtype.name in OF_THEIR_OWN:
             return ""
         if array.ctypes.data % TMA_ALIGN:
-            told = f"its address is no multiple of {TMA_ALIGN} bytes"
-            return f"TMA cannot take {self.tensor.name}: {told}"
+            told = f"its address is not a multiple of {TMA_ALIGN} bytes"
+            return f"TMA cannot access {self.tensor.name}: {told}"
         for axis, stride in enumerate(array.strides[:-1]):
             if array.shape[axis] > 1 and stride % TMA_ALIGN:
                 return (
-                    f"TMA cannot take {self.tensor.name}: the stride of axis {axis} is {stride} "
-                    f"bytes, no multiple of {TMA_ALIGN}"
+                    f"TMA cannot access {self.tensor.name}: the stride of axis {axis} is {stride} "
+                    f"bytes, not a multiple of {TMA_ALIGN}"
                 )
         return ""
 
@@ -66,14 +66,14 @@ class TensorMapValue:
         """Why TMA cannot copy the box there; a GPU says "illegal instruction"."""
         if self.swizzle in PACKED_SPAN:
             amid = any(at % PACKED_LINES for at in coordinates[-2:])
-            told = f"TMA copies whole blocks of {self.tensor.name}: {coordinates} is amid a block"
+            told = f"TMA copies whole blocks of {self.tensor.name}: {coordinates} is within one"
             return told if amid else ""
         start = coordinates[-1] * self.tensor.dtype.bits // 8
         if start % TMA_ALIGN == 0:
             return ""
         return (
-            f"TMA cannot copy a box of {self.tensor.name} that begins at element {coordinates[-1]} "
-            f"of a row: {start} bytes in, no multiple of {TMA_ALIGN}"
+            f"a box of {self.tensor.name} that begins at element {coordinates[-1]} of a row, byte "
+            f"{start}, is misaligned: TMA needs a multiple of {TMA_ALIGN}"
         )
 
     @cached_property
@@ -102,8 +102,8 @@ class TensorMapValue:
             return ""
         row = self.tensor.array.shape[-1] * self.tensor.array.itemsize
         return (
-            f"a TMA store writes whole {TMA_ALIGN} bytes, and the rows of {self.tensor.name} have "
-            f"{row}: it writes past the end of its memory"
+            f"a TMA store writes whole {TMA_ALIGN} bytes, and rows of {self.tensor.name} have "
+            f"{row}: it writes past the end of the tensor"
         )
 
     def inside(self, coordinates: tuple[int, ...]) -> tuple[slice, ...]:

@@ -98,14 +98,14 @@ class PipeAccess(Access):
             return ""
         commits = [c for c in self.pipe.commits if c.number > self.number]
         if not commits:
-            return "no tensor_commit follows that product"
+            return "no tensor_commit follows that MMA"
         for commit in commits:
             for barrier, phase in zip(commit.barriers, commit.phases, strict=False):
                 if int(clocks.seen[actors, barrier.component].min()) > phase:
                     return ""
         on = commits[0].barriers[0]
-        told = f"a phase of {on}, on which its tensor_commit counts, was not waited"
-        return f"{told} for, with a tensor_fence(after=True) where columns are accessed"
+        told = f"no wait has completed a phase of {on}, on which its tensor_commit counts,"
+        return f"{told} with a tensor_fence(after=True) before the access"
 
 
 @dataclass(eq=False)
@@ -123,12 +123,12 @@ class CellAccess(Access):
         if actors == self.by and self.waited:
             return ""  # A warp's lanes are its own.
         if self.epochs is None:
-            return "no tensor_fence followed it" if self.waited else f"no {self.wait} covers it"
+            return "no tensor_fence follows it" if self.waited else f"no {self.wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.
         late = clocks.seen[actors, self.by] >= self.epochs
         if late.reshape(len(late), -1, 2).any(axis=2).all():
             return ""
-        return "nothing makes this wait for its tensor_fence and what follows it"
+        return "this is not ordered after its tensor_fence"
 
 
 @dataclass(eq=False)

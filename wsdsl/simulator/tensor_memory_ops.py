@@ -84,7 +84,7 @@ def tensor_columns(wg: Warpgroup, op: t.TensorColumns) -> None:
     kind, memory = op.result.type, _memory(wg, op)
     assert isinstance(kind, Columns)
     if op.first + kind.columns * kind.num > memory.columns:
-        wg.fail(op, f"{kind.num} items of {kind.columns} columns from {op.first} on")
+        wg.outside(op, f"{kind.num} items of {kind.columns} columns from column {op.first} on")
     wg.values[op.result.name] = Items(op.label, op.first, kind.columns, kind.num)
 
 
@@ -93,9 +93,9 @@ def _first(wg: Warpgroup, op: Op, sums: Value, state: Value, column: int, column
     items: Items = wg.values[sums.name]
     held: State = wg.values[state.name]
     if not 0 <= held.stage < items.num:
-        wg.fail(op, f"item {held.stage} of `{items.label}`, which has {items.num}")
+        wg.outside(op, f"item {held.stage} of `{items.label}`, which has {items.num}")
     if column + columns > items.columns:
-        wg.fail(op, f"columns {column} to {column + columns} of an item of {items.columns}")
+        wg.outside(op, f"columns {column} to {column + columns} of an item of {items.columns}")
     return items.first + held.stage * items.columns + column
 
 
@@ -106,7 +106,7 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     taken = sum_of if op.scales is None else are_scaled
     total, step = taken(dtype, b_dtype), k_step(dtype)
     if total is None or op.k % step:
-        wg.fail(op, f"k = {op.k} of {dtype} and {b_dtype}: no multiple of {step}, or no product")
+        wg.fail(op, f"tcgen05.mma does not support k={op.k} of {dtype} and {b_dtype} (step {step})")
     accumulate, number = bool(wg.get(op.accumulate, op)), wg.tensor_pipe.count
     read = PipeAccess(wg.told, op, wg.tensor_pipe, number)
     columns, k_major = op.columns // op.cta_group, op.b_k_major
@@ -141,7 +141,7 @@ def _operand_in_columns(
     region = _rows(first, op.a_columns, op.rows)
     what = f"it reads columns {first} to {first + op.a_columns}"
     if not memory.written[region.index].all():
-        wg.fail(op, f"{what}, which nothing has written")
+        wg.fail(op, f"{what}, which no op has written", kind="uninitialized")
     read = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     where = memory, region, read, pipe.thread, "operand"
     wg.begin(op, what, "read", *where, asynchronous=False)
@@ -160,7 +160,7 @@ def _begin_sums(
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
     region, pipe = _rows(first, op.columns, op.rows), wg.tensor_pipe
     if accumulate and not memory.written[region.index].all():
-        wg.fail(op, "accumulates on columns that nothing has written")
+        wg.fail(op, "no op has written the accumulator", kind="uninitialized")
     write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     what = f"it writes columns {first} to {first + op.columns}{cta.suffix}"
     wg.begin(op, what, "write", memory, region, write, pipe.thread, asynchronous=False)

@@ -24,7 +24,7 @@ def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
         yield Blocked(
             op,
             lambda: cta.sync_round != this_round,
-            lambda: f"all warpgroups to meet; {cta.at_sync} of {len(cta.warpgroups)} are there",
+            lambda: f"all warpgroups; {cta.at_sync} of {len(cta.warpgroups)} have arrived",
         )
     wg.effect(op, "wait", "cta", wg.everyone)
 
@@ -43,11 +43,11 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
             clocks.acquire(cluster.everyone, clocks.release(cluster.everyone))
         cluster.at_sync, cluster.sync_round = 0, this_round + 1
     else:
-        told = "all warpgroups of the cluster to meet"
+        told = "all warpgroups of the cluster"
         yield Blocked(
             op,
             lambda: cluster.sync_round != this_round,
-            lambda: f"{told}; {cluster.at_sync} of {expected} are there",
+            lambda: f"{told}; {cluster.at_sync} of {expected} have arrived",
         )
     wg.effect(op, "wait", "cluster", wg.everyone)
 
@@ -55,16 +55,16 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
 def _number(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
     item = 0 if op.item is None else int(wg.get(op.item, op))
     if not 0 <= item < op.num:
-        wg.fail(op, f"item {item} of {op.num} named barriers")
+        wg.outside(op, f"item {item} of {op.num} named barriers")
     return op.barrier + item
 
 
 def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
     cta, number = wg.cta, _number(wg, op)
     if not 1 <= number <= NUM_NAMED:
-        wg.fail(op, f"named barrier {number}; there are 1 to {NUM_NAMED}")
+        wg.fail(op, f"named barrier {number} is not one of 1 to {NUM_NAMED}")
     if not 1 <= op.num_warpgroups <= len(cta.warpgroups):
-        wg.fail(op, f"{op.num_warpgroups} warpgroups; the CTA has {len(cta.warpgroups)}")
+        wg.fail(op, f"it expects {op.num_warpgroups} of {len(cta.warpgroups)} warpgroups")
     meeting = cta.meetings.get(number)
     if meeting is None:
         meeting = cta.meetings[number] = Meeting(op.num_warpgroups, op, cta.clocks)
@@ -72,17 +72,13 @@ def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeti
         there = ", ".join(meeting.names.values())
         wg.fail(
             op,
-            f"it counts to {op.num_warpgroups} at named barrier {number}, but {there} to "
-            f"{meeting.expected} in this round",
-            hint="give all who meet in a round the same num_warpgroups",
+            f"it expects {op.num_warpgroups} warpgroups at named barrier {number}, not "
+            f"{meeting.expected} as {there}",
+            hint="use one num_warpgroups in all ops that synchronize",
             extra=meeting.opened_by,
         )
     if wg in meeting.names:
-        wg.fail(
-            op,
-            f"it comes to named barrier {number} twice in one round, in which "
-            f"{meeting.state()}: it would count for someone else",
-        )
+        wg.fail(op, f"it arrives twice at named barrier {number}, at which {meeting.state()}")
     wg.effect(op, "arrive", "named barrier", wg.everyone, number)
     meeting.come(wg, wg.name, cta.clocks.release(wg.everyone))
     if meeting.complete:
@@ -110,10 +106,10 @@ def _flag(wg: Warpgroup, op: b.ArriveFlag | b.WaitFlag) -> tuple[Array, tuple[in
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     at = tuple(int(wg.get(i, op)) for i in op.index)
     if tensor.dtype.name != "i32":
-        wg.fail(op, f"a flag in {tensor.name}, which holds {tensor.dtype}", hint="flags are i32")
+        wg.fail(op, f"flags in {tensor.name}, of {tensor.dtype}", hint="use a tensor of i32")
     shape = tensor.array.shape
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
-        wg.fail(op, f"flag {tensor.name}{list(at)} is outside of the tensor's {list(shape)}")
+        wg.outside(op, f"flag {tensor.name}{list(at)} is outside the shape {list(shape)}")
     return tensor.array, at
 
 
@@ -126,7 +122,7 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
     flags = wg.cta.residents.flags
     told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
     if told:
-        wg.fail(op, f"race: it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
+        wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
 
 
 def _after(wg: Warpgroup, op: b.ArriveFlag, before: np.int32) -> np.int32:
@@ -142,7 +138,7 @@ def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
         yield Blocked(
             op,
             lambda: bool(array[at] >= count),
-            lambda: f"flag {op.tensor.name}{list(at)} to be at least {count}; it is {array[at]}",
+            lambda: f"flag {op.tensor.name}{list(at)} to reach {count}; it is {array[at]}",
         )
     wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
     wg.cta.residents.flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
