@@ -32,11 +32,7 @@ def combinations(
 
 
 def compile_all(
-    name: str,
-    variants: Variants,
-    text: str,
-    every: Sequence[Asked],
-    processes: int | None = None,
+    name: str, variants: Variants, text: str, every: Sequence[Asked], processes: int | None = None
 ) -> None:
     """What is not at hand; `variants` has it from then on. `text`: of the TILE kernel. When all are
     done, the error of the first that failed.

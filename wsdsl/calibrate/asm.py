@@ -156,12 +156,7 @@ ret;"""
 
 
 def kernel(
-    name: str,
-    asm: Asm,
-    threads: int,
-    *params: str,
-    smem_bytes: int = SAME_SM,
-    cluster: int = 1,
+    name: str, asm: Asm, threads: int, *params: str, smem_bytes: int = SAME_SM, cluster: int = 1
 ) -> Kernel:
     """`params` as in `"u64 source"`."""
     split = tuple((kind, of) for kind, of in (p.split() for p in params))

@@ -10,10 +10,7 @@ CHAINS = 8
 """Of a thread, each of which goes on from its own result."""
 UNROLLED = 16
 COUNT = 200
-FORMS = {
-    "fma_lanes": "fma.rn.f32 {v}, {v}, u0, u1;",
-    "exp_lanes": "ex2.approx.ftz.f32 {v}, {v};",
-}
+FORMS = {"fma_lanes": "fma.rn.f32 {v}, {v}, u0, u1;", "exp_lanes": "ex2.approx.ftz.f32 {v}, {v};"}
 
 
 def instructions(name: str, form: str) -> Kernel:

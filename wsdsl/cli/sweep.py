@@ -47,7 +47,12 @@ def sweep_command(options: argparse.Namespace) -> int:
     _measure(kernel, points, sizes, options)
     timed = [point for point in points if point.time]
     if options.output and timed:
-        _draw(kernel.name, fields, timed, sizes, options)
+        from wsdsl.report.figure import draw_sweep
+
+        how = "measured" if any(point.measured for point in timed) else "predicted"
+        told = ", ".join(f"{dim} = {n}" for dim, n in sizes.items())
+        times = [(point.values, point.time) for point in timed]
+        draw_sweep(times, fields, options.output, f"{kernel.name}, {told}, {how}")
     if options.json:
         rows = [vars(p) | {"schedule": p.schedule and repr(p.schedule)} for p in points]
         print(json.dumps({"kernel": kernel.name, "sizes": sizes, "points": rows}, indent=2))
@@ -86,30 +91,10 @@ def _measure(
     found = {point.schedule: point for point in points if point.schedule}
     if options.predict or not found or not gpu_available():
         return
+    how = dict(seconds=options.seconds, progress=not options.json)
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
-        tuned = kernel.tune_for(
-            sizes, seconds=options.seconds, candidates=[*found], progress=not options.json
-        )
+        tuned = kernel.tune_for(sizes, None, candidates=[*found], **how)
     for trial in tuned.trials:
         if point := found.get(trial.schedule):
             point.fault = trial.failure.partition("\n")[0]
             point.measured = trial.ratio * tuned.incumbent.bursts if trial.samples else 0.0
-
-
-def _draw(
-    name: str,
-    fields: Mapping[str, Sequence[str]],
-    points: Sequence[Point],
-    sizes: Mapping[str, int],
-    options: argparse.Namespace,
-) -> None:
-    from wsdsl.report.figure import draw_sweep
-
-    along = max(fields, key=lambda field: len(fields[field]))
-    lines: dict[str, list[tuple[str, float]]] = {}
-    for point in points:
-        others = (f"{f}={v}" for f, v in point.values.items() if f != along)
-        lines.setdefault(", ".join(others), []).append((point.values[along], point.time))
-    how = "measured" if any(point.measured for point in points) else "predicted"
-    heading = f"{name}, {', '.join(f'{dim} = {n}' for dim, n in sizes.items())}, {how}"
-    draw_sweep(lines, fields[along], along, options.output, heading)

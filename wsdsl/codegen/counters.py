@@ -124,11 +124,7 @@ def _add(c: Context, dtype: DType, at: Global, total: str) -> None:
 
 
 def _counter(
-    w: Writer,
-    index: Sequence[str],
-    limits: Sequence[str],
-    extents: Sequence[int],
-    once: str | None,
+    w: Writer, index: Sequence[str], limits: Sequence[str], extents: Sequence[int], once: str | None
 ) -> str:
     """Its number; that of the one behind all for what is not to be counted, where a predicate would
     be a branch.

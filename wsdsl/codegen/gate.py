@@ -80,9 +80,7 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
         op = _op_at(kernel, ptx, text) or _largest_product(kernel)
         what = "has too few registers for this matmul" if code == "C7602" else "serializes matmuls"
         yield Finding(
-            f"WS0627 ptxas {what}: {reason} [{code}]",
-            _loc(op, kernel),
-            HINTS.get(code, OTHER_HINT),
+            f"WS0627 ptxas {what}: {reason} [{code}]", _loc(op, kernel), HINTS.get(code, OTHER_HINT)
         )
 
 

@@ -326,12 +326,7 @@ def prefetch_global(w: Writer, pointer: str, pred: str) -> None:
 
 
 def load_global_packed(
-    w: Writer,
-    at: Global,
-    bits: int,
-    both: str | None,
-    first: str | None,
-    constant: bool,
+    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
 ) -> str:
     """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`."""
     kind = ".nc" if constant else ""

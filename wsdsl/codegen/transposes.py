@@ -177,7 +177,4 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     define(c, op.result, from_words(w, dtype, shape, words))
 
 
-ARMS: Arms = {
-    StoreTransposed: convert_store_transposed,
-    LoadTransposed: convert_load_transposed,
-}
+ARMS: Arms = {StoreTransposed: convert_store_transposed, LoadTransposed: convert_load_transposed}

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
-from wsdsl.frontend.entities import (
-    POISON,
-    Entity,
-    Literal,
-    Poison,
-    TileType,
-    TypeName,
-    Value,
-)
+from wsdsl.frontend.entities import POISON, Entity, Literal, Poison, TileType, TypeName, Value
 from wsdsl.frontend.operators import BITCAST_FIRST
 from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction, topk
 from wsdsl.frontend.typed import TensorRef

@@ -22,16 +22,7 @@ from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
-from wsdsl.ir.types import (
-    BOOL,
-    DTYPES,
-    Accumulator,
-    DType,
-    Fragment,
-    Shared,
-    Tensor,
-    Tile,
-)
+from wsdsl.ir.types import BOOL, DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
 from wsdsl.ir.wgmma import k_step
 
 Problem = tuple[Op | None, str]

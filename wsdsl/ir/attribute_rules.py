@@ -176,16 +176,10 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     tm.TensorLoad: HALF,
     tm.TensorStore: HALF,
     m.StorePartials: dict(
-        fn=one_of("add", "max", "min"),
-        offset=BYTES,
-        each=between(0, 128),
-        ctas=between(1, 16),
+        fn=one_of("add", "max", "min"), offset=BYTES, each=between(0, 128), ctas=between(1, 16)
     ),
     m.ReducePartials: dict(
-        fn=one_of("add", "max", "min"),
-        offset=BYTES,
-        parts=between(1, 128),
-        each=between(0, 128),
+        fn=one_of("add", "max", "min"), offset=BYTES, parts=between(1, 128), each=between(0, 128)
     ),
     k.ClearCounters: COUNTERS | BY,
     k.AddCounters: COUNTERS,
@@ -195,8 +189,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         line=BYTES, first=BYTES, length=between(8, 1024, 8), step=between(0, 16)
     ),
     t.Map: dict(
-        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS),
-        bits=between(1, 24),
+        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS), bits=between(1, 24)
     ),
     t.Constant: dict(value=anything),
     t.DimSize: dict(dim=anything),

@@ -83,10 +83,7 @@ H200 = Target(
 TB_PER_S = H200.memory_bytes / 4.8
 """What is measured on an H200, by the bandwidth in its data sheet: others have theirs alone."""
 H100_SXM = replace(
-    H200,
-    name="H100 SXM",
-    memory_bytes=3.35 * TB_PER_S,
-    device=r"\bH100\b(?!.*(PCIe|NVL|MIG))",
+    H200, name="H100 SXM", memory_bytes=3.35 * TB_PER_S, device=r"\bH100\b(?!.*(PCIe|NVL|MIG))"
 )
 GH200 = replace(H200, name="GH200", memory_bytes=4.0 * TB_PER_S, device=r"\bGH200\b(?!.*MIG)")
 H100_PCIE = replace(

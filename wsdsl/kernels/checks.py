@@ -28,11 +28,7 @@ def type_of_addend(
 
 
 def type_of_output(
-    out: Any,
-    out_dtype: Any,
-    shape: tuple[int, ...],
-    default: str,
-    kinds: tuple[str, ...] = OUTPUTS,
+    out: Any, out_dtype: Any, shape: tuple[int, ...], default: str, kinds: tuple[str, ...] = OUTPUTS
 ) -> str:
     """That of `out`, or the one that is asked for, or else `default`."""
     wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name

@@ -36,12 +36,7 @@ class Partials:
         self.barrier, self.consumers = 0, 1
 
     def lend(
-        self,
-        wish: str,
-        type: Tensor,
-        each: int,
-        zeroed: bool = False,
-        fragments: bool = False,
+        self, wish: str, type: Tensor, each: int, zeroed: bool = False, fragments: bool = False
     ) -> Value:
         """The tensor of that name, the same for all partitions."""
         if wish not in self.lent:

@@ -148,9 +148,7 @@ def lower(
 
 
 def scheduled_tile(
-    kernel: Kernel,
-    sizes: Mapping[str, int] | None = None,
-    listeners: Sequence[Listener] = (),
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, listeners: Sequence[Listener] = ()
 ) -> Kernel:
     """The TILE kernel with roles and its whole schedule for `sizes`."""
     return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)

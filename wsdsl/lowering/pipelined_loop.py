@@ -61,11 +61,7 @@ class PipelinedLoop:
         beyond = tuple(self.again(v) for v in stages.crossing)
         b.add(
             with_fields(
-                loop,
-                result=(*loop.result, *beyond),
-                init=before,
-                args=args,
-                body=tuple(body),
+                loop, result=(*loop.result, *beyond), init=before, args=args, body=tuple(body)
             )
         )
 

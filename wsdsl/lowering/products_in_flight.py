@@ -34,10 +34,7 @@ class InFlight:
 
     @classmethod
     def of(
-        cls,
-        loop: ForRange,
-        rings: Mapping[Value, CircularBuffer],
-        depths: Mapping[Contract, int],
+        cls, loop: ForRange, rings: Mapping[Value, CircularBuffer], depths: Mapping[Contract, int]
     ) -> InFlight | None:
         """None where products are not left in flight. `depths`: what each product sums over."""
         body = loop.body[:-1]
@@ -180,10 +177,7 @@ def _are_made_late(loop: ForRange, products: Sequence[Contract]) -> bool:
 
 
 def _one_by_one(
-    body: Sequence[Op],
-    products: Sequence[Contract],
-    depths: Mapping[Contract, int],
-    b: Builder,
+    body: Sequence[Op], products: Sequence[Contract], depths: Mapping[Contract, int], b: Builder
 ) -> list[Op | None]:
     """A body's products, of computed operands, in two groups: while the tensor cores have one of
     them, the other one's operands are computed, in registers of their own. A single product is

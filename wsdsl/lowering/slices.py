@@ -263,11 +263,7 @@ class ConsumerSlice:
         return []
 
     def _read(
-        self,
-        group: SlotGroup,
-        slot: Value,
-        tiles: dict[Value, Value],
-        elements: dict[Value, Value],
+        self, group: SlotGroup, slot: Value, tiles: dict[Value, Value], elements: dict[Value, Value]
     ) -> list[Op]:
         """`tiles` are what products read, `elements` what threads do."""
         new, made = self.loads.namer.new, list[Op]()

@@ -17,15 +17,7 @@ from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import (
-    ALL,
-    FIRST_LANES,
-    NOTHING_STORED,
-    Agent,
-    Machine,
-    Span,
-    StageParity,
-)
+from wsdsl.prover.machine import ALL, FIRST_LANES, NOTHING_STORED, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_pair, settle, shown

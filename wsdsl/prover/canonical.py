@@ -124,9 +124,7 @@ class Canonical:
                     for _, flip, h in barriers
                 ]
             ),
-            tuple(
-                [(where, tuple([s.start for s in m.memory[key]])) for where, key in items],
-            ),
+            tuple([(where, tuple([s.start for s in m.memory[key]])) for where, key in items]),
             tuple(loops),
             tuple(following),
             tuple(runs),

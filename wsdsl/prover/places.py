@@ -203,11 +203,7 @@ class Places:
         return made
 
     def _span(
-        self,
-        stage: Stage,
-        s: Span,
-        open_: tuple[int, int, int],
-        copies: dict[int, int],
+        self, stage: Stage, s: Span, open_: tuple[int, int, int], copies: dict[int, int]
     ) -> Span:
         """`open_`: events that matter as a write, as what is shown of it, as a read. It does
         not matter which agent reads, but which class of threads, since that knows of its reads.

@@ -18,13 +18,7 @@ from wsdsl.prover.scalars import fresh
 
 
 def read_by_threads(
-    m: Machine,
-    a: Agent,
-    op: Op,
-    array: Array,
-    item: int,
-    ranges: list[tuple[int, int]],
-    c: int,
+    m: Machine, a: Agent, op: Op, array: Array, item: int, ranges: list[tuple[int, int]], c: int
 ) -> None:
     """Threads of class `c` read: each knows when it has, and of no other. For who writes there by
     TMA it is over with the next fence of theirs: nothing else orders the generic proxy's reads

@@ -120,19 +120,22 @@ def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading
 
 
 def draw_sweep(
-    lines: Mapping[str, Sequence[tuple[str, float]]],
-    values: Sequence[str],
-    field: str,
+    times: Sequence[tuple[Mapping[str, str], float]],
+    fields: Mapping[str, Sequence[str]],
     path: Path,
     heading: str,
 ) -> Path:
-    """Draw time in µs over the `values` of a field, a line per combination of the other fields."""
+    """Draw time in µs over the field with most values, a line per combination of the others."""
     figure, axes = _subplots(path, 10, 0.3, heading)
+    along = max(fields, key=lambda field: len(fields[field]))
+    lines = defaultdict[str, list[tuple[int, float]]](list)
+    for values, time in times:
+        others = ", ".join(f"{f}={value}" for f, value in values.items() if f != along)
+        lines[others].append((fields[along].index(values[along]), time))
     for label, points in lines.items():
-        at, times = [values.index(value) for value, _ in points], [time for _, time in points]
-        axes.plot(at, times, marker="o", label=label)
-    axes.set_xticks(range(len(values)), values)
-    axes.set(xlabel=field, ylabel="time in µs", ylim=(0, None))
+        axes.plot(*zip(*points, strict=True), marker="o", label=label)
+    axes.set_xticks(range(len(fields[along])), fields[along])
+    axes.set(xlabel=along, ylabel="time in µs", ylim=(0, None))
     if len(lines) > 1:
         axes.legend(fontsize=7)
     return _save(figure, path, {})

@@ -79,7 +79,4 @@ def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
     wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
 
 
-CLAIMS: Arms = {
-    b.ClaimCluster: claim_cluster,
-    b.ClaimedCluster: claimed_cluster,
-}
+CLAIMS: Arms = {b.ClaimCluster: claim_cluster, b.ClaimedCluster: claimed_cluster}

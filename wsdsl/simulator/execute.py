@@ -20,15 +20,7 @@ from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
 from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
 from wsdsl.simulator.thread_barrier_ops import MEETING
 
-SEEN: Arms = {
-    **SYNC,
-    **CLAIMS,
-    **MEETING,
-    **COPY,
-    **GLOBAL,
-    **TENSOR_CORE,
-    **TENSOR_MEMORY,
-}
+SEEN: Arms = {**SYNC, **CLAIMS, **MEETING, **COPY, **GLOBAL, **TENSOR_CORE, **TENSOR_MEMORY}
 """Ops that others can see, or that depend on others: any warpgroup may be overtaken before one."""
 
 

@@ -187,7 +187,4 @@ def _store_flags(
             wg.fail(op, f"it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
 
 
-GLOBAL: Arms = {
-    m.LoadGlobal: load_global,
-    m.StoreGlobal: store_global,
-}
+GLOBAL: Arms = {m.LoadGlobal: load_global, m.StoreGlobal: store_global}

@@ -105,11 +105,7 @@ def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
 
 
 def _neighbours(
-    kernel: Kernel,
-    given: Schedule,
-    leader: Schedule,
-    sides: Set[str],
-    sizes: Mapping[str, int],
+    kernel: Kernel, given: Schedule, leader: Schedule, sides: Set[str], sizes: Mapping[str, int]
 ) -> Iterator[Schedule]:
     """`sides`: the variables that walk the result. What is given stays; depth is chosen anew beside
     another width.

@@ -28,12 +28,7 @@ class Race:
     """`now` gives the time, and all is over `until`."""
 
     def __init__(
-        self,
-        arena: Arena,
-        incumbent: Trial,
-        heard: Heard,
-        now: Callable[[], float],
-        until: float,
+        self, arena: Arena, incumbent: Trial, heard: Heard, now: Callable[[], float], until: float
     ) -> None:
         self._arena, self._heard, self._now, self.until = arena, heard, now, until
         self.incumbent = incumbent

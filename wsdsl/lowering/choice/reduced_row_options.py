@@ -75,11 +75,7 @@ def reduced_row_option(kernel: Kernel, given: Schedule, work: Work) -> Schedule 
 
 
 def _of_width(
-    kernel: Kernel,
-    given: Schedule,
-    work: Work,
-    variables: tuple[list[str], list[str]],
-    widest: int,
+    kernel: Kernel, given: Schedule, work: Work, variables: tuple[list[str], list[str]], widest: int
 ) -> Schedule:
     columns, rows = variables
     width, least = widest, 2 * thread_vector(kernel)

@@ -198,11 +198,7 @@ class _Reader:
             b.add(bar.SyncWarp(loc=b.loc))
         b.add(
             bar.ArriveBarrier(
-                barriers=ring.empty,
-                state=state,
-                cta=other,
-                each_warp=not self.alone,
-                loc=b.loc,
+                barriers=ring.empty, state=state, cta=other, each_warp=not self.alone, loc=b.loc
             )
         )
         return made

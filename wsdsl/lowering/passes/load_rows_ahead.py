@@ -94,12 +94,7 @@ def _beside(loop: ForRange, choice: Map, load: LoadGlobal) -> ForRange:
 
 
 def _carried(
-    loop: ForRange,
-    load: LoadGlobal,
-    needed: Region,
-    kept: Value | None,
-    reader: Op,
-    b: Builder,
+    loop: ForRange, load: LoadGlobal, needed: Region, kept: Value | None, reader: Op, b: Builder
 ) -> ForRange:
     """The loop that carries what a load brings, which is made behind its `reader` for the next
     iteration, of rows that are `kept` if that is given.
