@@ -85,5 +85,5 @@ def test_uneven_tiles_end_sooner_step_by_step() -> None:
         worker = kernel.timeline(H=128, S=1024, D=64, schedule=asked).worker
         cycles[scheduler] = worker.cycles
         waited = {edge for lane in worker.lanes for edge in lane.waiting}
-        assert ("ring of the next tile (full)" in waited) == (scheduler == "dynamic")
+        assert ("pipeline of the next tile (full)" in waited) == (scheduler == "dynamic")
     assert cycles["dynamic"] < 0.9 * cycles["persistent"]

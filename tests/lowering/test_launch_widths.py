@@ -82,7 +82,7 @@ def test_forms_are_proved_and_right_at_every_width(name: str, schedule: Schedule
     found = lowered(name, schedule)
     assert found.scheduled == parse_kernel(found.ir("scheduled"))
     assert parse_kernel(found.ir("partitioned")) == found.partitioned
-    assert f"at each of {schedule.tile_n_variants} widths" in str(found.prove())
+    assert f"at each of {schedule.tile_n_variants} tile widths" in str(found.prove())
     case = CASES[name]
     found = simulated(case, schedule)
     alone = simulated(case, dataclasses.replace(schedule, tile_n_variants=None))
@@ -166,7 +166,7 @@ def test_ptx_is_held_to_every_width(made: Compiled) -> None:
         ("gemm", dict(scheduler="stream_k"), "stores partial accumulators"),
         ("gemm", dict(cluster=dict(m=2)), "a cluster has 2 CTAs along"),
         ("gemm", dict(cluster=dict(n=2)), "the CTAs of a cluster multicast them"),
-        ("product_i8", dict(), "of i8 wgmma works on"),
+        ("product_i8", dict(), "wgmma of i8 needs"),
         ("column_major_b", dict(), "in its last 32 columns or fewer"),
     ],
 )

@@ -158,65 +158,59 @@ def _timeline(
     return kernel, schedule, sizes, kernel.timeline(schedule, **sizes)
 
 
+def _show(options: argparse.Namespace, told: dict[str, Any], text: object) -> int:
+    if options.json:
+        print(
+            json.dumps(told | ({"file": str(options.output)} if options.output else {}), indent=2)
+        )
+    else:
+        print(text, *([options.output] if options.output else []), sep="\n")
+    return 0
+
+
 def timeline_command(options: argparse.Namespace) -> int:
     kernel, schedule, sizes, timeline = _timeline(options)
-    worker = timeline.worker
+    worker, chosen = timeline.worker, repr(kernel.schedule(schedule, **sizes))
     if options.output:
         timeline.save(options.output, options.part)
-    if options.json:
-        lanes = [
-            {"partition": f.name, "cta": worker.ctas[f.rank], "busy": f.busy, "waiting": f.waiting}
-            for f in worker.lanes
-        ]
-        told = {
-            "kernel": kernel.name,
-            "schedule": repr(kernel.schedule(schedule, **sizes)),
-            "cycles": worker.cycles,
-            "predicted_cycles": worker.predicted,
-            "bottleneck": worker.bottleneck,
-            "units": worker.busy,
-            "partitions": lanes,
-        }
-        file = {"file": str(options.output)} if options.output else {}
-        print(json.dumps(told | file, indent=2))
-    else:
-        print(
-            f"{kernel.name}: {kernel.schedule(schedule, **sizes)!r}\n{timeline.text(options.part)}"
-        )
-        if options.output:
-            print(options.output)
-    return 0
+    lanes = [
+        {"partition": f.name, "cta": worker.ctas[f.rank], "busy": f.busy, "waiting": f.waiting}
+        for f in worker.lanes
+    ]
+    told = {
+        "kernel": kernel.name,
+        "schedule": chosen,
+        "cycles": worker.cycles,
+        "predicted_cycles": worker.predicted,
+        "bottleneck": worker.bottleneck,
+        "units": worker.busy,
+        "partitions": lanes,
+    }
+    return _show(options, told, f"{kernel.name}: {chosen}\n{timeline.text(options.part)}")
 
 
 def schedule_command(options: argparse.Namespace) -> int:
     from wsdsl.report.figure import draw_timeline
 
     kernel, schedule, sizes, timeline = _timeline(options)
-    chosen = kernel.schedule(schedule, **sizes)
+    chosen = repr(kernel.schedule(schedule, **sizes))
     rows = {} if getattr(options, "rows", None) is None else {"rows": options.rows}
     explained = kernel.explain(schedule, **sizes, **rows) if options.explain else None
     if options.output:
         heading = f"{kernel.name}, {', '.join(f'{d} = {n}' for d, n in sizes.items())}"
-        draw_timeline(timeline, options.output, heading, [repr(chosen), timeline.summary])
-    if options.json:
-        told = {
-            "kernel": kernel.name,
-            "schedule": repr(chosen),
-            "workers": len(timeline.rows),
-            "tiles": timeline.tiles,
-            "tiles_cut": timeline.cut,
-            "pieces": timeline.pieces,
-            "idle": timeline.idle,
-            "predicted_microseconds": timeline.microseconds,
-        }
-        told |= explained.as_json() if explained else {}
-        told |= {"file": str(options.output)} if options.output else {}
-        print(json.dumps(told, indent=2))
-    else:
-        print(explained or f"{kernel.name}: {chosen!r}\n  {timeline.summary}")
-        if options.output:
-            print(options.output)
-    return 0
+        draw_timeline(timeline, options.output, heading, [chosen, timeline.summary])
+    told = {
+        "kernel": kernel.name,
+        "schedule": chosen,
+        "workers": len(timeline.rows),
+        "tiles": timeline.tiles,
+        "tiles_cut": timeline.cut,
+        "pieces": timeline.pieces,
+        "idle": timeline.idle,
+        "predicted_microseconds": timeline.microseconds,
+    }
+    told |= explained.as_json() if explained else {}
+    return _show(options, told, explained or f"{kernel.name}: {chosen}\n  {timeline.summary}")
 
 
 def doctor_command(options: argparse.Namespace) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.block_scales import WARP_ROWS, WORD, scale_columns
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.scale_atoms import BYTES, ROWS, unaligned_scales
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy
 from wsdsl.ir.walk import walk
@@ -14,30 +15,28 @@ from wsdsl.ir.walk import walk
 BY_THREADS = "TMA needs strides and addresses that are multiples of 16 bytes"
 
 
+WAYS: dict[type[Op], tuple[str, ...]] = {
+    m.TmaLoad: ("TMA loads to SMEM stages",),
+    m.TmaStore: ("TMA stores from SMEM", "TMA reductions from SMEM"),
+    m.ThreadLoad: (f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})",),
+    m.ThreadStore: tuple(
+        f"{store} of threads from SMEM ({BY_THREADS})" for store in ("stores", "atomic additions")
+    ),
+    m.LoadGlobal: ("threads load it to registers",),
+    m.StoreGlobal: ("threads store it from registers",) * 2,
+}
+"""By op, without and with accumulation."""
+
+
 def tensor_moves(kernel: Kernel) -> Iterator[str]:
     """A line per tensor."""
     maps = {op.result: op.tensor.name for op in kernel.of(m.MakeTensorMap)}
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
-        match op:
-            case m.TmaLoad():
-                name, way = maps[op.map], "TMA loads to SMEM stages"
-            case m.TmaStore():
-                store = "reductions" if op.accumulate else "stores"
-                name, way = maps[op.map], f"TMA {store} from SMEM"
-            case m.ThreadLoad():
-                way = f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})"
-                name = op.tensor.name
-            case m.ThreadStore():
-                store = "atomic additions" if op.accumulate else "stores"
-                name, way = op.tensor.name, f"{store} of threads from SMEM ({BY_THREADS})"
-            case m.LoadGlobal():
-                name, way = op.tensor.name, "threads load it to registers"
-            case m.StoreGlobal():
-                name, way = op.tensor.name, "threads store it from registers"
-            case _:
-                continue
-        moves.setdefault(name, set()).add(way)
+        if ways := WAYS.get(type(op)):
+            tensor: Any = getattr(op, "tensor", None)
+            name = tensor.name if tensor else maps[getattr(op, "map")]  # noqa: B009
+            moves.setdefault(name, set()).add(ways[getattr(op, "accumulate", False)])
     yield from (f"{name}: {', '.join(sorted(ways))}" for name, ways in moves.items())
     yield from scale_moves(kernel)
 

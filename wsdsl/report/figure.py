@@ -44,7 +44,7 @@ def require_matplotlib() -> Any:
     try:
         return importlib.import_module("matplotlib")
     except ImportError:
-        finding = Finding("a figure needs matplotlib", hint="pip install 'wsdsl[plot]'")
+        finding = Finding("WS1049 a figure needs matplotlib", hint="pip install 'wsdsl[plot]'")
         raise FigureError(finding) from None
 
 
@@ -159,7 +159,7 @@ def _subplots(
     path: Path, rows: int, row_height: float, heading: str, details: Sequence[str] = ()
 ) -> tuple[Any, Any]:
     if path.suffix.lower() not in SUFFIXES:
-        told = f"`{path}` has the suffix of no figure: {', '.join(SUFFIXES)}"
+        told = f"WS1050 `{path}` has the suffix of no figure: {', '.join(SUFFIXES)}"
         raise FigureError(told, hint="write to timeline.svg")
     matplotlib = require_matplotlib()
     matplotlib.use("Agg")

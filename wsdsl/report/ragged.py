@@ -39,7 +39,7 @@ def rows_by_axis(kernel: Kernel, rows: int | None, bounds: Mapping[str, Any]) ->
             found[loop.index.as_axis.name] = -(-sum(each) // len(each))
     if (rows is not None or bounds) and not found:
         names = ", ".join(dict.fromkeys(name for own in loops.values() for name in own))
-        message = f"WS1100 `{kernel.name}` has no ragged loop with bounds in {', '.join(bounds)}"
+        message = f"WS1042 `{kernel.name}` has no ragged loop with bounds in {', '.join(bounds)}"
         raise CompileError(message, kernel.loc, f"give {names}" if names else "leave them out")
     return found
 

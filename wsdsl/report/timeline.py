@@ -194,12 +194,12 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
     depth = max(1, asked.depth)
     if not tiles:
-        raise ScheduleError([Finding("the kernel has no tiles for these sizes", kernel.loc)])
+        raise ScheduleError([Finding("WS1046 the kernel has no tiles for these sizes", kernel.loc)])
     if tiles > MOST_TILES:
-        told = f"{tiles} tiles; a timeline has at most {MOST_TILES}"
+        told = f"WS1047 {tiles} tiles; a timeline has at most {MOST_TILES}"
         raise ScheduleError([Finding(told, kernel.loc, "use smaller sizes")])
     if told := scheduler.fault(tiles, depth, room):
-        raise ScheduleError([Finding(told, kernel.loc, "use fewer splits")])
+        raise ScheduleError([Finding(f"WS1048 {told}", kernel.loc, "use fewer splits")])
     work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
     if schedule.scheduler == "dynamic":
         dealt = claimed_tiles(tiles, room, asked.uneven)

@@ -91,7 +91,7 @@ class Run:
                         slots[slot] = self._start(waiting.pop(), end, first)
             if left < 0:
                 hint = "use smaller sizes"
-                told = f"the timeline of one SM has more than {MOST_STEPS} steps per CTA"
+                told = f"WS1044 the timeline of one SM has more than {MOST_STEPS} steps per CTA"
                 raise ScheduleError([Finding(told, self.kernel.loc, hint)])
         return done
 
@@ -124,6 +124,6 @@ class Run:
     def _next(self, others: Iterator[int]) -> int:
         found = next(others, None)
         if found is None:
-            told = "its CTAs wait for each other for ever: `prove` says why"
-            raise ScheduleError([Finding(told, self.kernel.loc)])
+            told = "WS1045 CTAs of the kernel deadlock"
+            raise ScheduleError([Finding(told, self.kernel.loc, "use `wsdsl prove` for the trace")])
         return found

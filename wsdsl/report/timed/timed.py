@@ -42,8 +42,10 @@ def timed(
     ScheduleError if a loop's trip count depends on data, or the run takes too many steps.
     """
     if (op := decided_by_data(kernel)) is not None:
-        told = "data decide how long this takes, and a timeline has none"
-        raise ScheduleError([Finding(told, op.loc, "`explain` tells of whole dimensions")])
+        told = "WS1043 the duration of this depends on data, which a timeline has not"
+        raise ScheduleError(
+            [Finding(told, op.loc, "use `explain`, which takes rows= for ragged loops")]
+        )
     schedule, source = kernel.schedule or Schedule(), prediction.tile.work.kernel
     speeds = Speeds.of(prediction, schedule)
     resident = prediction.resident
