@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.dynamo import F, opaque
+from wsdsl.dynamo import F, followed, marked, opaque
 from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
@@ -29,6 +33,65 @@ def called(method: F) -> F:
     return opaque(method, arranged)
 
 
+def repeated(method: F) -> F:
+    """Have native code repeat known calls of a method; `self` has `_recent` and `positional`, the
+    names of its positional parameters.
+    """
+
+    @functools.wraps(method)
+    def run(self: Any, /, *args: Any, **named: Any) -> Any:
+        repeater = self._recent.repeater
+        if (launch := repeater.launch) is not None and repeater.recorder.launches is None:
+            result = launch(*args, **named)
+            if result is not NotImplemented:
+                return result
+        if "torch._dynamo" in sys.modules and followed():
+            return method(self, *args, **named)
+        return repeater.run(partial(method, self, *args, **named), self.positional, args, named)
+
+    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+
+
+def repeated_function(call: F) -> F:
+    """Have native code repeat known calls of a function that launches one kernel."""
+    from wsdsl.runtime.repeat import Repeater
+
+    names, repeater = tuple(inspect.signature(call).parameters), Repeater()
+    recorder = repeater.recorder
+
+    @functools.wraps(call)
+    def run(*args: Any, **named: Any) -> Any:
+        if (launch := repeater.launch) is not None and recorder.launches is None:
+            result = launch(*args, **named)
+            if result is not NotImplemented:
+                return result
+        if "torch._dynamo" in sys.modules and followed():
+            return call(*args, **named)
+        return repeater.run(partial(call, *args, **named), names, args, named)
+
+    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+
+
+def repeated_with_weights(call: F) -> F:
+    """The same for a function of x and weights, whose `arrays` are arguments by name."""
+    names = tuple(inspect.signature(call).parameters)[2:]
+
+    @functools.wraps(call)
+    def run(x: Any, weights: Any, *args: Any, **named: Any) -> Any:
+        repeater, arrays = getattr(weights, "arrays", (None, {}))
+        given = x, *arrays.values(), *args
+        if repeater and repeater.launch is not None and repeater.recorder.launches is None:
+            result = repeater.launch(*given, **named)
+            if result is not NotImplemented:
+                return result
+        if repeater is None or ("torch._dynamo" in sys.modules and followed()):
+            return call(x, weights, *args, **named)
+        made = partial(call, x, weights, *args, **named)
+        return repeater.run(made, ("x", *arrays, *names), given, named)
+
+    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+
+
 class Callee:
     """Callable of a kernel's arrays and numbers, which caches the geometry of its last calls."""
 
@@ -41,6 +104,11 @@ class Callee:
     @cached_property
     def access(self) -> Access:
         raise NotImplementedError
+
+    @cached_property
+    def positional(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(param.name for param in self.params)
 
     @property
     def fixed_sizes(self) -> Mapping[str, int]:

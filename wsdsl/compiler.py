@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.callee import called
+from wsdsl.callee import called, repeated
 from wsdsl.compiled import Compiled
 from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import LaunchError, TypeCheckError, WsdslError, did_you_mean
@@ -65,6 +65,8 @@ class Kernel(Serving):
         if name not in known and not name.startswith("_"):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
             raise WsdslError(f"WS0006 `{name}` of a kernel cannot be set", hint=hint)
+        if name in known:
+            self.__dict__.pop("_recent", None)
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -309,6 +311,7 @@ class Kernel(Serving):
         return self._tuned(call, schedule, **how)
 
     def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
+        from wsdsl.runtime.repeat import forget_all
         from wsdsl.tune.tuning import Question, tune
 
         schedule = self._given(schedule)
@@ -326,10 +329,12 @@ class Kernel(Serving):
         if tuned.winner is not None:
             self._called.clear()
             self.__dict__.pop("_recent", None)
+            forget_all()
         return tuned
 
     # Running --------------------------------------------------------------------------------------
 
+    @repeated
     @called
     def __call__(
         self,

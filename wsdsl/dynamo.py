@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -10,10 +11,30 @@ REASON = "a wsdsl kernel is already compiled: leave fullgraph=True out, or call 
 _modules = sys.modules
 
 
-def marked(call: F) -> F:
-    """Have torch.compile end its graph at calls of a function, which begins with `followed`."""
+_skipped = set[CodeType]()
+
+
+def marked(call: F, skipped: bool = False) -> F:
+    """Have torch.compile end its graph at calls of a function. It begins with `followed`, or its
+    code is `skipped`: run as it is, once `skip_marked` has been called.
+    """
     vars(call).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=REASON)
+    if skipped:
+        _skipped.add(call.__code__)
     return call
+
+
+def skip_marked() -> None:
+    """Have Dynamo compile no frame of the functions that are marked as skipped."""
+    frames: Any = _modules["torch"]._C._dynamo.eval_frame
+    while _skipped:
+        code = _skipped.pop()
+        if hasattr(frames, "skip_code"):
+            frames.skip_code(code)
+        else:
+            action = frames._FrameAction
+            strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+            frames.set_code_exec_strategy(code, strategy)
 
 
 def followed() -> bool:

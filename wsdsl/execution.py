@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl import config
-from wsdsl.callee import Callee, called
+from wsdsl.callee import Callee, called, repeated
 from wsdsl.diagnostics import LaunchError, warn_once
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Executable(Callee):
     signature: Any
     launcher: Any
 
+    @repeated
     @called
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run on the arrays' device (NumPy arrays: on a GPU if there is one, else simulated).

@@ -28,7 +28,7 @@ from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import pack
 from wsdsl.runtime.padding import Padded, padded, to_pad
 from wsdsl.runtime.prepared import Prepared, fills_of
-from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
+from wsdsl.runtime.streams import FixedStream, StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
 from wsdsl.runtime.workspace import Lending, Workspaces, lent_for
@@ -164,8 +164,7 @@ class Launcher:
         context = context_for(first.device_index if first else 0)
         require_arch(context.device, self.arch)
         if stream is not None:
-            handle = given_stream(stream)
-            stream_of: StreamOf = lambda: handle  # noqa: E731
+            stream_of: StreamOf = FixedStream(given_stream(stream))
         else:
             stream_of = current_stream(first) if first else legacy_stream
         now = stream_of()

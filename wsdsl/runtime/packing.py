@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl.artifact.signature import (
@@ -121,7 +121,11 @@ class PackedArguments:
         )
         self.address = ctypes.addressof(self._table)
 
-    def _copy(self, held: object) -> PackedArguments:
+    def places(self) -> Iterator[tuple[Argument, int]]:
+        """Each argument, and its address."""
+        yield from zip(self.arguments, (self._base + offset for offset in self.offsets))
+
+    def copy(self, held: object = None) -> PackedArguments:
         made = object.__new__(PackedArguments)
         made.arguments, made.offsets, made.size = self.arguments, self.offsets, self.size
         made._allocate(held)
@@ -143,7 +147,7 @@ class PackedArguments:
         """A copy for tensors of the same geometry at other addresses, and for other scalars. Those
         that are not named stay as they are.
         """
-        made = self._copy(self.held)
+        made = self.copy(self.held)
         for i, argument in enumerate(self.arguments):
             match argument:
                 case MapArgument(tensor=name) if name in pointers:
@@ -160,7 +164,7 @@ class PackedArguments:
         self, pointers: Mapping[str, int], held: object, map_at: MapAt | None = None
     ) -> PackedArguments:
         """A copy in which these tensors lie elsewhere, in rows that `map_at` knows."""
-        made = self._copy(held)
+        made = self.copy(held)
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, PointerArgument) and argument.tensor in pointers:
                 made.write(i, struct.pack("<Q", pointers[argument.tensor]))

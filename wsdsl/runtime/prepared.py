@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.artifact.signature import Signature
+from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import followed, marked, outside
 from wsdsl.runtime import driver
@@ -15,7 +16,8 @@ from wsdsl.runtime.device import current, is_capturing
 from wsdsl.runtime.interop import count_writes
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.streams import MAX_STREAMS, StreamOf
+from wsdsl.runtime.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
+from wsdsl.runtime.stub import Calls, Repetition, torch_api
 from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.runtime.workspace import Lending
 
@@ -46,6 +48,31 @@ def _attribute(together: bool) -> Any:
     return made
 
 
+def _never() -> Any:
+    return NotImplemented
+
+
+@dataclass(frozen=True)
+class Repeatable:
+    """A launch with its own arguments and CUlaunchConfig, which native code writes in place."""
+
+    kernel: Function
+    config: Any
+    packed: PackedArguments
+
+    def pointers(self) -> Iterator[tuple[str, int, bool]]:
+        """Tensor, address of its pointer or tensor map, and whether it is a map."""
+        for argument, at in self.packed.places():
+            if isinstance(argument, (MapArgument, PointerArgument)):
+                yield argument.tensor, at, isinstance(argument, MapArgument)
+
+    def scalars(self) -> Iterator[tuple[str, int]]:
+        """Scalar, and its address."""
+        for argument, at in self.packed.places():
+            if isinstance(argument, ScalarArgument):
+                yield argument.name, at
+
+
 class Prepared:
     """A call whose arguments are resolved and packed. Calling it is safe from several threads, and
     inside the capture of a CUDA graph.
@@ -67,6 +94,7 @@ class Prepared:
         "_lending",
         "_movable",
         "_packed",
+        "_repeat",
         "_signature",
         "_stream_of",
         "_success",
@@ -103,6 +131,7 @@ class Prepared:
         # it said what an early start behind a fill means.
         self._early = signature.waits and copies is None and not fills
         self.keepalive, self._written = keepalive, written
+        self._repeat: Callable[[], Any] | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -117,12 +146,23 @@ class Prepared:
     def grid(self) -> int:
         return self._grid
 
+    def repeatable(self, copied: bool = True) -> Repeatable | None:
+        """The launch by itself, if nothing else belongs to the call; of a copy of the arguments."""
+        more = self._lending or self._fills or self._sync or not self._grid
+        if more or not self._movable:
+            return None
+        packed = self._packed.copy() if copied else self._packed
+        return Repeatable(self._kernel, self._new_config(0), packed)
+
     @property
     def _idle(self) -> bool:
         return not self._grid and not self._fills
 
-    @marked
     def __call__(self) -> None:
+        if self._repeat is None:
+            self._repeat = self._repeating() or _never
+        if self._repeat() is not NotImplemented:
+            return None
         if followed():
             return outside(self.__call__)()
         if self._fills:
@@ -146,6 +186,20 @@ class Prepared:
             driver.call("cuStreamSynchronize", stream)
         return None
 
+    marked(__call__, skipped=True)
+
+    def _repeating(self) -> Callable[[], Any] | None:
+        """The launch by native code, for calls that users keep; None where it is not all."""
+        fixed = self._stream_of.handle if isinstance(self._stream_of, FixedStream) else None
+        if not self.keepalive or (fixed is None and not is_of_torch(self._stream_of)):
+            return None
+        api, call = torch_api(), self.repeatable(copied=False)
+        if api is None or call is None:
+            return None
+        calls = Calls(api)
+        calls.add((), {}, Repetition(call, written=self._written, stream=fixed))
+        return calls.launch
+
     def _fill(self, stream: int) -> None:
         for address, size in self._fills.values():
             with current(self._kernel.context):
@@ -168,6 +222,7 @@ class Prepared:
         for name in Prepared.__slots__:
             setattr(made, name, getattr(self, name))
         made.keepalive = made._written = ()
+        made._repeat = None
         made._packed = self._packed.moved(pointers, scalars)
         if self._fills:
             made._fills = {n: (pointers.get(n, at), size) for n, (at, size) in self._fills.items()}
@@ -182,6 +237,13 @@ class Prepared:
             self._copies.set_scalar(name, value)
 
     def _config(self, stream: int) -> Any:
+        config = self._new_config(stream)
+        if len(self._configs) >= MAX_STREAMS:
+            self._configs.clear()
+        self._configs[stream] = config
+        return config
+
+    def _new_config(self, stream: int) -> Any:
         config = driver.api().CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = self._grid, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
@@ -191,9 +253,6 @@ class Prepared:
         together = self._signature.together
         attributes = [_attribute(together)] if together or self._early else []
         config.attrs, config.numAttrs = attributes, len(attributes)
-        if len(self._configs) >= MAX_STREAMS:
-            self._configs.clear()
-        self._configs[stream] = config
         return config
 
     def _retry(self, config: Any, table: int, status: Any) -> None:

@@ -21,6 +21,7 @@ from wsdsl.runtime.device import current_context_id
 from wsdsl.runtime.interop import allocator, count_writes, describe, is_transformed, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
+from wsdsl.runtime.repeat import Launched, Repeater, recorder
 from wsdsl.runtime.streams import given_stream
 from wsdsl.runtime.views import adapt, byte_range
 
@@ -78,6 +79,7 @@ class Recent:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Known] = {}
         self._lock = threading.Lock()
+        self.repeater = Repeater()
 
     def __reduce__(self) -> tuple[type[Recent], tuple[()]]:
         """A copy, in another process, too, knows of no call."""
@@ -125,6 +127,10 @@ class Recent:
         if prepared is None:
             return None
         prepared()
+        if recorder.launches is not None:
+            pointers = {t.param: places[t.argument] for t in known.tensors}
+            scalars = {name: given[i] for name, i, _ in known.scalars}
+            recorder.launches.append(Launched(known, prepared, pointers, scalars))
         results = known.results
         if known.counted:
             count_writes([given[i] for i in known.counted])
@@ -172,6 +178,9 @@ class Recent:
             ),
         )
         places = look.places + tuple(views[name].pointer for name in missing)
+        if recorder.launches is not None:
+            pointers = {name: view.pointer for name, view in views.items()}
+            recorder.launches.append(Launched(known, prepared, pointers, call.scalars))
         with self._lock:
             _put(known.calls, places, prepared, MAX_PLACES)
             _put(self._known, look.key, known, MAX_KNOWN)

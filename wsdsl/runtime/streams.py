@@ -52,6 +52,21 @@ def legacy_stream() -> int:
     return 0
 
 
+class FixedStream(NamedTuple):
+    """A stream that is given."""
+
+    handle: int
+
+    def __call__(self) -> int:
+        return self.handle
+
+
+def is_of_torch(stream: StreamOf) -> bool:
+    """Whether it is torch's current stream."""
+    raw = getattr(getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None)
+    return raw is not None and getattr(stream, "func", None) is raw
+
+
 def given_stream(stream: Any) -> int:
     """The CUstream of an int, of a stream of torch, CuPy, Numba or cuda-python, or of what has
     `__cuda_stream__`.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
+from wsdsl.callee import repeated
 from wsdsl.diagnostics import LaunchError, unknown_names
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.dtypes import wrong_option
@@ -31,6 +32,11 @@ MAX_PLANS = 1024
 """Geometries of calls that are remembered."""
 
 
+POSITIONAL = (
+    "a", "b", "bias", "activation", "residual", "out_dtype", "scales", "out", "accumulate",
+)  # fmt: skip
+
+
 class Matmul:
     """See `__call__`. `plan(…)` takes the same arguments, and returns the matmul without a run."""
 
@@ -41,6 +47,12 @@ class Matmul:
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
 
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """Names of the positional parameters."""
+        return POSITIONAL
+
+    @repeated
     @opaque
     def __call__(
         self,

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.callee import repeated_with_weights
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
@@ -74,6 +75,7 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
 
 
+@repeated_with_weights
 @opaque
 def matmul(
     x: Any,

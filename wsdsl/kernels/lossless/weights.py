@@ -16,8 +16,10 @@ from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import ROW, Kind, Palette, choose, chunks, upper_counts
+from wsdsl.lazy import cached_property
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
+from wsdsl.runtime.repeat import Repeater
 
 U4, U8 = DTYPES["u4"], DTYPES["u8"]
 GROUP = 16
@@ -71,6 +73,13 @@ class Weights:
     marks: Any = field(repr=False)
     firsts: Any = field(repr=False)
     verbatim: Any = field(repr=False)
+
+    @cached_property
+    def arrays(self) -> tuple[Repeater, dict[str, Any]]:
+        """The known calls with these weights, and their arrays by name."""
+        codes, low = self.codes.data, self.low.data
+        names = "entries", "marks", "firsts", "verbatim"
+        return Repeater(), dict(codes=codes, low=low) | {n: getattr(self, n) for n in names}
 
     @property
     def width(self) -> int:

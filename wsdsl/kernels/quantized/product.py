@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.callee import repeated_with_weights
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.arrays import padded
@@ -25,6 +26,7 @@ TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "s
 """What weights consist of, by the kernel's names."""
 
 
+@repeated_with_weights
 @opaque
 def matmul(
     x: Any,

@@ -19,6 +19,7 @@ from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
+from wsdsl.runtime.repeat import Repeater
 from wsdsl.runtime.views import adapt
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class Weights:
     @property
     def is_packed(self) -> bool:
         return isinstance(self.codes, Packed)
+
+    @cached_property
+    def arrays(self) -> tuple[Repeater, dict[str, Any]]:
+        """The known calls with these weights, and their arrays by name."""
+        codes = self.codes.data if self.is_packed else self.codes
+        arrays = {"codes": codes, "scales": self.scales, "zeros": self.zeros, "scale": self.scale}
+        return Repeater(), {name: x for name, x in arrays.items() if x is not None}
 
     @property
     def dims(self) -> tuple[str, ...]:

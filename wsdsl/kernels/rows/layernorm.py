@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows import arrays, normalization
 
 FORWARD = """
@@ -63,6 +64,7 @@ def column_sums(G: {g}[M, N], DB: {b}[N]):
 STATISTICS = (("mean", "centre"), ("rstd", "scale"))
 
 
+@repeated_function
 def layernorm(
     x: Any,
     weight: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows import normalization
 from wsdsl.kernels.rows.arrays import Options, Tensors, is_recorded, recorded
 
@@ -44,6 +45,7 @@ def rmsnorm_weight(G: {g}[M, N], X: {x}[M, N], rstd: f32[M], DW: {w}[N]):
 """
 
 
+@repeated_function
 def rmsnorm(
     x: Any,
     weight: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
+from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows.arrays import (
     Options,
     Tensors,
@@ -68,6 +69,7 @@ def log_softmax_backward(G: {g}[M, N], Y: {y}[M, N], DX: {x}[M, N]):
 }
 
 
+@repeated_function
 def softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Options]) -> Any:
     """`exp(x) / sum(exp(x))` over the last axis; in f32, rounded once. As in torch, a row of -inf,
     or with inf or NaN, gives NaN; elements of -inf among others give 0.
@@ -83,6 +85,7 @@ def softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Op
     return _forward("softmax", x, out_dtype, out, options)
 
 
+@repeated_function
 def log_softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Options]) -> Any:
     """`x - log(sum(exp(x)))` over the last axis. All else is as for `softmax`."""
     return _forward("log_softmax", x, out_dtype, out, options)

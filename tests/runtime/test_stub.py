@@ -1,0 +1,150 @@
+"""The launch stub on torch's CPU tensors, with functions of the test in place of the driver's."""
+
+import ctypes
+import struct
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wsdsl.runtime import stub
+from wsdsl.runtime.stub import Calls, Repetition
+from wsdsl.runtime.stub_table import Api
+
+WORD = ctypes.c_uint64
+CONTEXT, CONTEXT_ID, STREAM, KERNEL, TABLE = 77, 5, 99, 1234, 4321
+BYTES = 8 * 16 * 4
+
+
+class Driver:
+    """The functions that the stub calls, and the memory that it writes."""
+
+    def __init__(self, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.launches, self.moved, self.status = list[tuple[int, ...]](), list[int](), 0
+
+        def written(value: int):
+            def write(*arguments: Any) -> int:
+                arguments[-1][0] = value
+                return 0
+
+            return write
+
+        def launch(config: int, kernel: int, table: int, _: int) -> int:
+            self.launches.append((kernel, table, self.config[4]))
+            return self.status
+
+        def move(where: int, address: int) -> int:
+            self.moved.append(address)
+            return 0
+
+        out = ctypes.POINTER(WORD)
+        self.functions = {
+            Api.CONTEXT: ctypes.CFUNCTYPE(ctypes.c_int, out)(written(CONTEXT)),
+            Api.CONTEXT_ID: ctypes.CFUNCTYPE(ctypes.c_int, WORD, out)(written(CONTEXT_ID)),
+            Api.REPLACE_ADDRESS: ctypes.CFUNCTYPE(ctypes.c_int, WORD, WORD)(move),
+            Api.LAUNCH: ctypes.CFUNCTYPE(ctypes.c_int, *[WORD] * 4)(launch),
+        }
+        library = SimpleNamespace(**{n: self.functions[which] for which, n in stub.DRIVER.items()})
+        load = ctypes.CDLL
+        monkeypatch.setattr(ctypes, "CDLL", lambda n: library if n == "libcuda.so.1" else load(n))
+        self.api = stub.TorchApi()
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, out)
+        self.stream = kind(written(STREAM))
+        self.api.table[Api.STREAM] = ctypes.cast(self.stream, ctypes.c_void_p).value or 0
+        self.config, self.memory = (WORD * 8)(), (WORD * 8)()
+        context = SimpleNamespace(handle=CONTEXT, id=CONTEXT_ID, device=SimpleNamespace(index=0))
+        at = ctypes.addressof(self.memory)
+        self.call: Any = SimpleNamespace(
+            kernel=SimpleNamespace(context=context, handle=KERNEL),
+            config=SimpleNamespace(getPtr=lambda: ctypes.addressof(self.config)),
+            packed=SimpleNamespace(address=TABLE),
+            pointers=lambda: [("a", at, False), ("a", at + 24, True), ("out", at + 8, False)],
+            scalars=lambda: [("s", at + 16)],
+        )
+
+    def known(self, out: int, *makers: Any) -> Repetition:
+        tensors = [(0, 0, BYTES, False), (out, 0, BYTES, True)]
+        places, counted = {"a": 0, "out": out}, [] if makers else [out]
+        return Repetition(
+            self.call, places, tensors, [(1, "s", "f32")], list(makers), [out], counted
+        )
+
+
+@pytest.fixture
+def torch(import_optional):
+    return import_optional("torch")
+
+
+@pytest.fixture
+def driver(torch, monkeypatch):
+    return Driver(torch, monkeypatch)
+
+
+def test_known_call_is_launched_at_new_addresses(torch, driver) -> None:
+    a, out = torch.zeros(8, 16), torch.zeros(8, 16)
+    calls = Calls(driver.api)
+    assert calls.launch(a, 2.5, out) is NotImplemented
+    calls.add((a, 2.5), {"out": out}, driver.known(2))
+    b = torch.ones(8, 16)
+    before = sys.getrefcount(b), sys.getrefcount(out)
+    assert calls.launch(b, 0.5, out=out) is out and out._version == 1
+    assert driver.launches == [(KERNEL, TABLE, STREAM)]
+    assert list(driver.memory[:2]) == [b.data_ptr(), out.data_ptr()]
+    assert driver.moved == [b.data_ptr()]
+    assert struct.unpack("<f", bytes(driver.memory)[16:20]) == (0.5,)
+    assert (sys.getrefcount(b), sys.getrefcount(out)) == before
+
+
+def test_outputs_are_allocated(torch, driver) -> None:
+    made, a = list[Any](), torch.zeros(8, 16)
+
+    def make() -> Any:
+        made.append(torch.empty(8, 16))
+        return made[-1]
+
+    calls = Calls(driver.api)
+    calls.add((a, 2.5), {}, driver.known(2, make))
+    result = calls.launch(a, 1.5)
+    same = result is made.pop()
+    assert same and sys.getrefcount(result) <= 3
+    driver.status = 1  # the launch fails: Python repeats the call, and raises the error
+    assert calls.launch(a, 1.5) is NotImplemented
+    result = made.pop()
+    assert sys.getrefcount(result) <= 3
+
+
+def test_other_calls_are_not_repeated(torch, driver) -> None:
+    a, out = torch.zeros(8, 16), torch.zeros(8, 16)
+    calls = Calls(driver.api)
+    calls.add((a, 2.5, out, None, "gelu"), {}, driver.known(2))
+    assert calls.launch(a, 2.5, out, None, "gelu") is out
+    recorded, complex_numbers = torch.zeros(8, 16).requires_grad_(), torch.zeros(8, 16) * 1j
+    others = [
+        (out, 2.5, out, None, "gelu"),
+        (torch.zeros(8, 17), 2.5, out, None, "gelu"),
+        (torch.zeros(16, 8).T, 2.5, out, None, "gelu"),
+        (torch.zeros(8, 16).half(), 2.5, out, None, "gelu"),
+        (a.numpy(), 2.5, out, None, "gelu"),
+        (complex_numbers.conj().imag, 2.5, out, None, "gelu"),
+        (recorded, 2.5, out, None, "gelu"),
+        (a, -2.5, out, None, "gelu"),
+        (a, 2, out, None, "gelu"),
+        (a, 1e39, out, None, "gelu"),
+        (a, 2.5, out, None, "relu"),
+        (a, 2.5, out, [], "gelu"),
+        (a, 2.5, out),
+        (),
+    ]
+    for arguments in others:
+        assert calls.launch(*arguments) is NotImplemented, arguments
+    assert calls.launch(a, 2.5, out, None, activation="gelu") is NotImplemented
+    with torch.no_grad():
+        assert calls.launch(recorded, 2.5, out, None, "gelu") is out
+    seen = list[Any]()
+    torch.func.vmap(lambda x: seen.append(calls.launch(x, 2.5, out, None, "gelu")) or x)(
+        torch.zeros(2, 8, 16)
+    )
+    with torch.autograd.forward_ad.dual_level():
+        seen.append(calls.launch(a, 2.5, out, None, "gelu"))
+    assert seen == [NotImplemented, NotImplemented]

@@ -1,0 +1,166 @@
+"""Functions whose known calls native code repeats: kernels, and library functions of one launch.
+
+A call that no entry matches runs as always, and its launches are recorded. If it was one launch,
+and all its arrays are arguments or results, calls that look the same are repeated from then on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wsdsl.runtime.stub import KINDS, Calls, Repetition, torch_api
+
+if TYPE_CHECKING:
+    from wsdsl.runtime.prepared import Prepared
+    from wsdsl.runtime.recent import Known
+
+NUMBERS = int, float
+
+
+class Launched(NamedTuple):
+    """A launch, and by name its tensors' addresses and its scalars."""
+
+    known: Known
+    prepared: Prepared
+    pointers: Mapping[str, int]
+    scalars: Mapping[str, Any]
+
+
+class Recorder(threading.local):
+    """The launches of a call that is recorded in this thread, else None."""
+
+    launches: list[Launched] | None = None
+
+
+recorder = Recorder()
+
+
+@contextmanager
+def _recorded() -> Generator[list[Launched]]:
+    before, found = recorder.launches, list[Launched]()
+    recorder.launches = found
+    try:
+        yield found
+    finally:
+        recorder.launches = before
+        if before is not None:
+            before += found
+
+
+class Repeater:
+    """The known calls of one function. `launch` repeats one, or returns NotImplemented."""
+
+    launch: Callable[..., Any] | None = None
+    recorder = recorder
+
+    def __init__(self) -> None:
+        self._calls: Calls | None = None
+        _repeaters.add(self)
+
+    def __reduce__(self) -> tuple[type[Repeater], tuple[()]]:
+        """A copy, in another process, too, is empty."""
+        return Repeater, ()
+
+    def forget(self) -> None:
+        self._calls = self.launch = None
+
+    def run(
+        self,
+        call: Callable[[], Any],
+        names: Sequence[str],
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
+    ) -> Any:
+        """Run `call`, and learn its launch by these arguments; `names` of the positional ones."""
+        if "torch" not in sys.modules:
+            return call()
+        with _recorded() as launches:
+            result = call()
+        if len(launches) == 1:
+            self._learn(names, args, named, result, launches[0])
+        return result
+
+    def _learn(
+        self,
+        names: Sequence[str],
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
+        result: Any,
+        launched: Launched,
+    ) -> None:
+        api = torch_api()
+        if api is None:
+            return
+        values, names = (*args, *named.values()), (*names[: len(args)], *named)
+        known = _repetition(api.tensors, api.constants, names, values, result, launched)
+        if known is None:
+            return
+        if self._calls is None or self._calls.is_full:
+            self._calls = Calls(api)
+        self._calls.add(args, named, known)
+        self.launch = self._calls.launch
+
+
+_repeaters = weakref.WeakSet[Repeater]()
+
+
+def forget_all() -> None:
+    """Have all functions choose their schedules anew."""
+    for repeater in list(_repeaters):
+        repeater.forget()
+
+
+def _repetition(
+    tensors: tuple[type, ...],
+    constants: tuple[type, ...],
+    names: Sequence[str],
+    values: Sequence[Any],
+    result: Any,
+    launched: Launched,
+) -> Repetition | None:
+    """How to repeat a call; None if more than the launch belongs to it."""
+    call, (known, _, pointers, given) = launched.prepared.repeatable(), launched
+    if call is None:
+        return None
+    index, makers, results = dict[int, int](), list[Callable[[], Any]](), list[int]()
+    for i, x in enumerate(values):
+        if type(x) in tensors:
+            if index.setdefault(x.data_ptr(), i) != i:
+                return None
+        elif not _is_constant(x, constants):
+            return None
+    for x in result if isinstance(result, tuple) else (result,):
+        if type(x) not in tensors:
+            return None
+        at = next((i for i, value in enumerate(values) if value is x), len(values) + len(makers))
+        if at >= len(values):
+            if not x.is_contiguous() or index.setdefault(x.data_ptr(), at) != at:
+                return None
+            empty: Any = sys.modules["torch"].empty
+            makers.append(partial(empty, tuple(x.shape), dtype=x.dtype, device=x.device))
+        results.append(at)
+    places = {t.param: index.get(pointers[t.param], -1) for t in known.tensors}
+    used = [(places[t.param], t.low, t.high, t.written) for t in known.tensors]
+    scalars = [
+        (names.index(name), name, dtype.name)
+        for name, _, dtype in known.scalars
+        if name in names and values[names.index(name)] == given[name] and dtype.name in KINDS
+    ]
+    needed = {i for i, x in enumerate(values) if type(x) in (*tensors, *NUMBERS)}
+    needed |= {len(values) + i for i in range(len(makers))}
+    if needed != {*places.values(), *(i for i, _, _ in scalars)}:
+        return None
+    counted = sorted({i for i, _, _, written in used if written and i < len(values)})
+    return Repetition(call, places, used, scalars, makers, results, counted)
+
+
+def _is_constant(value: Any, constants: tuple[type, ...]) -> bool:
+    if type(value) is tuple:
+        return all(type(x) is str for x in value)
+    return type(value) in (*NUMBERS, *constants)

@@ -1,0 +1,42 @@
+"""Tables that the launch stub reads: all of 8-byte words."""
+
+from enum import IntEnum
+
+MAX_ARGUMENTS, KEY_WORDS = 64, 1024
+
+
+class Api(IntEnum):
+    """Words of the table of addresses."""
+
+    TENSOR, PARAMETER, FLOAT, LONG, TRUE, NOT_IMPLEMENTED = range(6)
+    NONE_TYPE, BOOL, STR, TUPLE, DTYPE, DLTENSOR, STREAM = range(6, 13)
+    REQUIRES_GRAD, GRAD_ENABLED, DISPATCH_MODES, FORWARD_AD, LEVEL, COUNT_WRITES = range(13, 19)
+    CONTEXT, CONTEXT_ID, REPLACE_ADDRESS, LAUNCH = range(19, 23)
+    CLEAR, GET_ATTRIBUTE, CALL, CALL_ONE, NEW_TUPLE, SET_ITEM = range(23, 29)
+    AS_DOUBLE, AS_LONG, COMPARE, INCREF, DECREF = range(29, 34)
+
+
+CONSTANTS = Api.NONE_TYPE, Api.BOOL, Api.STR, Api.TUPLE, Api.DTYPE
+"""Types of arguments that are compared by identity."""
+
+
+class Site(IntEnum):
+    """Words of the known calls of one function."""
+
+    API, FIRST = range(2)
+
+
+class Entry(IntEnum):
+    """Words of a known call."""
+
+    NEXT, KEY, KEY_BYTES, CONTEXT, CONTEXT_ID, DEVICE = range(6)
+    CONFIG, FUNCTION, PARAMETERS = range(6, 9)
+    TENSORS, NUM_TENSORS, PATCHES, NUM_PATCHES, SCALARS, NUM_SCALARS = range(9, 15)
+    MAKERS, NUM_MAKERS, RESULTS, NUM_RESULTS, COUNTED, NUM_COUNTED = range(15, 21)
+    WRITTEN, FIXED_STREAM = range(21, 23)
+
+
+class Kind(IntEnum):
+    """Types of scalar arguments."""
+
+    I32, F32, U32 = range(3)
