@@ -1,0 +1,276 @@
+"""Operators of `torch.library`: kernels with a schema, a fake implementation and a gradient.
+
+Before:
+    @kernel
+    def scaled(X: bf16[M, N], s: f32, Y: bf16[M, N]): ...
+After:
+    scaled(Tensor X, float s) -> Tensor Y
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from itertools import count
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from wsdsl.diagnostics import LaunchError, WsdslError, did_you_mean
+from wsdsl.ir.types import DType, Tensor
+from wsdsl.runtime.bind import positions
+from wsdsl.runtime.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, adapt, dtype_named
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+    from wsdsl.ir.op import Value
+
+NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
+DEVICES = ("CPU", "CUDA")
+_libraries: dict[str, Any] = {}
+"""By namespace. An operator is registered as long as its library exists."""
+_operators: dict[str, tuple[Any, Any]] = {}
+"""By name, the identity of a kernel with its backward, and the operator."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of an operator, as in `torch.library.register_autograd`."""
+
+    setup: Callable[[Any, Sequence[Any], Any], None]
+    backward: Callable[..., Any]
+
+
+def define(
+    name: str,
+    schema: str,
+    run: Callable[..., Any],
+    fake: Callable[..., Any],
+    gradient: Gradient | None = None,
+) -> Any:
+    """Register an operator with `torch.library`; return the callable `torch.ops.…`.
+
+    `run` receives plain tensors of one device. Without a gradient, arguments that require one are
+    rejected at the call.
+    """
+    torch = import_module("torch")
+    namespace, short = name.split("::")
+    if namespace not in _libraries:
+        _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
+    library = _libraries[namespace]
+    tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
+    library.define(short + schema, tags=tags)
+
+    def rejecting(call: Callable[..., Any]) -> Callable[..., Any]:
+        """Autograd runs `call` without recording if the operator has a gradient."""
+
+        def checked(*args: Any) -> Any:
+            if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+                hint = "register it with backward=…, or call it under torch.no_grad()"
+                raise LaunchError(
+                    f"WS1100 {name} has no gradient; an argument requires it", None, hint
+                )
+            return call(*args)
+
+        return call if gradient else checked
+
+    for device in DEVICES:
+        library.impl(short, rejecting(run), device)
+    torch.library.register_fake(name, rejecting(fake), lib=library)
+    torch.library.register_vmap(name, lambda *_, **__: _reject_vmap(name), lib=library)
+    if gradient:
+        torch.library.register_autograd(
+            name, gradient.backward, setup_context=gradient.setup, lib=library
+        )
+    return getattr(getattr(torch.ops, namespace), short)
+
+
+def _reject_vmap(name: str) -> NoReturn:
+    hint = "declare the kernel with a batch dimension, or call it in a loop"
+    raise LaunchError(f"WS1101 {name} has no batching rule for vmap", hint=hint)
+
+
+def register(kernel: Kernel, name: str, backward: Any = None) -> Any:
+    """See `Kernel.torch_op`."""
+    if not NAME.fullmatch(name):
+        raise WsdslError(f"WS1102 operator name {name!r}, expected namespace::name")
+    identity = _identity(kernel), _identity(backward)
+    if name not in _operators:
+        made = _Operator(kernel, name)
+        gradient = None if backward is None else made.gradient(backward)
+        _operators[name] = identity, define(name, made.schema, made.run, made.fake, gradient)
+    known, operator = _operators[name]
+    if known != identity:
+        message = f"WS1103 {name} is registered with another kernel or backward"
+        raise WsdslError(message, hint="choose another name")
+    return operator
+
+
+def _identity(value: Any) -> Any:
+    tile = getattr(value, "tile_ir", None)
+    return value if tile is None else (str(tile), value._schedule)
+
+
+class _Operator:
+    """A kernel with its parameters by role. `results` are the tensors that it only writes."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        access = kernel.access
+        self.kernel, self.name, self.params = kernel, name, kernel.params
+        self.inputs = [p for p in self.params if p.name not in access.only_written]
+        self.results = [p for p in self.params if p.name in access.only_written]
+        self.mutated = [p.name for p in self.inputs if p.name in access.writes]
+        self.places = positions(self.params)
+        self.is_deterministic = not _adds_in_any_order(kernel.tile_ir)
+        tensors = [p.type for p in self.inputs if isinstance(p.type, Tensor)]
+        known = {dim for tensor in tensors for dim in tensor.dims}
+        if not tensors:
+            raise WsdslError(f"WS1112 {kernel.name} has no tensor input, which gives the device")
+        for param in self.params:
+            if isinstance(param.type, Tensor) and param.type.packed:
+                raise WsdslError(f"WS1104 {param.name} is packed; operators take plain tensors")
+        for param in self.results:
+            if unknown := [
+                d for d in param.as_tensor.dims if isinstance(d, str) and d not in known
+            ]:
+                message = (
+                    f"WS1105 no input of {kernel.name} has dimension {unknown[0]} of {param.name}"
+                )
+                raise WsdslError(message, hint="add an input of this size")
+
+    @property
+    def schema(self) -> str:
+        letters = count()
+
+        def declared(param: Value) -> str:
+            if isinstance(param.type, Tensor):
+                alias = f"(a{next(letters)}!)" if param.name in self.mutated else ""
+                return f"Tensor{alias} {param.name}"
+            return f"{'float' if param.type.dtype.is_float else 'SymInt'} {param.name}"  # pyright: ignore[reportAttributeAccessIssue]
+
+        inputs = ", ".join(map(declared, self.inputs))
+        results = ", ".join("Tensor" for _ in self.results)
+        return f"({inputs}) -> {results if len(self.results) == 1 else f'({results})'}"
+
+    def run(self, *args: Any) -> Any:
+        """Run the kernel on tensors with memory."""
+        if not self.is_deterministic:
+            import_module("torch._prims_common").alert_not_deterministic(self.name)
+        given = dict(zip([p.name for p in self.inputs], args))
+        made = self.kernel(*[given.get(p.name) for p in self.params])
+        if not self.mutated:
+            return made
+        written = [p.name for p in self.params if p.name in self.kernel.access.writes]
+        by_name = dict(zip(written, made if len(written) > 1 else (made,)))
+        return self._returned([by_name[p.name] for p in self.results])
+
+    def fake(self, *args: Any) -> Any:
+        """Allocate results for tensors without memory, whose sizes may be symbols."""
+        tensors = [(p, x) for p, x in zip(self.inputs, args) if isinstance(p.type, Tensor)]
+        dims: dict[str, Any] = {}
+        # Sizes of 4-bit tensors are rounded to bytes: they are compared last.
+        for param, tensor in sorted(tensors, key=lambda pair: pair[0].as_tensor.dtype.bits == 4):
+            self._match(param, tensor, dims)
+        _, like = tensors[0]
+        return self._returned([self._allocated(p.as_tensor, like, dims) for p in self.results])
+
+    def _match(self, param: Value, tensor: Any, dims: dict[str, Any]) -> None:
+        torch = import_module("torch")
+        kind, place = param.as_tensor, self.places[param.name]
+        name = str(tensor.dtype).removeprefix("torch.")
+        view = ArrayView(0, dtype_named(name, tensor.element_size()), (), (), "cpu")
+        if adapt(view, kind.dtype).dtype != kind.dtype or tensor.dim() != len(kind.dims):
+            found = f"{view.dtype} of rank {tensor.dim()}"
+            raise LaunchError(f"WS1106 {place}: {found}, expected {kind}")
+        for axis, (dim, size) in enumerate(zip(kind.dims, tensor.shape)):
+            halved = kind.dtype.bits == 4 and axis == len(kind.dims) - 1
+            known = dim if isinstance(dim, int) else dims.setdefault(dim, size * (1 + halved))
+            wanted = (known + 1) // 2 if halved else known
+            message = f"WS1107 {place}: axis {axis} has size {size}, expected {wanted}"
+            torch._check(wanted == size, lambda message=message: message)
+
+    def _allocated(self, kind: Tensor, like: Any, dims: Mapping[str, Any]) -> Any:
+        shape = [d if isinstance(d, int) else dims[d] for d in kind.dims]
+        if kind.dtype.bits == 4:
+            shape[-1] = (shape[-1] + 1) // 2
+        return like.new_empty(shape, dtype=torch_dtype(kind.dtype))
+
+    def _returned(self, results: Sequence[Any]) -> Any:
+        return results[0] if len(results) == 1 else tuple(results) or None
+
+    def gradient(self, backward: Any) -> Gradient:
+        """Match the parameters of a backward kernel or function by name: inputs, results and
+        `grad_<result>`.
+        """
+        if self.mutated:
+            raise WsdslError(f"WS1108 {self.name} writes {self.mutated[0]} in place: no gradient")
+        inputs, results = [p.name for p in self.inputs], [p.name for p in self.results]
+        tensors = [p.name for p in self.inputs if isinstance(p.type, Tensor)]
+        grads = [f"grad_{name}" for name in results]
+        dtypes: dict[str, DType] = {}
+        made = [f"grad_{name}" for name in tensors]
+        call: Callable[..., Any] = backward
+        wanted = [*signature(backward).parameters]
+        if hasattr(backward, "tile_ir"):
+            call = register(backward, f"{self.name}_backward")
+            own = _Operator(backward, self.name)
+            wanted, made = [p.name for p in own.inputs], [p.name for p in own.results]
+            dtypes = {p.name: p.type.dtype for p in own.inputs if isinstance(p.type, Tensor)}
+        expected = [*inputs, *results, *grads]
+        self._check_names(wanted, expected)
+        self._check_names(made, [f"grad_{name}" for name in tensors])
+        saved = [name for name in wanted if name in tensors or name in results]
+
+        def setup(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+            found = dict(zip(expected, (*inputs, *(output if len(results) > 1 else (output,)))))
+            ctx.save_for_backward(*(found[name] for name in saved))
+            ctx.numbers = {n: x for n, x in found.items() if n in wanted and n not in saved}
+
+        def run(ctx: Any, *found: Any) -> tuple[Any, ...]:
+            values = {**ctx.numbers, **dict(zip(saved, ctx.saved_tensors))}
+            for name, grad in zip(grads, found):
+                dtype = dtypes.get(name)
+                values[name] = (grad.to(torch_dtype(dtype)) if dtype else grad).contiguous()
+            result = call(*(values[name] for name in wanted))
+            result = result if isinstance(result, tuple | list) else (result,)
+            if len(result) != len(made):
+                message = f"WS1109 backward of {self.name} returns {len(result)} gradients"
+                raise WsdslError(f"{message}, expected {len(made)}: {', '.join(made)}")
+            by_name = dict(zip(made, result))
+            for name, needed in zip(inputs, ctx.needs_input_grad):
+                if needed and f"grad_{name}" not in by_name:
+                    message = f"WS1110 backward of {self.name} has no grad_{name}"
+                    raise WsdslError(message, hint=f"write it, or detach {name}")
+            return tuple(by_name.get(f"grad_{name}") for name in inputs)
+
+        return Gradient(setup, run)
+
+    def _check_names(self, names: Sequence[str], expected: Sequence[str]) -> None:
+        for name in names:
+            if name not in expected:
+                message = (
+                    f"WS1111 backward of {self.name}: `{name}` is not one of {', '.join(expected)}"
+                )
+                raise WsdslError(message, hint=did_you_mean(name, expected))
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """The dtype of torch for a type of the language."""
+    torch = import_module("torch")
+    name = "uint8" if dtype.name in OF_SIX_BITS else FRAMEWORK_NAMES[dtype.name]
+    return getattr(torch, name)
+
+
+def _adds_in_any_order(kernel: Any) -> bool:
+    """Check whether several tiles add floats to one element, in the order of their arrival."""
+    from wsdsl.ir.tile_ops import Store
+    from wsdsl.lowering.axes import is_scattered, output_nest
+
+    loops = {loop.index for loop in output_nest(kernel)[0]}
+    return any(
+        op.accumulate
+        and op.tensor.as_tensor.dtype.is_float
+        and (is_scattered(op) or not loops <= {*op.index})
+        for op in kernel.of(Store)
+    )
