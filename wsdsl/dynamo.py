@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-REASON = "a wsdsl kernel is already compiled: leave fullgraph=True out, or call it outside"
+REASON = (
+    "a wsdsl kernel is already compiled: call an operator of kernel.torch_op(…) instead, "
+    "or leave fullgraph=True out"
+)
 _modules = sys.modules
 
 
@@ -31,9 +34,13 @@ def outside(call: F) -> F:
     return _modules["torch"].compiler.disable(call)
 
 
-def opaque(call: F, arranged: Callable[..., Any] | None = None) -> F:
+def opaque(
+    call: F,
+    arranged: Callable[..., Any] | None = None,
+    traced: Callable[..., Any] | None = None,
+) -> F:
     """A function at which torch.compile ends its graph, and of which it compiles nothing. Of a call
-    by name `arranged` makes the arguments.
+    by name `arranged` makes the arguments. Traces call `traced` instead, unless it returns None.
     """
 
     @functools.wraps(call)
@@ -44,4 +51,22 @@ def opaque(call: F, arranged: Callable[..., Any] | None = None) -> F:
             args, named = arranged(named, *args)
         return call(*args, **named)
 
-    return marked(run)  # pyright: ignore[reportReturnType]
+    marked(run)
+    if traced is None:
+        return run  # pyright: ignore[reportReturnType]
+
+    @functools.wraps(call)
+    def either(*args: Any, **named: Any) -> Any:
+        if "torch._dynamo" in _modules and _is_traced():
+            result = traced(*args, **named)
+            if result is not None:
+                return result
+        return run(*args, **named)
+
+    return either  # pyright: ignore[reportReturnType]
+
+
+def _is_traced() -> bool:
+    """Check whether Dynamo compiles the caller, or a dispatch mode traces operators."""
+    torch: Any = _modules["torch"]
+    return torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack() > 0

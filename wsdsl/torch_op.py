@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from itertools import count
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 DEVICES = ("CPU", "CUDA")
-_libraries: dict[str, Any] = {}
-"""By namespace. An operator is registered as long as its library exists."""
 _operators: dict[str, tuple[Any, Any]] = {}
 """By name, the identity of a kernel with its backward, and the operator."""
 
@@ -40,6 +39,12 @@ class Gradient:
 
     setup: Callable[[Any, Sequence[Any], Any], None]
     backward: Callable[..., Any]
+
+
+@cache
+def library(namespace: str) -> Any:
+    """Return the `torch.library.Library` of a namespace. Operators exist as long as it does."""
+    return import_module("torch").library.Library(namespace, "FRAGMENT")
 
 
 def define(
@@ -56,11 +61,9 @@ def define(
     """
     torch = import_module("torch")
     namespace, short = name.split("::")
-    if namespace not in _libraries:
-        _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
-    library = _libraries[namespace]
+    own = library(namespace)
     tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
-    library.define(short + schema, tags=tags)
+    own.define(short + schema, tags=tags)
 
     def rejecting(call: Callable[..., Any]) -> Callable[..., Any]:
         """Autograd runs `call` without recording if the operator has a gradient."""
@@ -76,12 +79,12 @@ def define(
         return call if gradient else checked
 
     for device in DEVICES:
-        library.impl(short, rejecting(run), device)
-    torch.library.register_fake(name, rejecting(fake), lib=library)
-    torch.library.register_vmap(name, lambda *_, **__: _reject_vmap(name), lib=library)
+        own.impl(short, rejecting(run), device)
+    torch.library.register_fake(name, rejecting(fake), lib=own)
+    torch.library.register_vmap(name, lambda *_, **__: _reject_vmap(name), lib=own)
     if gradient:
         torch.library.register_autograd(
-            name, gradient.backward, setup_context=gradient.setup, lib=library
+            name, gradient.backward, setup_context=gradient.setup, lib=own
         )
     return getattr(getattr(torch.ops, namespace), short)
 

@@ -16,6 +16,7 @@ from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
 from wsdsl.kernels.gemm.product import Product
+from wsdsl.kernels.torch_ops import needs_operator, traced_matmul
 from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
@@ -41,7 +42,7 @@ class Matmul:
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
 
-    @opaque
+    @partial(opaque, traced=traced_matmul)
     def __call__(
         self,
         a: Any,
@@ -108,6 +109,14 @@ class Matmul:
         )  # fmt: skip
         once = not isinstance(constant, (tuple, list))  # it may be an iterator
         look = None if once else self._recent.look(given, options, schedule, stream)
+        if out is None and needs_operator(look, operand_dtype, a, b, bias, residual):
+            result = traced_matmul(
+                self, a, b, bias, activation, residual, out_dtype, scales, None, accumulate,
+                transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
+                constant=constant, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss,
+            )  # fmt: skip
+            if result is not None:
+                return result
         if (done := self._recent.again(look)) is not None:
             return done[0]
         product = self.plan(

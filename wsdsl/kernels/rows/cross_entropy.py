@@ -74,6 +74,11 @@ def cross_entropy(
         losses = arrays.recorded(forward, backward, logits)
     else:
         losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
+    return reduce(losses, targets, reduction, ignore_index)
+
+
+def reduce(losses: Any, targets: Any, reduction: str, ignore_index: int) -> Any:
+    """Reduce the losses of `cross_entropy`."""
     if reduction == "none":
         return losses
     if reduction == "sum":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import normalization
@@ -71,15 +74,17 @@ def rmsnorm(
             y, rstd = rmsnorm_with_rstd(x, weight, eps, out_dtype, **options)
             return y, (x, weight, rstd)
 
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, bool]) -> Tensors:
-            x, weight, rstd = kept
-            return (
-                rmsnorm_backward(grad, x, weight, rstd) if wanted[0] else None,
-                rmsnorm_weight_backward(grad, x, weight, rstd) if wanted[1] else None,
-            )
-
-        return recorded(forward, backward, x, weight)
+        return recorded(forward, partial(gradients, sys.modules[__name__]), x, weight)
     return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options)[0]
+
+
+def gradients(ops: Any, grad: Any, kept: Tensors, wanted: Sequence[bool]) -> Tensors:
+    """The gradients of x and weight by functions of `ops`: this module, or operators of torch."""
+    x, weight, rstd = kept
+    return (
+        ops.rmsnorm_backward(grad, x, weight, rstd) if wanted[0] else None,
+        ops.rmsnorm_weight_backward(grad, x, weight, rstd) if wanted[1] else None,
+    )
 
 
 def rmsnorm_with_rstd(
