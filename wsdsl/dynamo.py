@@ -57,7 +57,7 @@ def opaque(
 
     @functools.wraps(call)
     def either(*args: Any, **named: Any) -> Any:
-        if "torch._dynamo" in _modules and _is_traced():
+        if "torch._dynamo" in _modules and is_traced():
             result = traced(*args, **named)
             if result is not None:
                 return result
@@ -66,7 +66,7 @@ def opaque(
     return either  # pyright: ignore[reportReturnType]
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
     """Check whether Dynamo compiles the caller, or a dispatch mode traces operators."""
     torch: Any = _modules["torch"]
     return torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack() > 0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.matmul import Matmul, matmul
 from wsdsl.kernels.gemm.product import Product
-from wsdsl.kernels.torch_ops import traced_rows
+from wsdsl.kernels.torch_ops import traced_rows, with_gradient
 
 if TYPE_CHECKING:
     from wsdsl.kernels import lossless, quantized
@@ -73,8 +73,12 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = vars(import_module(f"wsdsl.kernels.rows.{module}"))
-    names = [each for each in {*__all__} & {*home} if module in each]
-    home |= (made := {each: opaque(home[each], traced=traced_rows(each)) for each in names})
+    made: dict[str, Any] = {}
+    for each in {*__all__} & {*home}:
+        if module in each:
+            traced = traced_rows(each)
+            made[each] = opaque(with_gradient(home[each], traced), traced=traced)
+    home |= made
     globals().update(made)
     return made[name]
 

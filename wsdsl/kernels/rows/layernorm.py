@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import arrays, normalization
@@ -89,25 +86,7 @@ def layernorm(
     inf or NaN. torch records the gradient where x, weight or bias require one, and no `out` is
     given. LaunchError for arrays that do not fit; nothing has been written then.
     """
-    if out is None and arrays.is_recorded(x, weight, bias):
-
-        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, arrays.Tensors]:
-            y, mean, rstd = layernorm_with_statistics(x, weight, bias, eps, out_dtype, **options)
-            return y, (x, weight, bias, mean, rstd)
-
-        here = partial(gradients, sys.modules[__name__])
-        return arrays.recorded(forward, here, x, weight, bias)
     return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options)[0]
-
-
-def gradients(ops: Any, grad: Any, kept: arrays.Tensors, wanted: Sequence[bool]) -> arrays.Tensors:
-    """The gradients of x, weight and bias by functions of `ops`, as for `rmsnorm`."""
-    x, weight, bias, *statistics = kept
-    return (
-        ops.layernorm_backward(grad, x, weight, *statistics) if wanted[0] else None,
-        ops.layernorm_weight_backward(grad, x, weight, *statistics) if wanted[1] else None,
-        ops.layernorm_bias_backward(grad, bias) if wanted[2] else None,
-    )
 
 
 def layernorm_with_statistics(

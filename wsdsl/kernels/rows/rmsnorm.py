@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import normalization
-from wsdsl.kernels.rows.arrays import Options, Tensors, is_recorded, recorded
+from wsdsl.kernels.rows.arrays import Options
 
 FORWARD = """
 @kernel
@@ -68,23 +65,7 @@ def rmsnorm(
     weight require one, and no `out` is given. LaunchError for arrays that do not fit; nothing has
     been written then.
     """
-    if out is None and is_recorded(x, weight):
-
-        def forward(x: Any, weight: Any) -> tuple[Any, Tensors]:
-            y, rstd = rmsnorm_with_rstd(x, weight, eps, out_dtype, **options)
-            return y, (x, weight, rstd)
-
-        return recorded(forward, partial(gradients, sys.modules[__name__]), x, weight)
     return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options)[0]
-
-
-def gradients(ops: Any, grad: Any, kept: Tensors, wanted: Sequence[bool]) -> Tensors:
-    """The gradients of x and weight by functions of `ops`: this module, or operators of torch."""
-    x, weight, rstd = kept
-    return (
-        ops.rmsnorm_backward(grad, x, weight, rstd) if wanted[0] else None,
-        ops.rmsnorm_weight_backward(grad, x, weight, rstd) if wanted[1] else None,
-    )
 
 
 def rmsnorm_with_rstd(

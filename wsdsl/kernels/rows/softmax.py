@@ -6,10 +6,7 @@ from typing import Any, Literal, Unpack
 
 from wsdsl.kernels.rows.arrays import (
     Options,
-    Tensors,
-    is_recorded,
     kernel_of,
-    recorded,
     rows_and_gradient,
     rows_of,
 )
@@ -108,18 +105,6 @@ def log_softmax_backward(
 
 
 def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> Any:
-    if out is None and is_recorded(x):
-        dtype = rows_of("x", x.detach()).dtype
-
-        def forward(x: Any) -> tuple[Any, Tensors]:
-            y = _forward(kind, x, out_dtype, None, options)
-            return y, (y,)
-
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
-            (y,) = kept
-            return (_backward(kind, grad, y, dtype, None, {}),)
-
-        return recorded(forward, backward, x)
     rows = rows_of("x", x)
     target, y = rows.output(out, out_dtype)
     made = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)(rows.matrix, target, **options)
