@@ -18,8 +18,8 @@ from inspect import signature
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wsdsl.diagnostics import LaunchError, WsdslError, did_you_mean
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.diagnostics import LaunchError, WsdslError, unknown_names
+from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.runtime.bind import positions
 from wsdsl.runtime.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, adapt, dtype_named
 
@@ -70,28 +70,26 @@ def define(
 
         def checked(*args: Any) -> Any:
             if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+                message = f"WS1100 {name} has no gradient; an argument requires it"
                 hint = "register it with backward=…, or call it under torch.no_grad()"
-                raise LaunchError(
-                    f"WS1100 {name} has no gradient; an argument requires it", None, hint
-                )
+                raise LaunchError(message, hint=hint)
             return call(*args)
 
         return call if gradient else checked
 
+    def reject_vmap(*_: Any, **__: Any) -> NoReturn:
+        hint = "declare the kernel with a batch dimension, or call it in a loop"
+        raise LaunchError(f"WS1101 {name} has no batching rule for vmap", hint=hint)
+
     for device in DEVICES:
         own.impl(short, rejecting(run), device)
     torch.library.register_fake(name, rejecting(fake), lib=own)
-    torch.library.register_vmap(name, lambda *_, **__: _reject_vmap(name), lib=own)
+    torch.library.register_vmap(name, reject_vmap, lib=own)
     if gradient:
         torch.library.register_autograd(
             name, gradient.backward, setup_context=gradient.setup, lib=own
         )
     return getattr(getattr(torch.ops, namespace), short)
-
-
-def _reject_vmap(name: str) -> NoReturn:
-    hint = "declare the kernel with a batch dimension, or call it in a loop"
-    raise LaunchError(f"WS1101 {name} has no batching rule for vmap", hint=hint)
 
 
 def register(kernel: Kernel, name: str, backward: Any = None) -> Any:
@@ -130,27 +128,24 @@ class _Operator:
         known = {dim for tensor in tensors for dim in tensor.dims}
         if not tensors:
             raise WsdslError(f"WS1112 {kernel.name} has no tensor input, which gives the device")
-        for param in self.params:
-            if isinstance(param.type, Tensor) and param.type.packed:
-                raise WsdslError(f"WS1104 {param.name} is packed; operators take plain tensors")
-        for param in self.results:
-            if unknown := [
-                d for d in param.as_tensor.dims if isinstance(d, str) and d not in known
-            ]:
-                message = (
-                    f"WS1105 no input of {kernel.name} has dimension {unknown[0]} of {param.name}"
-                )
-                raise WsdslError(message, hint="add an input of this size")
+        if packed := [p.name for p in self.params if getattr(p.type, "packed", False)]:
+            raise WsdslError(f"WS1104 {packed[0]} is packed; operators take plain tensors")
+        sizes = {d for p in self.results for d in p.as_tensor.dims if isinstance(d, str)}
+        if unknown := sorted(sizes - known):
+            message = f"WS1105 no input of {kernel.name} has dimension {unknown[0]} of a result"
+            raise WsdslError(message, hint="add an input of this size")
 
     @property
     def schema(self) -> str:
         letters = count()
 
         def declared(param: Value) -> str:
-            if isinstance(param.type, Tensor):
+            kind = param.type
+            if isinstance(kind, Tensor):
                 alias = f"(a{next(letters)}!)" if param.name in self.mutated else ""
                 return f"Tensor{alias} {param.name}"
-            return f"{'float' if param.type.dtype.is_float else 'SymInt'} {param.name}"  # pyright: ignore[reportAttributeAccessIssue]
+            is_float = isinstance(kind, Tile) and kind.dtype.is_float
+            return f"{'float' if is_float else 'SymInt'} {param.name}"
 
         inputs = ", ".join(map(declared, self.inputs))
         results = ", ".join("Tensor" for _ in self.results)
@@ -182,7 +177,7 @@ class _Operator:
         torch = import_module("torch")
         kind, place = param.as_tensor, self.places[param.name]
         name = str(tensor.dtype).removeprefix("torch.")
-        view = ArrayView(0, dtype_named(name, tensor.element_size()), (), (), "cpu")
+        view = ArrayView(0, dtype_named(name, tensor.element_size()), (2,), (1,), "cpu")
         if adapt(view, kind.dtype).dtype != kind.dtype or tensor.dim() != len(kind.dims):
             found = f"{view.dtype} of rank {tensor.dim()}"
             raise LaunchError(f"WS1106 {place}: {found}, expected {kind}")
@@ -212,17 +207,20 @@ class _Operator:
         tensors = [p.name for p in self.inputs if isinstance(p.type, Tensor)]
         grads = [f"grad_{name}" for name in results]
         dtypes: dict[str, DType] = {}
-        made = [f"grad_{name}" for name in tensors]
+        made = grads_of_inputs = [f"grad_{name}" for name in tensors]
         call: Callable[..., Any] = backward
         wanted = [*signature(backward).parameters]
         if hasattr(backward, "tile_ir"):
             call = register(backward, f"{self.name}_backward")
             own = _Operator(backward, self.name)
             wanted, made = [p.name for p in own.inputs], [p.name for p in own.results]
+            made += own.mutated
             dtypes = {p.name: p.type.dtype for p in own.inputs if isinstance(p.type, Tensor)}
         expected = [*inputs, *results, *grads]
-        self._check_names(wanted, expected)
-        self._check_names(made, [f"grad_{name}" for name in tensors])
+        what = f"WS1111 gradient of {self.name}"
+        findings = unknown_names(wanted, expected, what)
+        if findings := findings or unknown_names(made, grads_of_inputs, what):
+            raise WsdslError(findings)
         saved = [name for name in wanted if name in tensors or name in results]
 
         def setup(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
@@ -248,14 +246,6 @@ class _Operator:
             return tuple(by_name.get(f"grad_{name}") for name in inputs)
 
         return Gradient(setup, run)
-
-    def _check_names(self, names: Sequence[str], expected: Sequence[str]) -> None:
-        for name in names:
-            if name not in expected:
-                message = (
-                    f"WS1111 backward of {self.name}: `{name}` is not one of {', '.join(expected)}"
-                )
-                raise WsdslError(message, hint=did_you_mean(name, expected))
 
 
 def torch_dtype(dtype: DType) -> Any:

@@ -55,10 +55,10 @@ def test_a_gradient_that_would_be_lost(torch: Any) -> None:
     leaf, forward = torch.ones(SHAPE, requires_grad=True), torch.autograd.forward_ad
     for i, run in enumerate(ways(torch).values()):
         for given in ((leaf, torch.empty(SHAPE)), (torch.ones(SHAPE), leaf))[: 2 if i < 7 else 1]:
-            rejects(r"(?s)records the gradient.*no_grad.*detach", run, *given)
+            rejects(r"(?s)records its gradient.*no_grad.*detach", run, *given)
         with torch.no_grad():
             run(leaf, torch.empty(SHAPE))
-        with forward.dual_level(), pytest.raises(LaunchError, match="records the gradient"):
+        with forward.dual_level(), pytest.raises(LaunchError, match="records its gradient"):
             run(forward.make_dual(torch.ones(SHAPE), torch.ones(SHAPE)), torch.empty(SHAPE))
 
 
@@ -85,16 +85,15 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
         lambda: kernels.matmul(x.bfloat16(), x.T.bfloat16()),
         lambda: torch.func.vmap(DOUBLED)(torch.ones(2, *SHAPE)),
         lambda: torch.func.grad(lambda x: DOUBLED(x).sum())(torch.ones(SHAPE)),
-        lambda: torch.func.grad(lambda x: kernels.softmax(x).sum())(torch.ones(SHAPE)),
         lambda: torch.func.functionalize(DOUBLED)(torch.ones(SHAPE)),
         lambda: torch.jit.trace(kernels.softmax, (torch.ones(SHAPE),)),
         lambda: make_fx(DOUBLED)(torch.ones(SHAPE)),
     ):
-        rejects(r"without memory", run)
+        rejects(r"has no memory", run)
     negated = torch._neg_view(torch.ones(SHAPE))
     rejects("resolve_neg", DOUBLED, negated)
     assert (DOUBLED(negated.resolve_neg()) == -2).all()
-    rejects("a Proxy is no array", torch.fx.symbolic_trace, lambda x: kernels.softmax(x))
+    rejects("a Proxy is not an array", torch.fx.symbolic_trace, lambda x: kernels.softmax(x))
 
 
 @pytest.mark.parametrize("name", ["call", "compiled", "plan", "rmsnorm", "lossless", "weights"])

@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial, wraps
+from importlib import import_module
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import is_traced
@@ -59,6 +62,7 @@ def register() -> bool:
         _ready.append(True)
         _define_rows()
         _define_matmul()
+        _define_stored()
     return True
 
 
@@ -68,9 +72,9 @@ vars(register)["_dynamo_marked_constant"] = True
 def _run(name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
     """Run an operator with a kernel's options; None if it does not take these."""
     torch: Any = _modules["torch"]
-    tensors = [x for x in args if hasattr(x, "shape")]
     given = {name: x for name, x in options.items() if x is not None}
-    if not all(isinstance(x, torch.Tensor) for x in tensors):
+    kinds = torch.Tensor, torch.SymInt, int, float, str, list
+    if not all(x is None or isinstance(x, kinds) for x in args):
         return None
     if "out" in given or (given and is_traced()):
         return None
@@ -99,23 +103,11 @@ def _name(dtype: Any) -> str | None:
 
 
 def traced_matmul(
-    _: Any,
-    a: Any,
-    b: Any,
-    bias: Any = None,
-    activation: str | None = None,
-    residual: Any = None,
-    out_dtype: Any = None,
-    scales: Any = None,
-    out: Any = None,
-    accumulate: bool = False,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    operand_dtype: Any = None,
-    constant: Sequence[str] = (),
-    **options: Any,
-) -> Any:
+    _: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, residual: Any = None,
+    out_dtype: Any = None, scales: Any = None, out: Any = None, accumulate: bool = False, *,
+    transpose_a: bool = False, transpose_b: bool = False, operand_dtype: Any = None,
+    constant: Sequence[str] = (), **options: Any,
+) -> Any:  # fmt: skip
     """Run the operator of a call of `wsdsl.kernels.matmul`; None if it does not take these."""
     both: Any = (None, None) if scales is None else scales
     numbers = [x if isinstance(x, int | float) else None for x in both]
@@ -149,15 +141,13 @@ def _cast(tensor: Any, dtype: Any) -> Any:
     return tensor.to(dtype) if str(tensor.dtype).removeprefix("torch.") in FLOATS else tensor
 
 
-def _run_matmul(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, residual: Any, number_a: Any,
-    number_b: Any, activation: Any, out_dtype: Any, operand_dtype: Any, constant: Any,
-) -> Any:  # fmt: skip
+def _run_matmul(a: Any, b: Any, *given: Any) -> Any:
     from wsdsl.kernels.gemm.matmul import matmul
 
-    scales: Any = [t if n is None else n for t, n in ((scale_a, number_a), (scale_b, number_b))]
+    *scales, bias, residual, number_a, number_b, activation, out_dtype, operand, constant = given
+    scale_a, scale_b = (t if n is None else n for t, n in zip(scales, (number_a, number_b)))
     return matmul(
-        a, b, bias, activation, residual, out_dtype, scales, operand_dtype=operand_dtype,
+        a, b, bias, activation, residual, out_dtype, (scale_a, scale_b), operand_dtype=operand,
         constant=constant, **_options.get(),
     )  # fmt: skip
 
@@ -197,36 +187,48 @@ def _define_matmul() -> None:
 
 
 def _matmul_backward(ctx: Any, grad: Any) -> Any:
-    """Gradients of a, b, bias and residual. Before an activation the matmul is computed again."""
-    ops: Any = _modules["torch"].ops
     a, b, *scales, bias, residual = ctx.saved_tensors
-    number_a, number_b, activation, _, *rest = ctx.options
     wants_a, wants_b, *wants_scales, wants_bias, wants_residual = ctx.needs_input_grad[:6]
-    if any(wants_scales) or any(s is not None and s.dim() > 1 < s.numel() for s in scales):
-        message = (
-            "WS1113 matmul has no gradient of scale factors, and none with block scale factors"
-        )
-        raise LaunchError(message, hint="detach them, or multiply the operands by them")
-    grads: list[Any] = [None] * len(ctx.needs_input_grad)
-    grads[5] = _reduced(grad, residual) if wants_residual else None
+    if any(wants_scales) or ((wants_a or wants_b) and any(s is not None for s in scales)):
+        message = "WS1113 matmul has no gradient with scale factors in tensors"
+        raise LaunchError(message, hint="give numbers, or multiply the operands by them")
+    numbers, activation, rest = ctx.options[:2], ctx.options[2], ctx.options[4:]
+
+    def before() -> Any:
+        given = a, b, *scales, bias, None, *numbers, None, "f32", *rest
+        return _modules["torch"].ops.wsdsl.matmul(*given)
+
+    wanted = wants_a, wants_b, wants_bias, wants_residual
+    made = _gradients(grad, a, b, bias, residual, activation, before, numbers, wanted)
+    return *made[:2], None, None, *made[2:], *[None] * 6
+
+
+def _gradients(
+    grad: Any, a: Any, b: Any, bias: Any, residual: Any, activation: str | None,
+    before: Callable[[], Any], numbers: Sequence[float | None], wanted: Sequence[bool],
+) -> list[Any]:  # fmt: skip
+    """The wanted gradients of a, b, bias and residual. `before` computes the operand of an
+    activation again.
+    """
+    aten: Any = _modules["torch"].ops.aten
+    grads: list[Any] = [None, None, None, _reduced(grad, residual) if wanted[3] else None]
     grad = grad.float()
-    if activation and (wants_a or wants_b or wants_bias):
-        numbers = number_a, number_b
-        before = ops.wsdsl.matmul(a, b, *scales, bias, None, *numbers, None, "f32", *rest)
-        if activation in ("sigmoid", "tanh"):
-            before = getattr(before, activation)()
-        extra = (0,) if activation == "relu" else ()
-        name = "threshold" if activation == "relu" else activation
-        grad = getattr(ops.aten, f"{name}_backward")(grad, before, *extra)
+    if activation and any(wanted[:3]):
+        x = before()
+        x = getattr(x, activation)() if activation in ("sigmoid", "tanh") else x
+        if activation == "relu":
+            grad = aten.threshold_backward(grad, x, 0)
+        else:
+            grad = getattr(aten, f"{activation}_backward")(grad, x)
     left, right = a if a.dim() > 1 else a[None], b if b.dim() > 1 else b[:, None]
     grad = grad if b.dim() > 1 else grad.unsqueeze(-1)
     grad = grad if a.dim() > 1 else grad.unsqueeze(-2)
-    grads[4] = _reduced(grad.sum(-2), bias) if wants_bias else None
-    if wants_a or wants_b:
-        grad = grad * _factor(scales[0], number_a, (-1, 1)) * _factor(scales[1], number_b, (-1,))
-    if wants_a:
+    grads[2] = _reduced(grad.sum(-2), bias) if wanted[2] else None
+    for number in numbers:
+        grad = grad if number is None else grad * number
+    if wanted[0]:
         grads[0] = _reduced(_product(grad, right.mT, a.dtype), left).reshape(a.shape)
-    if wants_b:
+    if wanted[1]:
         if right.dim() == 2:
             left, grad = left.reshape(-1, left.shape[-1]), grad.reshape(-1, grad.shape[-1])
         if right.stride(-1) == 1:
@@ -234,21 +236,14 @@ def _matmul_backward(ctx: Any, grad: Any) -> Any:
         else:
             found = _product(grad.mT, left, b.dtype).mT
         grads[1] = _reduced(found, right).reshape(b.shape)
-    return tuple(grads)
+    return grads
 
 
 def _product(a: Any, b: Any, dtype: Any) -> Any:
-    """Multiply operands of which one is a gradient in f32: by wsdsl if the other has 16 bits."""
+    """Multiply by a gradient in f32: by wsdsl for operands of 16 bits."""
     if dtype.itemsize != 2:
         return (a.float() @ b.float()).to(dtype)
     return _modules["torch"].ops.wsdsl.matmul(a.to(dtype), b.to(dtype), *[None] * 9, [])
-
-
-def _factor(scale: Any, number: float | None, vector: tuple[int, ...]) -> Any:
-    """A scale factor of the result: one number, or one per row or column."""
-    if scale is None:
-        return 1.0 if number is None else number
-    return scale.reshape(() if scale.numel() == 1 else vector)
 
 
 def _reduced(grad: Any, like: Any) -> Any:
@@ -257,11 +252,97 @@ def _reduced(grad: Any, like: Any) -> Any:
     return grad.sum_to_size(like.shape[more:]).reshape(like.shape).to(like.dtype)
 
 
+# Matmul with weights of `quantized` and `lossless`.
+
+
+class Stored:
+    """Weights whose number stands for them in operators, as long as they exist."""
+
+    def __post_init__(self) -> None:
+        vars(self)["number"] = number = next(_numbers)
+        _stored[number] = self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
+
+
+_numbers = count()
+_stored: WeakValueDictionary[int, Any] = WeakValueDictionary()
+STORED = (
+    "(Tensor x, SymInt weights, SymInt n, Tensor? bias, Tensor? residual, str? activation, "
+    "str? out_dtype, bool constant) -> Tensor"
+)
+
+
+def traced_stored(
+    x: Any, weights: Any, bias: Any = None, activation: str | None = None, residual: Any = None,
+    out_dtype: Any = None, out: Any = None, *, constant: bool = False, **options: Any,
+) -> Any:  # fmt: skip
+    """Run the operator of a call of `quantized.matmul`; None if it does not take these."""
+    if out is not None or not isinstance(weights, Stored):
+        return None
+    number, n = weights.number, weights.shape[0]  # pyright: ignore[reportAttributeAccessIssue]
+    given = x, number, n, bias, residual, activation, _name(out_dtype), constant
+    return _run("stored_matmul", given, options)
+
+
+def traced_lossless(x: Any, weights: Any, out: Any = None, **options: Any) -> Any:
+    """As `traced_stored`, for `lossless.matmul`."""
+    return traced_stored(x, weights, out=out, **options)
+
+
+def _define_stored() -> None:
+    ops: Any = _modules["torch"].ops.wsdsl
+
+    def run(
+        x: Any, number: int, _: int, bias: Any, residual: Any, activation: Any, out_dtype: Any,
+        constant: bool,
+    ) -> Any:  # fmt: skip
+        weights = _stored[number]
+        home = type(weights).__module__.rpartition(".")[0]
+        given = dict(bias=bias, residual=residual, activation=activation)
+        given = {name: x for name, x in given.items() if x is not None} | _options.get()
+        return import_module(home).matmul(
+            x, weights, out_dtype=out_dtype, constant=constant, **given
+        )
+
+    def fake(x: Any, _: Any, n: Any, *given: Any) -> Any:
+        dtype = torch_dtype(dtype_of(given[3], "out_dtype")) if given[3] else x.dtype
+        return x.new_empty((*x.shape[:-1], n), dtype=dtype)
+
+    def matrix(x: Any, number: int, _: int) -> Any:
+        weights = _stored[number]
+        dense = weights.dequantize(x.dtype) if hasattr(weights, "dequantize") else weights.unpack()
+        return dense.view(x.dtype)
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0], *inputs[3:5])
+        ctx.given = inputs
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, bias, residual = ctx.saved_tensors
+        _, number, n, _, _, activation, *_ = ctx.given
+        wants_x, _, _, wants_bias, wants_residual, *_ = ctx.needs_input_grad
+
+        def before() -> Any:
+            return ops.stored_matmul(x, number, n, bias, None, None, "f32", False)
+
+        dense = ops.stored_matrix(x, number, n).mT
+        wanted = wants_x, False, wants_bias, wants_residual
+        made = _gradients(grad, x, dense, bias, residual, activation, before, (), wanted)
+        return made[0], None, None, *made[2:], None, None, None
+
+    define("wsdsl::stored_matmul", STORED, run, fake, Gradient(save, backward))
+    schema = "(Tensor x, SymInt weights, SymInt n) -> Tensor"
+    define("wsdsl::stored_matrix", schema, matrix, lambda x, _, n: x.new_empty((n, x.shape[-1])))
+
+
 # Rows.
 
 
 def traced_rows(name: str) -> Traced | None:
-    """Return what traces call for a function of `wsdsl.kernels`; None if there is no operator."""
+    """Return what traces call for a function of `wsdsl.kernels`; None if it has no operator."""
     operator = FULL.get(name, name)
     if name == "cross_entropy":
         return _traced_cross_entropy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import opaque
@@ -12,6 +12,7 @@ from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
+from wsdsl.kernels.torch_ops import traced_lossless, with_gradient
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -74,7 +75,8 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
     return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
 
 
-@opaque
+@partial(opaque, traced=traced_lossless)
+@partial(with_gradient, traced=traced_lossless)
 def matmul(
     x: Any,
     weights: Weights,

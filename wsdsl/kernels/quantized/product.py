@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import LaunchError
@@ -13,6 +14,7 @@ from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_sh
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
+from wsdsl.kernels.torch_ops import traced_stored, with_gradient
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -25,7 +27,8 @@ TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "s
 """What weights consist of, by the kernel's names."""
 
 
-@opaque
+@partial(opaque, traced=traced_stored)
+@partial(with_gradient, traced=traced_stored)
 def matmul(
     x: Any,
     weights: Weights,
