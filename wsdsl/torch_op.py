@@ -1,17 +1,9 @@
-"""Operators of `torch.library`: kernels with a schema, a fake implementation and a gradient.
-
-Before:
-    @kernel
-    def scaled(X: bf16[M, N], s: f32, Y: bf16[M, N]): ...
-After:
-    scaled(Tensor X, float s) -> Tensor Y
-"""
+"""Operators of `torch.library`: kernels with a schema, a fake implementation and a gradient."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -33,12 +25,8 @@ _operators: dict[str, tuple[Any, Any]] = {}
 """By name, the identity of a kernel with its backward, and the operator."""
 
 
-@dataclass(frozen=True)
-class Gradient:
-    """The gradient of an operator, as in `torch.library.register_autograd`."""
-
-    setup: Callable[[Any, Sequence[Any], Any], None]
-    backward: Callable[..., Any]
+Gradient = tuple[Callable[[Any, Sequence[Any], Any], None], Callable[..., Any]]
+"""`setup_context` and `backward` of `torch.library.register_autograd`."""
 
 
 @cache
@@ -86,9 +74,8 @@ def define(
     torch.library.register_fake(name, rejecting(fake), lib=own)
     torch.library.register_vmap(name, reject_vmap, lib=own)
     if gradient:
-        torch.library.register_autograd(
-            name, gradient.backward, setup_context=gradient.setup, lib=own
-        )
+        setup, backward = gradient
+        torch.library.register_autograd(name, backward, setup_context=setup, lib=own)
     return getattr(getattr(torch.ops, namespace), short)
 
 
@@ -245,7 +232,7 @@ class _Operator:
                     raise WsdslError(message, hint=f"write it, or detach {name}")
             return tuple(by_name.get(f"grad_{name}") for name in inputs)
 
-        return Gradient(setup, run)
+        return setup, run
 
 
 def torch_dtype(dtype: DType) -> Any:

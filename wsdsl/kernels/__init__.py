@@ -76,8 +76,9 @@ def __getattr__(name: str) -> Any:
     made: dict[str, Any] = {}
     for each in {*__all__} & {*home}:
         if module in each:
-            traced = traced_rows(each)
-            made[each] = opaque(with_gradient(home[each], traced), traced=traced)
+            traced, call = traced_rows(each), home[each]
+            call = with_gradient(call, traced) if traced else call
+            made[each] = opaque(call, traced=traced)
     home |= made
     globals().update(made)
     return made[name]

@@ -17,7 +17,7 @@ from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.operands import ARRAYS, Operands, Options
 from wsdsl.runtime.interop import has_gradient
 from wsdsl.runtime.views import ArrayView, dtype_named
-from wsdsl.torch_op import DEVICES, Gradient, define, library, torch_dtype
+from wsdsl.torch_op import DEVICES, define, library, torch_dtype
 
 MATMUL = (
     "Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias, Tensor? residual, "
@@ -128,17 +128,16 @@ def needs_operator(look: object, operand_dtype: Any, a: Any, b: Any, *addends: A
     torch: Any = _modules.get("torch")
     if torch is None:
         return False
-    both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-    if torch._C._is_any_autocast_enabled() and operand_dtype is None and both:
-        device = a.device.type
-        wanted = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else a.dtype
-        if _cast(a, wanted) is not a or _cast(b, wanted) is not b:
+    if operand_dtype is None and torch._C._is_any_autocast_enabled():
+        devices = {x.device.type for x in (a, b) if isinstance(x, torch.Tensor)}
+        wanted = [torch.get_autocast_dtype(d) for d in devices if torch.is_autocast_enabled(d)]
+        if wanted and any(_is_float(x) and x.dtype != wanted[0] for x in (a, b)):
             return True
     return look is None and any(map(has_gradient, (a, b, *addends)))
 
 
-def _cast(tensor: Any, dtype: Any) -> Any:
-    return tensor.to(dtype) if str(tensor.dtype).removeprefix("torch.") in FLOATS else tensor
+def _is_float(tensor: Any) -> bool:
+    return str(tensor.dtype).removeprefix("torch.") in FLOATS
 
 
 def _run_matmul(a: Any, b: Any, *given: Any) -> Any:
@@ -177,58 +176,45 @@ def _define_matmul() -> None:
         key = getattr(torch._C.DispatchKey, f"Autocast{device}")
         dtype = torch.get_autocast_dtype(device.lower())
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
-            both = (a, b) if rest[8] else (_cast(a, dtype), _cast(b, dtype))
+            operand_dtype = rest[8]
+            both = [x.to(dtype) if not operand_dtype and _is_float(x) else x for x in (a, b)]
             return operator(*both, *rest)
 
-    gradient = Gradient(save, _matmul_backward)
-    operator = define("wsdsl::matmul", f"({MATMUL}) -> Tensor", _run_matmul, _fake_matmul, gradient)
+    schema, gradient = f"({MATMUL}) -> Tensor", (save, _matmul_backward)
+    operator = define("wsdsl::matmul", schema, _run_matmul, _fake_matmul, gradient)
     for device in DEVICES:
         library("wsdsl").impl("matmul", partial(cast, device), f"Autocast{device}")
 
 
 def _matmul_backward(ctx: Any, grad: Any) -> Any:
+    """Gradients of a, b, bias and residual. Before an activation the matmul is computed again."""
+    ops: Any = _modules["torch"].ops
     a, b, *scales, bias, residual = ctx.saved_tensors
+    number_a, number_b, activation, _, *rest = ctx.options
     wants_a, wants_b, *wants_scales, wants_bias, wants_residual = ctx.needs_input_grad[:6]
     if any(wants_scales) or ((wants_a or wants_b) and any(s is not None for s in scales)):
         message = "WS1113 matmul has no gradient with scale factors in tensors"
         raise LaunchError(message, hint="give numbers, or multiply the operands by them")
-    numbers, activation, rest = ctx.options[:2], ctx.options[2], ctx.options[4:]
-
-    def before() -> Any:
-        given = a, b, *scales, bias, None, *numbers, None, "f32", *rest
-        return _modules["torch"].ops.wsdsl.matmul(*given)
-
-    wanted = wants_a, wants_b, wants_bias, wants_residual
-    made = _gradients(grad, a, b, bias, residual, activation, before, numbers, wanted)
-    return *made[:2], None, None, *made[2:], *[None] * 6
-
-
-def _gradients(
-    grad: Any, a: Any, b: Any, bias: Any, residual: Any, activation: str | None,
-    before: Callable[[], Any], numbers: Sequence[float | None], wanted: Sequence[bool],
-) -> list[Any]:  # fmt: skip
-    """The wanted gradients of a, b, bias and residual. `before` computes the operand of an
-    activation again.
-    """
-    aten: Any = _modules["torch"].ops.aten
-    grads: list[Any] = [None, None, None, _reduced(grad, residual) if wanted[3] else None]
+    grads: list[Any] = [None] * 12
+    grads[5] = _reduced(grad, residual) if wants_residual else None
     grad = grad.float()
-    if activation and any(wanted[:3]):
-        x = before()
+    if activation and (wants_a or wants_b or wants_bias):
+        given = a, b, *scales, bias, None, number_a, number_b, None, "f32", *rest
+        x = ops.wsdsl.matmul(*given)
         x = getattr(x, activation)() if activation in ("sigmoid", "tanh") else x
         if activation == "relu":
-            grad = aten.threshold_backward(grad, x, 0)
+            grad = ops.aten.threshold_backward(grad, x, 0)
         else:
-            grad = getattr(aten, f"{activation}_backward")(grad, x)
+            grad = getattr(ops.aten, f"{activation}_backward")(grad, x)
     left, right = a if a.dim() > 1 else a[None], b if b.dim() > 1 else b[:, None]
     grad = grad if b.dim() > 1 else grad.unsqueeze(-1)
     grad = grad if a.dim() > 1 else grad.unsqueeze(-2)
-    grads[2] = _reduced(grad.sum(-2), bias) if wanted[2] else None
-    for number in numbers:
+    grads[4] = _reduced(grad.sum(-2), bias) if wants_bias else None
+    for number in (number_a, number_b):
         grad = grad if number is None else grad * number
-    if wanted[0]:
+    if wants_a:
         grads[0] = _reduced(_product(grad, right.mT, a.dtype), left).reshape(a.shape)
-    if wanted[1]:
+    if wants_b:
         if right.dim() == 2:
             left, grad = left.reshape(-1, left.shape[-1]), grad.reshape(-1, grad.shape[-1])
         if right.stride(-1) == 1:
@@ -236,7 +222,7 @@ def _gradients(
         else:
             found = _product(grad.mT, left, b.dtype).mT
         grads[1] = _reduced(found, right).reshape(b.shape)
-    return grads
+    return tuple(grads)
 
 
 def _product(a: Any, b: Any, dtype: Any) -> Any:
@@ -256,7 +242,7 @@ def _reduced(grad: Any, like: Any) -> Any:
 
 
 class Stored:
-    """Weights whose number stands for them in operators, as long as they exist."""
+    """Weights with a number, by which operators find them as long as they exist."""
 
     def __post_init__(self) -> None:
         vars(self)["number"] = number = next(_numbers)
@@ -293,8 +279,6 @@ def traced_lossless(x: Any, weights: Any, out: Any = None, **options: Any) -> An
 
 
 def _define_stored() -> None:
-    ops: Any = _modules["torch"].ops.wsdsl
-
     def run(
         x: Any, number: int, _: int, bias: Any, residual: Any, activation: Any, out_dtype: Any,
         constant: bool,
@@ -311,31 +295,7 @@ def _define_stored() -> None:
         dtype = torch_dtype(dtype_of(given[3], "out_dtype")) if given[3] else x.dtype
         return x.new_empty((*x.shape[:-1], n), dtype=dtype)
 
-    def matrix(x: Any, number: int, _: int) -> Any:
-        weights = _stored[number]
-        dense = weights.dequantize(x.dtype) if hasattr(weights, "dequantize") else weights.unpack()
-        return dense.view(x.dtype)
-
-    def save(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(inputs[0], *inputs[3:5])
-        ctx.given = inputs
-
-    def backward(ctx: Any, grad: Any) -> Any:
-        x, bias, residual = ctx.saved_tensors
-        _, number, n, _, _, activation, *_ = ctx.given
-        wants_x, _, _, wants_bias, wants_residual, *_ = ctx.needs_input_grad
-
-        def before() -> Any:
-            return ops.stored_matmul(x, number, n, bias, None, None, "f32", False)
-
-        dense = ops.stored_matrix(x, number, n).mT
-        wanted = wants_x, False, wants_bias, wants_residual
-        made = _gradients(grad, x, dense, bias, residual, activation, before, (), wanted)
-        return made[0], None, None, *made[2:], None, None, None
-
-    define("wsdsl::stored_matmul", STORED, run, fake, Gradient(save, backward))
-    schema = "(Tensor x, SymInt weights, SymInt n) -> Tensor"
-    define("wsdsl::stored_matrix", schema, matrix, lambda x, _, n: x.new_empty((n, x.shape[-1])))
+    define("wsdsl::stored_matmul", STORED, run, fake)
 
 
 # Rows.
@@ -363,25 +323,25 @@ def traced_rows(name: str) -> Traced | None:
     return call
 
 
-def with_gradient(call: Traced, traced: Traced | None) -> Traced:
+def with_gradient(call: Traced, traced: Traced) -> Traced:
     """Have a function run its operator where torch records a gradient."""
 
     @wraps(call)
     def run(*args: Any, **named: Any) -> Any:
-        if traced is not None and any(map(has_gradient, (*args, *named.values()))):
-            result = traced(*args, **named)
-            if result is not None:
-                return result
-        return call(*args, **named)
+        recorded = any(map(has_gradient, (*args, *named.values())))
+        result = traced(*args, **named) if recorded else None
+        return call(*args, **named) if result is None else result
 
     return run
 
 
 def _traced_cross_entropy(
-    logits: Any, targets: Any, reduction: str = "mean", ignore_index: int = -100, **options: Any
+    logits: Any, targets: Any, reduction: Any = "mean", ignore_index: int = -100, **options: Any
 ) -> Any:
     from wsdsl.kernels.rows.cross_entropy import reduce
 
+    if reduction not in ("none", "sum", "mean"):
+        return None
     result = _run("cross_entropy_with_lse", (logits, targets, ignore_index), options)
     return None if result is None else reduce(result[0], targets, reduction, ignore_index)
 
@@ -429,7 +389,7 @@ def _define_rows() -> None:
             kinds = ", ".join("Tensor" for _ in results.split())
             schema = f"({params}) -> {f'({kinds})' if ',' in kinds else kinds}"
             made = gradients.get(name)
-            gradient = Gradient(partial(save, name), partial(_backward, made)) if made else None
+            gradient = (partial(save, name), partial(_backward, made)) if made else None
             call = partial(_with_options, vars(module)[name])
             define(f"wsdsl::{name}", schema, call, partial(fake, name), gradient)
 

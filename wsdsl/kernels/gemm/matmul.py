@@ -95,6 +95,7 @@ class Matmul:
         schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
+        Without `out`, torch records gradients of a, b, bias and residual; autocast casts a and b.
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
         caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
         has been written then), ScheduleError and CompileError for a schedule that does not.

@@ -59,14 +59,14 @@ def cross_entropy(
     An illegal target gives NaN, and its row a gradient of NaN. torch records the gradient
     where logits require one. LaunchError for arrays that do not fit; nothing has been written then.
     """
+    if reduction not in get_args(Reduction):
+        raise wrong_option("reduction", repr(reduction), ", ".join(get_args(Reduction)))
     losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
     return reduce(losses, targets, reduction, ignore_index)
 
 
-def reduce(losses: Any, targets: Any, reduction: str, ignore_index: int) -> Any:
+def reduce(losses: Any, targets: Any, reduction: Reduction, ignore_index: int) -> Any:
     """Reduce the losses of `cross_entropy`."""
-    if reduction not in get_args(Reduction):
-        raise wrong_option("reduction", repr(reduction), ", ".join(get_args(Reduction)))
     if reduction == "none":
         return losses
     if reduction == "sum":
