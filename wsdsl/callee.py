@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.dynamo import F, followed, marked, opaque
+from wsdsl.dynamo import F, followed, is_compiling, marked, opaque
 from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
@@ -33,23 +33,25 @@ def called(method: F) -> F:
     return opaque(method, arranged)
 
 
-def repeated(method: F) -> F:
+def repeated(method: F, traced: bool = False) -> F:
     """Have native code repeat known calls of a method; `self` has `_recent` and `positional`, the
-    names of its positional parameters.
+    names of its positional parameters. Dynamo follows it if it may be `traced`.
     """
 
     @functools.wraps(method)
     def run(self: Any, /, *args: Any, **named: Any) -> Any:
+        if traced and "torch._dynamo" in sys.modules and is_compiling():
+            return method(self, *args, **named)
         repeater = self._recent.repeater
         if (launch := repeater.launch) is not None and repeater.recorder.launches is None:
             result = launch(*args, **named)
             if result is not NotImplemented:
                 return result
-        if "torch._dynamo" in sys.modules and followed():
+        if not traced and "torch._dynamo" in sys.modules and followed():
             return method(self, *args, **named)
         return repeater.run(partial(method, self, *args, **named), self.positional, args, named)
 
-    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+    return run if traced else marked(run, skipped=True)  # pyright: ignore[reportReturnType]
 
 
 def repeated_function(call: F) -> F:
@@ -61,15 +63,15 @@ def repeated_function(call: F) -> F:
 
     @functools.wraps(call)
     def run(*args: Any, **named: Any) -> Any:
+        if "torch._dynamo" in sys.modules and is_compiling():
+            return call(*args, **named)
         if (launch := repeater.launch) is not None and recorder.launches is None:
             result = launch(*args, **named)
             if result is not NotImplemented:
                 return result
-        if "torch._dynamo" in sys.modules and followed():
-            return call(*args, **named)
         return repeater.run(partial(call, *args, **named), names, args, named)
 
-    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+    return run  # pyright: ignore[reportReturnType]
 
 
 def repeated_with_weights(call: F) -> F:
@@ -78,18 +80,18 @@ def repeated_with_weights(call: F) -> F:
 
     @functools.wraps(call)
     def run(x: Any, weights: Any, *args: Any, **named: Any) -> Any:
+        if "torch._dynamo" in sys.modules and is_compiling():
+            return call(x, weights, *args, **named)
         repeater, arrays = getattr(weights, "arrays", (None, {}))
         given = x, *arrays.values(), *args
         if repeater and repeater.launch is not None and repeater.recorder.launches is None:
             result = repeater.launch(*given, **named)
             if result is not NotImplemented:
                 return result
-        if repeater is None or ("torch._dynamo" in sys.modules and followed()):
-            return call(x, weights, *args, **named)
         made = partial(call, x, weights, *args, **named)
-        return repeater.run(made, ("x", *arrays, *names), given, named)
+        return repeater.run(made, ("x", *arrays, *names), given, named) if repeater else made()
 
-    return marked(run, skipped=True)  # pyright: ignore[reportReturnType]
+    return run  # pyright: ignore[reportReturnType]
 
 
 class Callee:

@@ -171,6 +171,26 @@ class Kernel(Serving):
         kinds = {p.name: p.type for p in self.params}
         return self.packed(*(n for n in packed if not getattr(kinds[n], "packed", True)))
 
+    # torch ----------------------------------------------------------------------------------------
+
+    def torch_op(self, name: str, backward: Kernel | Callable[..., Any] | None = None) -> Any:
+        """Register the kernel as an operator "namespace::name" of torch, for torch.compile, export
+        and autograd; return the callable `torch.ops.namespace.name`.
+
+        The operator takes the kernel's inputs in order and returns the tensors that the kernel only
+        writes; tensors that it reads and writes are mutated.
+
+        backward: a kernel or a function. Its parameters are inputs and results of the kernel, by
+            name, and `grad_<result>`. A kernel writes `grad_<input>`; a function returns one
+            gradient or None per tensor input, in order.
+
+        WsdslError if the name is registered with another kernel. Calls raise LaunchError under
+        vmap, and without a `backward` for arguments that require a gradient.
+        """
+        from wsdsl.torch_op import register
+
+        return register(self, name, backward)
+
     # Compiling ------------------------------------------------------------------------------------
 
     def compile(

@@ -7,7 +7,10 @@ from types import CodeType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-REASON = "a wsdsl kernel is already compiled: leave fullgraph=True out, or call it outside"
+REASON = (
+    "a wsdsl kernel is already compiled: call an operator of kernel.torch_op(…) instead, "
+    "or leave fullgraph=True out"
+)
 _modules = sys.modules
 
 
@@ -52,9 +55,13 @@ def outside(call: F) -> F:
     return _modules["torch"].compiler.disable(call)
 
 
-def opaque(call: F, arranged: Callable[..., Any] | None = None) -> F:
+def opaque(
+    call: F,
+    arranged: Callable[..., Any] | None = None,
+    traced: Callable[..., Any] | None = None,
+) -> F:
     """A function at which torch.compile ends its graph, and of which it compiles nothing. Of a call
-    by name `arranged` makes the arguments.
+    by name `arranged` makes the arguments. Traces call `traced` instead, unless it returns None.
     """
 
     @functools.wraps(call)
@@ -65,4 +72,26 @@ def opaque(call: F, arranged: Callable[..., Any] | None = None) -> F:
             args, named = arranged(named, *args)
         return call(*args, **named)
 
-    return marked(run)  # pyright: ignore[reportReturnType]
+    marked(run)
+    if traced is None:
+        return run  # pyright: ignore[reportReturnType]
+
+    @functools.wraps(call)
+    def either(*args: Any, **named: Any) -> Any:
+        if "torch._dynamo" in _modules and is_traced():
+            result = traced(*args, **named)
+            if result is not None:
+                return result
+        return run(*args, **named)
+
+    return either  # pyright: ignore[reportReturnType]
+
+
+def is_compiling() -> bool:
+    """Check whether Dynamo compiles the caller."""
+    return _modules["torch"].compiler.is_dynamo_compiling()
+
+
+def is_traced() -> bool:
+    """Check whether Dynamo compiles the caller, or a dispatch mode traces operators."""
+    return is_compiling() or _modules["torch"]._C._len_torch_dispatch_stack() > 0

@@ -54,7 +54,9 @@ def ways(torch: Any) -> dict[str, Callable[[Any, Any], Any]]:
 def test_a_gradient_that_would_be_lost(torch: Any) -> None:
     leaf, forward = torch.ones(SHAPE, requires_grad=True), torch.autograd.forward_ad
     for i, run in enumerate(ways(torch).values()):
-        for given in ((leaf, torch.empty(SHAPE)), (torch.ones(SHAPE), leaf))[: 2 if i < 7 else 1]:
+        for given in ((leaf, torch.empty(SHAPE)), (torch.ones(SHAPE), leaf))[
+            : 2 * (i < 7) + (i == 7)
+        ]:
             rejects(r"(?s)records its gradient.*no_grad.*detach", run, *given)
         with torch.no_grad():
             run(leaf, torch.empty(SHAPE))
@@ -85,7 +87,6 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
         lambda: kernels.matmul(x.bfloat16(), x.T.bfloat16()),
         lambda: torch.func.vmap(DOUBLED)(torch.ones(2, *SHAPE)),
         lambda: torch.func.grad(lambda x: DOUBLED(x).sum())(torch.ones(SHAPE)),
-        lambda: torch.func.grad(lambda x: kernels.softmax(x).sum())(torch.ones(SHAPE)),
         lambda: torch.func.functionalize(DOUBLED)(torch.ones(SHAPE)),
         lambda: torch.jit.trace(kernels.softmax, (torch.ones(SHAPE),)),
         lambda: make_fx(DOUBLED)(torch.ones(SHAPE)),
@@ -97,9 +98,7 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
     rejects("a Proxy is not an array", torch.fx.symbolic_trace, lambda x: kernels.softmax(x))
 
 
-@pytest.mark.parametrize(
-    "name", ["call", "compiled", "matmul", "plan", "rmsnorm", "lossless", "weights"]
-)
+@pytest.mark.parametrize("name", ["call", "compiled", "plan", "rmsnorm", "weights"])
 def test_dynamo_does_not_follow(torch: Any, import_optional: Any, name: str) -> None:
     utils = import_optional("torch._dynamo.utils")
     run = {

@@ -90,6 +90,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
         _C=SimpleNamespace(
             _cuda_getCurrentRawStream=lambda index: made.stream,
             _increment_version=lambda tensors: [tensor.count_write() for tensor in tensors],
+            _is_any_autocast_enabled=lambda: False,
         ),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from wsdsl.callee import repeated_function
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.matmul import Matmul, matmul
 from wsdsl.kernels.gemm.product import Product
+from wsdsl.kernels.torch_ops import traced_rows, with_gradient
 
 if TYPE_CHECKING:
     from wsdsl.kernels import lossless, quantized
@@ -72,7 +74,13 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = vars(import_module(f"wsdsl.kernels.rows.{module}"))
-    home |= (made := {each: opaque(home[each]) for each in {*__all__} & {*home} if module in each})
+    made: dict[str, Any] = {}
+    for each in {*__all__} & {*home}:
+        if module in each:
+            traced, call = traced_rows(each), home[each]
+            call = with_gradient(call, traced) if traced else call
+            made[each] = repeated_function(opaque(call, traced=traced))
+    home |= made
     globals().update(made)
     return made[name]
 

@@ -99,6 +99,7 @@ class TorchApi:
             Api.NONE_TYPE: type(None), Api.BOOL: bool, Api.STR: str, Api.TUPLE: tuple,
             Api.DTYPE: torch.dtype, Api.REQUIRES_GRAD: sys.intern("requires_grad"),
             Api.GRAD_ENABLED: torch.is_grad_enabled,
+            Api.AUTOCAST: torch._C._is_any_autocast_enabled,
             Api.DISPATCH_MODES: torch._C._len_torch_dispatch_stack,
             Api.FORWARD_AD: sys.modules["torch.autograd.forward_ad"],
             Api.LEVEL: sys.intern("_current_level"),

@@ -17,6 +17,7 @@ from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
 from wsdsl.kernels.gemm.product import Product
+from wsdsl.kernels.torch_ops import needs_operator, traced_matmul
 from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
@@ -52,8 +53,8 @@ class Matmul:
         """Names of the positional parameters."""
         return POSITIONAL
 
-    @repeated
-    @opaque
+    @partial(repeated, traced=True)
+    @partial(opaque, traced=traced_matmul)
     def __call__(
         self,
         a: Any,
@@ -106,6 +107,7 @@ class Matmul:
         schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
+        Without `out`, torch records gradients of a, b, bias and residual; autocast casts a and b.
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
         caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
         has been written then), ScheduleError and CompileError for a schedule that does not.
@@ -120,6 +122,14 @@ class Matmul:
         )  # fmt: skip
         once = not isinstance(constant, (tuple, list))  # it may be an iterator
         look = None if once else self._recent.look(given, options, schedule, stream)
+        if out is None and needs_operator(look, operand_dtype, a, b, bias, residual):
+            result = traced_matmul(
+                self, a, b, bias, activation, residual, out_dtype, scales, None, accumulate,
+                transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
+                constant=constant, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss,
+            )  # fmt: skip
+            if result is not None:
+                return result
         if (done := self._recent.again(look)) is not None:
             return done[0]
         product = self.plan(

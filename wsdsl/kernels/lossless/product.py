@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import repeated_with_weights
@@ -13,6 +13,7 @@ from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
+from wsdsl.kernels.torch_ops import traced_lossless
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -76,7 +77,7 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
 
 
 @repeated_with_weights
-@opaque
+@partial(opaque, traced=traced_lossless)
 def matmul(
     x: Any,
     weights: Weights,

@@ -16,6 +16,7 @@ from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import ROW, Kind, Palette, choose, chunks, upper_counts
+from wsdsl.kernels.torch_ops import Stored
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
@@ -51,7 +52,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Weights(Stored):
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 

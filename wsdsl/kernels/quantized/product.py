@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import repeated_with_weights
@@ -14,6 +15,7 @@ from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_sh
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
+from wsdsl.kernels.torch_ops import traced_stored
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -27,7 +29,7 @@ TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "s
 
 
 @repeated_with_weights
-@opaque
+@partial(opaque, traced=traced_stored)
 def matmul(
     x: Any,
     weights: Weights,

@@ -15,6 +15,7 @@ from wsdsl.kernels.checks import AS_BITS
 from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.form import Param
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
+from wsdsl.kernels.torch_ops import Stored
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
@@ -32,7 +33,7 @@ Group = int | tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Weights(Stored):
     """A matrix [N, K] with the values (codes - zeros) * scales * scale. Arrays are of one
     framework, on one device.
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_shape
-from wsdsl.runtime.interop import address_of, describe, has_gradient
+from wsdsl.runtime.interop import describe
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -97,46 +95,3 @@ def kernel_of(template: str, **parts: Any) -> Kernel:
 
     text = template.lstrip().format(**parts)
     return one_of(text.split("def ", 1)[1].split("(", 1)[0], text, "<wsdsl.kernels.rows>")
-
-
-# Autograd of row kernels.
-Tensors = tuple[Any, ...]
-Forward = Callable[..., tuple[Any, Tensors]]
-"""Of the tensors the result, and what is kept for the way back."""
-Backward = Callable[..., Tensors]
-"""Of the result's gradient, what was kept, and whether each tensor's gradient is wanted, those."""
-
-
-def is_recorded(*tensors: Any) -> bool:
-    """Whether torch records what is done to any of them."""
-    return any(map(has_gradient, tensors))
-
-
-def recorded(forward: Forward, backward: Backward, *tensors: Any) -> Any:
-    """`forward` of the tensors, with its gradient. A tensor may be None."""
-    for tensor in tensors:
-        if tensor is not None:
-            address_of(tensor)
-    return _function().apply(forward, backward, *tensors)
-
-
-@cache
-def _function() -> Any:
-    torch: Any = sys.modules["torch"]
-
-    class Recorded(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, forward: Forward, backward: Backward, *tensors: Any) -> Any:
-            result, kept = forward(*tensors)
-            ctx.save_for_backward(*kept)
-            ctx.gradients = backward
-            return result
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx: Any, gradient: Any) -> Tensors:
-            wanted = ctx.needs_input_grad[2:]
-            made = ctx.gradients(gradient.contiguous(), ctx.saved_tensors, wanted)
-            return None, None, *made
-
-    return Recorded

@@ -61,19 +61,12 @@ def cross_entropy(
     """
     if reduction not in get_args(Reduction):
         raise wrong_option("reduction", repr(reduction), ", ".join(get_args(Reduction)))
-    if arrays.is_recorded(logits):
+    losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
+    return reduce(losses, targets, reduction, ignore_index)
 
-        def forward(logits: Any) -> tuple[Any, arrays.Tensors]:
-            losses, lse = cross_entropy_with_lse(logits, targets, ignore_index, **options)
-            return losses, (logits, targets, lse)
 
-        def backward(grad: Any, kept: arrays.Tensors, wanted: tuple[bool, ...]) -> arrays.Tensors:
-            logits, targets, lse = kept
-            return (cross_entropy_backward(grad, logits, targets, lse, ignore_index),)
-
-        losses = arrays.recorded(forward, backward, logits)
-    else:
-        losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
+def reduce(losses: Any, targets: Any, reduction: Reduction, ignore_index: int) -> Any:
+    """Reduce the losses of `cross_entropy`."""
     if reduction == "none":
         return losses
     if reduction == "sum":

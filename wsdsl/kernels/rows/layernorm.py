@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows import arrays, normalization
 
 FORWARD = """
@@ -64,7 +63,6 @@ def column_sums(G: {g}[M, N], DB: {b}[N]):
 STATISTICS = (("mean", "centre"), ("rstd", "scale"))
 
 
-@repeated_function
 def layernorm(
     x: Any,
     weight: Any = None,
@@ -88,21 +86,6 @@ def layernorm(
     inf or NaN. torch records the gradient where x, weight or bias require one, and no `out` is
     given. LaunchError for arrays that do not fit; nothing has been written then.
     """
-    if out is None and arrays.is_recorded(x, weight, bias):
-
-        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, arrays.Tensors]:
-            y, mean, rstd = layernorm_with_statistics(x, weight, bias, eps, out_dtype, **options)
-            return y, (x, weight, bias, mean, rstd)
-
-        def backward(grad: Any, kept: arrays.Tensors, wanted: tuple[bool, ...]) -> arrays.Tensors:
-            x, weight, bias, *statistics = kept
-            return (
-                layernorm_backward(grad, x, weight, *statistics) if wanted[0] else None,
-                layernorm_weight_backward(grad, x, weight, *statistics) if wanted[1] else None,
-                layernorm_bias_backward(grad, bias) if wanted[2] else None,
-            )
-
-        return arrays.recorded(forward, backward, x, weight, bias)
     return normalization.forward(FORWARD, x, weight, bias, eps, out_dtype, out, options)[0]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows import normalization
-from wsdsl.kernels.rows.arrays import Options, Tensors, is_recorded, recorded
+from wsdsl.kernels.rows.arrays import Options
 
 FORWARD = """
 @kernel
@@ -45,7 +44,6 @@ def rmsnorm_weight(G: {g}[M, N], X: {x}[M, N], rstd: f32[M], DW: {w}[N]):
 """
 
 
-@repeated_function
 def rmsnorm(
     x: Any,
     weight: Any = None,
@@ -67,20 +65,6 @@ def rmsnorm(
     weight require one, and no `out` is given. LaunchError for arrays that do not fit; nothing has
     been written then.
     """
-    if out is None and is_recorded(x, weight):
-
-        def forward(x: Any, weight: Any) -> tuple[Any, Tensors]:
-            y, rstd = rmsnorm_with_rstd(x, weight, eps, out_dtype, **options)
-            return y, (x, weight, rstd)
-
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, bool]) -> Tensors:
-            x, weight, rstd = kept
-            return (
-                rmsnorm_backward(grad, x, weight, rstd) if wanted[0] else None,
-                rmsnorm_weight_backward(grad, x, weight, rstd) if wanted[1] else None,
-            )
-
-        return recorded(forward, backward, x, weight)
     return normalization.forward(FORWARD, x, weight, None, eps, out_dtype, out, options)[0]
 
 

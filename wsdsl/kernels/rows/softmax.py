@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from wsdsl.callee import repeated_function
 from wsdsl.kernels.rows.arrays import (
     Options,
-    Tensors,
-    is_recorded,
     kernel_of,
-    recorded,
     rows_and_gradient,
     rows_of,
 )
@@ -69,7 +65,6 @@ def log_softmax_backward(G: {g}[M, N], Y: {y}[M, N], DX: {x}[M, N]):
 }
 
 
-@repeated_function
 def softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Options]) -> Any:
     """`exp(x) / sum(exp(x))` over the last axis; in f32, rounded once. As in torch, a row of -inf,
     or with inf or NaN, gives NaN; elements of -inf among others give 0.
@@ -85,7 +80,6 @@ def softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Op
     return _forward("softmax", x, out_dtype, out, options)
 
 
-@repeated_function
 def log_softmax(x: Any, out_dtype: Any = None, out: Any = None, **options: Unpack[Options]) -> Any:
     """`x - log(sum(exp(x)))` over the last axis. All else is as for `softmax`."""
     return _forward("log_softmax", x, out_dtype, out, options)
@@ -111,18 +105,6 @@ def log_softmax_backward(
 
 
 def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> Any:
-    if out is None and is_recorded(x):
-        dtype = rows_of("x", x.detach()).dtype
-
-        def forward(x: Any) -> tuple[Any, Tensors]:
-            y = _forward(kind, x, out_dtype, None, options)
-            return y, (y,)
-
-        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
-            (y,) = kept
-            return (_backward(kind, grad, y, dtype, None, {}),)
-
-        return recorded(forward, backward, x)
     rows = rows_of("x", x)
     target, y = rows.output(out, out_dtype)
     made = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)(rows.matrix, target, **options)
