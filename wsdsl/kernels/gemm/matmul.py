@@ -33,9 +33,7 @@ MAX_PLANS = 1024
 """Geometries of calls that are remembered."""
 
 
-POSITIONAL = (
-    "a", "b", "bias", "activation", "residual", "out_dtype", "scales", "out", "accumulate",
-)  # fmt: skip
+NAMES = "a", "b", "bias", "activation", "residual", "out_dtype", "scales", "out", "accumulate"
 
 
 class Matmul:
@@ -51,7 +49,7 @@ class Matmul:
     @property
     def positional(self) -> tuple[str, ...]:
         """Names of the positional parameters."""
-        return POSITIONAL
+        return NAMES
 
     @partial(repeated, traced=True)
     @partial(opaque, traced=traced_matmul)
