@@ -31,7 +31,7 @@ COLORS = {
     "wait": WAIT,
     "start": "#eeeeee",
 }
-LABEL_WIDTH = 0.0055
+LABEL_WIDTH = 0.0075
 """Width of a character of a bar's label, as a part of the width of the axes."""
 
 
