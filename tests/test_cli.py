@@ -219,7 +219,7 @@ def test_a_module_that_fails_to_import(wsdsl, tmp_path):
     assert status == 2 and "ModuleNotFoundError" in err and "the traceback" in err
 
 
-def test_schedule_options_build_a_schedule():
+def test_schedule_options_build_a_schedule(capsys):
     assert schedule_from([]) is None
     given = ["tile.m=128", "tile.n=192", "stages=4", "mode=cooperative", "registers.load=40"]
     assert schedule_from(given) == Schedule(
@@ -231,6 +231,7 @@ def test_schedule_options_build_a_schedule():
         cluster={"m": 2}, multicast=False
     )
     assert schedule_from(["constant=A,B"]) == Schedule(pdl_independent=("A", "B"))
+    assert "`--set constant` is deprecated; use `--set pdl_independent`" in capsys.readouterr().err
 
 
 def test_schedule_prints_and_draws_timeline(wsdsl, tmp_path, import_optional):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -58,6 +59,8 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     known = [f.name for f in fields(Schedule)]
     for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
         name, dot, part = key.partition(".")
+        if name in FIELDS:
+            print(f"`--set {name}` is deprecated; use `--set {FIELDS[name]}`", file=sys.stderr)
         name = FIELDS.get(name, name)
         check_names([name], known, "field", "Schedule", ScheduleError)
         typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value.lower(), value)
