@@ -34,7 +34,9 @@ def main() -> None:
         empty=lambda shape, dtype, device: Tensor(shape, next(addresses), dtype, device=device),
         bfloat16="torch.bfloat16",
         _C=SimpleNamespace(
-            _increment_version=lambda tensors: None, _cuda_getCurrentRawStream=lambda index: MAIN
+            _increment_version=lambda tensors: None,
+            _cuda_getCurrentRawStream=lambda index: MAIN,
+            _is_any_autocast_enabled=lambda: False,
         ),
     )
     fake.args_bytes = 3 * 128
