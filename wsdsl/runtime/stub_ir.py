@@ -1,118 +1,42 @@
 """Emit the launch stub: the native function that repeats a known call at other addresses.
 
-All values are i64 words; a table in memory is read by `word`. Layouts: see `stub.py`.
+Layouts: see `stub.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
 
+from wsdsl.runtime.native_ir import CONFIG_STREAM, F32, F64, I32, WORD, Builder
 from wsdsl.runtime.stub_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, Entry, Kind, Site
 
-WORD, I32, F64, F32 = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.FloatType()
 DL_BYTES = 48
 CUDA = 2
 """kDLCUDA."""
-CONFIG_STREAM = 32
-"""Byte of a CUlaunchConfig where its stream is."""
 TUPLE_SIZE, TUPLE_ITEMS = 2, 3
 """Words of a tuple object."""
 F32_LIMIT = 3.4028235677973366e38
 """From here on f64 rounds to an infinite f32."""
 
 
-class Stub:
-    """One function under construction."""
+class Stub(Builder):
+    """The launch stub under construction."""
 
     def __init__(self, payload: int) -> None:
         """`payload`: where the data of a `bytes` object starts, which has the site's address."""
-        module = ir.Module("wsdsl_launch")
-        self.function = ir.Function(module, ir.FunctionType(WORD, [WORD] * 4), "launch")
+        super().__init__("launch", 4)
         own, arguments, positional, names = self.function.args
-        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.miss = self.function.append_basic_block("miss")
-        self.key, self.places = self._array(KEY_WORDS), self._array(MAX_ARGUMENTS)
-        self.objects, self.tensor = self._array(MAX_ARGUMENTS), self._array(DL_BYTES // 8)
-        self.result = self._array(1)
-        self.filled, self.made, self.total = (self._variable(0) for _ in range(3))
+        self.key, self.places = self.array(KEY_WORDS), self.array(MAX_ARGUMENTS)
+        self.objects, self.tensor = self.array(MAX_ARGUMENTS), self.array(DL_BYTES // 8)
+        self.result = self.array(1)
+        self.filled, self.made, self.total = (self.variable(0) for _ in range(3))
         self.site = self.load(self.plus(own, payload))
         self.api = self.word(self.site, Site.API)
         self.given = self._shape(positional, names)
         self._body(arguments)
         self._missed()
-        self.text = str(module)
-
-    # Words ----------------------------------------------------------------------------------------
-
-    def constant(self, value: int) -> ir.Constant:
-        return ir.Constant(WORD, value)
-
-    def _array(self, words: int) -> Any:
-        return self.b.ptrtoint(self.b.alloca(WORD, words), WORD)
-
-    def _variable(self, value: int) -> Any:
-        found = self.b.alloca(WORD)
-        self.b.store(self.constant(value), found)
-        return found
-
-    def plus(self, a: Any, b: Any) -> Any:
-        return self.b.add(a, b if isinstance(b, ir.Value) else self.constant(b))
-
-    def at(self, base: Any, index: Any) -> Any:
-        """Address of a word."""
-        if not isinstance(index, ir.Value):
-            return self.plus(base, 8 * index)
-        return self.b.add(base, self.b.shl(index, self.constant(3)))
-
-    def load(self, address: Any, kind: ir.Type = WORD) -> Any:
-        return self.b.load(self.b.inttoptr(address, kind.as_pointer()))
-
-    def store(self, value: Any, address: Any) -> None:
-        self.b.store(value, self.b.inttoptr(address, value.type.as_pointer()))
-
-    def word(self, base: Any, index: Any) -> Any:
-        return self.load(self.at(base, index))
-
-    def call(self, which: Api, *arguments: Any, result: ir.Type = WORD) -> Any:
-        kind = ir.FunctionType(result, [a.type for a in arguments])
-        return self.b.call(
-            self.b.inttoptr(self.word(self.api, which), kind.as_pointer()), arguments
-        )
-
-    # Control --------------------------------------------------------------------------------------
-
-    @contextmanager
-    def loop(self, number: Any) -> Generator[Any]:
-        """Run the block for 0 to `number` - 1."""
-        with self.b.goto_entry_block():
-            counter = self.b.alloca(WORD)
-        self.b.store(self.constant(0), counter)
-        head, body, end = (self.function.append_basic_block(n) for n in ("head", "body", "end"))
-        self.b.branch(head)
-        self.b.position_at_end(head)
-        index = self.b.load(counter)
-        self.b.cbranch(self.b.icmp_signed("<", index, number), body, end)
-        self.b.position_at_end(body)
-        yield index
-        self.b.store(self.plus(index, 1), counter)
-        self.b.branch(head)
-        self.b.position_at_end(end)
-
-    def miss_if(self, condition: Any) -> None:
-        go_on = self.function.append_basic_block("hit")
-        self.b.cbranch(condition, self.miss, go_on)
-        self.b.position_at_end(go_on)
-
-    def is_equal(self, a: Any, b: Any) -> Any:
-        b = b if isinstance(b, ir.Value) else ir.Constant(a.type, b)
-        return self.b.icmp_signed("==", a, b)
-
-    def differs(self, a: Any, b: Any) -> Any:
-        return self.b.not_(self.is_equal(a, b))
 
     def push(self, word: Any) -> None:
         """Append a word to the key."""
@@ -174,7 +98,7 @@ class Stub:
 
     def _stream(self, entry: Any) -> Any:
         """The fixed stream of an entry, or torch's current one on its device."""
-        device, stream = self.word(entry, Entry.DEVICE), self._variable(0)
+        device, stream = self.word(entry, Entry.DEVICE), self.variable(0)
         self.b.store(self.word(entry, Entry.FIXED_STREAM), stream)
         with self.b.if_then(self.b.icmp_signed(">=", device, self.constant(0))):
             kind, number = ir.Constant(I32, CUDA), self.b.trunc(device, I32)
@@ -255,7 +179,7 @@ class Stub:
 
     def _find(self) -> Any:
         """The entry with this key."""
-        current = self._variable(0)
+        current = self.variable(0)
         self.b.store(self.word(self.site, Site.FIRST), current)
         head, compare, following, found = (
             self.function.append_basic_block(n) for n in ("find", "compare", "next", "found")
@@ -399,17 +323,5 @@ class Stub:
 
 
 def native() -> int:
-    """Compile the stub, and return its address; the engine lives as long as the process."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(Stub(bytes.__basicsize__ - 1).text)
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _engines.append(engine)
-    return engine.get_function_address("launch")
-
-
-_engines: list[Any] = []
+    """Compile the stub, and return its address."""
+    return Stub(bytes.__basicsize__ - 1).compile()
