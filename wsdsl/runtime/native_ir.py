@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from struct import unpack_from
 from typing import Any
 
 from llvmlite import ir
@@ -11,6 +12,10 @@ from llvmlite import ir
 WORD, I32, F64, F32 = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.FloatType()
 CONFIG_STREAM = 32
 """Byte of a CUlaunchConfig where its stream is."""
+
+
+EXECUTABLE, RELOCATIONS = 4, (4, 9)
+"""ELF: SHF_EXECINSTR; SHT_RELA and SHT_REL."""
 
 
 class Builder:
@@ -34,7 +39,7 @@ class Builder:
     def array(self, words: int, align: int = 8) -> Any:
         """Address of a new array on the stack."""
         found = self.b.alloca(WORD, words)
-        found.align = align
+        found.align = align  # pyright: ignore[reportAttributeAccessIssue]
         return self.b.ptrtoint(found, WORD)
 
     def variable(self, value: int) -> Any:
@@ -101,18 +106,21 @@ class Builder:
     def differs(self, a: Any, b: Any) -> Any:
         return self.b.not_(self.is_equal(a, b))
 
-    def compile(self) -> int:
-        """Return the function's address; the engine lives as long as the process."""
+    def machine_code(self) -> bytes:
+        """The function's instructions, which need no other section."""
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         module = llvm.parse_assembly(str(self.module))
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
-        _engines.append(engine)
-        return engine.get_function_address(self.function.name)
+        machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic")
+        return instructions(machine.emit_object(module))
 
 
-_engines: list[Any] = []
+def instructions(elf: bytes) -> bytes:
+    """The executable section of an ELF object that has no relocations in it."""
+    at, (size, number) = unpack_from("<Q", elf, 0x28)[0], unpack_from("<HH", elf, 0x3A)
+    sections = [unpack_from("<IIQQQQII", elf, at + size * i) for i in range(number)]
+    (code,) = [i for i, s in enumerate(sections) if s[2] & EXECUTABLE and s[5]]
+    assert not any(s[1] in RELOCATIONS and s[7] == code for s in sections), "not self-contained"
+    return elf[sections[code][4] :][: sections[code][5]]

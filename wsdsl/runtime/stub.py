@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import skip_marked
+from wsdsl.runtime.native_code import cached
 from wsdsl.runtime.stub_table import CONSTANTS, Api, Entry, Kind, Site
 
 if TYPE_CHECKING:
@@ -124,21 +125,24 @@ def torch_api() -> TorchApi | None:
 @cache
 def _torch_api() -> TorchApi | None:
     try:
-        return TorchApi() if _method() else None
-    except (AttributeError, OSError, KeyError):
+        api = TorchApi()
+        return api if _method() else None
+    except (AttributeError, ImportError, OSError, KeyError):
         return None
 
 
 @cache
 def _method() -> _Method | None:
-    """The native function; None where it cannot be compiled."""
+    """The native function; None where it cannot run."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
-    try:
-        from wsdsl.runtime.stub_ir import native
-    except ImportError:
-        return None
-    return _Method(b"launch", native(), FLAGS, b"Repeat a known call.")
+    return _Method(b"launch", cached("launch stub", _emit), FLAGS, b"Repeat a known call.")
+
+
+def _emit() -> bytes:
+    from wsdsl.runtime.stub_ir import machine_code
+
+    return machine_code()
 
 
 @dataclass

@@ -17,8 +17,8 @@ CUDA = 2
 """kDLCUDA."""
 TUPLE_SIZE, TUPLE_ITEMS = 2, 3
 """Words of a tuple object."""
-F32_LIMIT = 3.4028235677973366e38
-"""From here on f64 rounds to an infinite f32."""
+F32_LIMIT, MAGNITUDE = 0x47EFFFFFF0000000, (1 << 63) - 1
+"""Bits of the least f64 that rounds to an infinite f32; those but the sign."""
 
 
 class Stub(Builder):
@@ -252,9 +252,8 @@ class Stub(Builder):
                 with then:
                     real = self.b.bitcast(place, F64)
                     real = self.b.select(self.differs(whole, 0), self.b.sitofp(place, F64), real)
-                    for sign, limit in ((">=", F32_LIMIT), ("<=", -F32_LIMIT)):
-                        limit = ir.Constant(F64, limit)
-                        self.miss_if(self.b.fcmp_ordered(sign, real, limit))
+                    bits = self.b.and_(self.b.bitcast(real, WORD), self.constant(MAGNITUDE))
+                    self.miss_if(self.b.icmp_unsigned(">=", bits, self.constant(F32_LIMIT)))
                     self.store(self.b.fptrunc(real, F32), where)
                 with otherwise:
                     number = self.b.trunc(place, I32)
@@ -322,6 +321,6 @@ class Stub(Builder):
         self.b.ret(found)
 
 
-def native() -> int:
-    """Compile the stub, and return its address."""
-    return Stub(bytes.__basicsize__ - 1).compile()
+def machine_code() -> bytes:
+    """The launch stub, for `bytes` objects of this Python."""
+    return Stub(bytes.__basicsize__ - 1).machine_code()

@@ -1,0 +1,31 @@
+"""Native functions: machine code that is cached on disk, and executed from memory."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+from collections.abc import Callable
+
+from wsdsl.artifact.kept import kept
+from wsdsl.artifact.versions import digest
+
+_mapped: list[mmap.mmap] = []
+
+
+def cached(name: str, emit: Callable[[], bytes]) -> int:
+    """Address of a native function; `emit` gives its machine code, once for all processes."""
+    return executable(kept(digest("native", f"{name} {platform.machine()}"), bytes, emit))
+
+
+def executable(code: bytes) -> int:
+    """Address of machine code, which stays in memory. OSError where none may be executed."""
+    kinds = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    memory = mmap.mmap(-1, len(code), prot=kinds)
+    memory.write(code)
+    _mapped.append(memory)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if platform.machine() == "aarch64":
+        clear = ctypes.CDLL("libgcc_s.so.1")["__clear_cache"]
+        clear(ctypes.c_void_p(address), ctypes.c_void_p(address + len(code)))
+    return address
