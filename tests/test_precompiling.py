@@ -11,11 +11,12 @@ import pytest
 import wsdsl
 from tests.runtime import test_recent
 from tests.test_ahead import gemm, on_card
-from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config, precompiling
+from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config, parse, precompiling
 from wsdsl.ahead import compiling
 from wsdsl.kernels import matmul
 from wsdsl.runtime.repeat import recorder
 
+TEXT = "@kernel\ndef add(X: f32[M], Y: f32[M]):\n for m in tiles(M):\n  Y[m] = X[m] + 1.0"
 card, ones = test_recent.card, partial(np.ones, dtype="float32")
 
 
@@ -24,18 +25,13 @@ def without_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_PTXAS", "off")
 
 
-def add() -> wsdsl.Kernel:
-    text = "def add(X: f32[M], Y: f32[M]):\n    for m in tiles(M):\n        Y[m] = X[m] + 1.0"
-    return wsdsl.parse(f"@kernel\n{text}").add
-
-
 def is_built(kernel: wsdsl.Kernel, m: int) -> bool:
     return kernel._variants.found(None, dict(M=m), (), ()) is not None
 
 
 def test_block_compiles_each_bucket_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    kernel, same = add(), ones((64, 64))
+    kernel, same = parse(TEXT).add, ones((64, 64))
     with precompiling(processes=1):
         assert [len(kernel(ones(m))) for m in (501, 502, 512)] == [501, 502, 512]
         assert matmul(same, same.T, operand_dtype="tf32").shape == (64, 64)
@@ -52,7 +48,7 @@ def test_block_compiles_nothing_when_it_raises() -> None:
         with precompiling():
             kernel(ones(m)).reshape(*shape)
 
-    kernel = add()
+    kernel = parse(TEXT).add
     with ThreadPoolExecutor(1) as executor, precompiling(executor=executor):
         with pytest.raises(ValueError, match="reshape"):
             run(512, 7)
@@ -63,14 +59,14 @@ def test_block_compiles_nothing_when_it_raises() -> None:
 
 
 def test_block_records_only_its_thread() -> None:
-    kernel = add()
+    kernel = parse(TEXT).add
     with ThreadPoolExecutor(1) as other, precompiling():
         assert (other.submit(kernel, ones(512)).result() == 2).all()
     assert not is_built(kernel, 512)
 
 
 def test_block_raises_errors_of_all_kernels() -> None:
-    kernel, tiles = add(), (dict(m=100), dict(m=103), None)
+    kernel, tiles = parse(TEXT).add, (dict(m=100), dict(m=103), None)
     run = precompiling()(lambda: [kernel(ones(9), schedule=Schedule(tile=t)) for t in tiles])
     with pytest.raises(ScheduleError) as caught:
         run()
@@ -80,21 +76,25 @@ def test_block_raises_errors_of_all_kernels() -> None:
 
 def test_block_launches_nothing_on_gpu(card: test_recent.Card) -> None:
     card.fake.args_bytes = 3 * 128
-    kernel, given = gemm("block"), on_card(64)
+    kernel, new, given = gemm("block"), gemm("new"), on_card(64)
     with config.override(ptxas=""):
         compiled, prepared = kernel.compile(M=64, N=128, K=64), kernel.prepare(*given)
         kernel(*given)
     num = len(card.fake.launched)
     with precompiling():
-        assert all(call(*given) is given[2] for call in (kernel, compiled))
+        assert all(call(*given) is given[2] for call in (kernel, compiled, new))
         prepared()
         card.fake.captures[card.stream] = 1
         with pytest.raises(LaunchError, match="CUDA graph is captured in a `precompiling`"):
             kernel(*given)
     assert len(card.fake.launched) == num
+    assert [each.is_built for each in new._variants.choices.values()] == [True]
 
 
-def test_executor_failure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_processes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "run", lambda job: 1 // 0)
+    monkeypatch.setattr(sys, "executable", "absent")
+    with pytest.raises(CompileError, match=r"could be started: .* 'absent'"):
+        parse(TEXT).add.precompile(M=512)
     with ThreadPoolExecutor(1) as pool, pytest.raises(CompileError, match="not compile: ZeroDiv"):
-        add().precompile(M=512, executor=pool)
+        parse(TEXT).add.precompile(M=512, executor=pool)

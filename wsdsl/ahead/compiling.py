@@ -41,7 +41,12 @@ def compiled(
                 if job is None:
                     return
                 if child is None:
-                    child = start()
+                    try:
+                        child = start()
+                    except OSError as error:
+                        message = f"WS1142 no compiling process could be started: {error}"
+                        ready.put((job, Failed((Finding(message),))))
+                        continue
                     ends.append(child.close)
             watchdog = threading.Timer(limit, child.close)
             watchdog.start()
