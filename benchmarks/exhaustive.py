@@ -34,6 +34,7 @@ from benchmarks.kept_trials import KeptTrials
 from benchmarks.schedule_space import Point, legal, neighbours, points
 from benchmarks.suites import shape_from
 from wsdsl import Kernel, Schedule, config
+from wsdsl.ahead.compiling import compiled
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
@@ -43,7 +44,6 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.records.row import parse_schedule
 from wsdsl.runtime.alignment import contiguous
 from wsdsl.tune.arena import Arena
-from wsdsl.tune.compiling import compiled
 from wsdsl.tune.race import LAST_ROUNDS, Race, name_of
 from wsdsl.tune.result import Trial
 from wsdsl.tune.tuning import Means, spec_of

@@ -28,6 +28,7 @@ from wsdsl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wsdsl import kernels
+    from wsdsl.ahead.precompile import precompiling as precompiling
     from wsdsl.runtime.packed import Packed as Packed
 
 
@@ -51,18 +52,20 @@ __all__ = [
     "kernels",
     "load",
     "parse",
+    "precompiling",
 ]
 __all__ += language.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Import `kernels`, `Packed` and the deprecated `knobs` at first use."""
+    """Import `kernels`, `Packed`, `precompiling` and the deprecated `knobs` at first use."""
     import importlib
 
     if name in ("kernels", "knobs"):
         return importlib.import_module(f"wsdsl.{name}")
-    if name == "Packed":
-        return importlib.import_module("wsdsl.runtime.packed").Packed
+    homes = {"Packed": "wsdsl.runtime.packed", "precompiling": "wsdsl.ahead.precompile"}
+    if name in homes:
+        return getattr(importlib.import_module(homes[name]), name)
     raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")
 
 

@@ -22,6 +22,7 @@ from wsdsl.schedule import Schedule
 from wsdsl.serving import OnMiss, Serving
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from wsdsl.ir import op as ir
@@ -295,6 +296,7 @@ class Kernel(Serving):
         progress: bool = True,
         plot: str | Path | None = None,
         schedule: Schedule | None = None,
+        executor: Executor | None = None,
         **named: Any,
     ) -> Tuned:
         """Measure the best schedules of the cost model for this call, in about `seconds`. The
@@ -304,12 +306,12 @@ class Kernel(Serving):
         `schedule` has the fixed fields; `candidates` replace the cost model's, or are the number
         of these; `plot` is the path of a plot of time versus stages and tile width. Arrays are not
         modified: other processes measure, on new arrays of the same shapes. Measurements of an
-        interrupted run are reused.
+        interrupted run are reused. An `executor` compiles in place of child processes.
 
         Returns the measurements, a table when printed. LaunchError without a GPU.
         """
         how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
-        return self._tuned(self.resolve(args), schedule, **how)
+        return self._tuned(self.resolve(args), schedule, executor=executor, **how)
 
     def tune_for(
         self,
@@ -385,6 +387,8 @@ class Kernel(Serving):
         if (kernel := self._taking(args)) is not self:
             return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
         kernel, call = serving_form(self, self.resolve(args), schedule)
+        if kernel.records(call, schedule, stream, exact=exact):
+            return call.result()
         on_miss = self.on_miss if on_miss is None else on_miss
         compiled, settled = kernel.serving(call, schedule, exact=exact, on_miss=on_miss)
         start = partial(recent.first, look) if look and settled else None

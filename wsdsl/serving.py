@@ -18,6 +18,8 @@ from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from wsdsl.ahead.misses import Misses
     from wsdsl.artifact.artifact import Access, Declaration, StandIns
     from wsdsl.artifact.shape_bucket import ShapeBucket
@@ -174,26 +176,59 @@ class Serving(Callee):
         schedule: Schedule | None = None,
         *,
         processes: int | None = None,
+        executor: Executor | None = None,
         **sizes: int | Iterable[int],
     ) -> tuple[Compiled, ...]:
         """Compile all that calls of these sizes will run, `M=range(1, 4097), N=4096, K=4096`, in as
-        many processes as there are CPUs, with a bar on stderr. For contiguous arrays; others that
-        TMA cannot load compile at their first call. Return the compiled kernels, each once.
+        many processes as there are CPUs, or in the `executor`, with a bar on stderr. For contiguous
+        arrays; others that TMA cannot load compile at their first call. Return the compiled
+        kernels, each once.
         """
+        from wsdsl.ahead.jobs import Job
         from wsdsl.ahead.precompile import combinations, compile_all
 
-        asked = dict[Serving, dict["Asked", None]]()
         self._check_names(sizes)
+        asked = dict[tuple[Serving, "Asked"], None]()
         for given in combinations(self.name, self.dims, sizes):
             kernel, whole, own = self._asked(schedule, given)
-            each = kernel._asked_for(whole, own, exact=self.exact)
-            asked.setdefault(kernel, {})[each] = None
-        found = dict[Compiled, None]()
-        for kernel, some in asked.items():
-            compile_all(self.name, kernel._variants, str(kernel.tile_ir), list(some), processes)
-            made = (kernel._variants.at_hand(each) for each in some)
-            found |= {compiled: None for compiled in made if compiled is not None}
-        return tuple(found)
+            asked[kernel, kernel._asked_for(whole, own, exact=self.exact)] = None
+        jobs = [
+            Job(kernel._text, kernel._variants.key, *each[:4], exact=True, shared=each.shared)
+            for kernel, each in asked
+        ]
+        variants = [kernel._variants for kernel, _ in asked]
+        compile_all(f"precompile {self.name}", list(zip(variants, jobs)), processes, executor)
+        found = (kernel._variants.at_hand(each) for kernel, each in asked)
+        return tuple(dict.fromkeys(compiled for compiled in found if compiled is not None))
+
+    def records(
+        self, call: Call, schedule: Schedule | None, stream: Any, *, exact: bool | None
+    ) -> bool:
+        """Record a call in this thread's `precompiling` block; return False without a block."""
+        from wsdsl.runtime.repeat import recorder
+
+        if recorder.calls is None:
+            return False
+        from wsdsl.ahead.jobs import Job
+        from wsdsl.runtime.device import see_device
+        from wsdsl.runtime.launch import reject_capture
+
+        if call.device != "cpu":
+            reject_capture(next(iter(call.views.values())), stream)
+            see_device(call.device)
+        exact = self.exact if exact is None else exact
+        alignment = self._alignment(call, schedule, exact=exact)
+        sizes = call.dims if exact else self.shape_bucket(**call.dims).sizes
+        given = schedule, tuple(sorted(sizes.items())), *alignment, exact
+        if (key := (self._variants, *given)) not in recorder.calls:
+            job = Job(self._text, self._variants.key, *given)
+            recorder.calls[key] = self._variants, job
+        return True
+
+    @cached_property
+    def _text(self) -> str:
+        """The kernel's text at the level TILE."""
+        return str(self.tile_ir)
 
     def _asked(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
@@ -225,7 +260,7 @@ class Serving(Callee):
     def _misses(self) -> Misses:
         from wsdsl.ahead.misses import Misses
 
-        return Misses(self.name, self._variants, lambda: str(self.tile_ir))
+        return Misses(self.name, self._variants, lambda: self._text)
 
     def compiled_for(
         self,

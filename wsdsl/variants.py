@@ -148,8 +148,11 @@ class Variants:
         padded: tuple[str, ...],
         *,
         anew: bool = True,
+        adopted: StandIns | None = None,
     ) -> StandIns | None:
-        """The kernels that serve the range of rows that these are of; None likewise."""
+        """Return the bucket representatives of the range of rows; None if they are unknown and not
+        computed `anew`. `adopted`: those that another process computed.
+        """
         found = shape_bucket(self.declaration, sizes)
         span, others = dict(found.spans)[found.rows], beside_rows(self.declaration, found)
 
@@ -163,12 +166,12 @@ class Variants:
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
         asked = repr(schedule), unaligned, padded, *alike
-        held = self._stand_ins.get(asked)
+        held = self._stand_ins.get(asked, adopted)
         if held is None:
             key = self._chosen_at("stand-ins", *asked)
             held = kept(key, StandIns, make) if anew else look(key, StandIns)
-            if held is not None:
-                self._stand_ins[asked] = held
+        if held is not None:
+            self._stand_ins[asked] = held
         return held
 
     def padded(

@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.case_data import rejects
 from tests.records.recorded import make_gemm
 from tests.tune.fakes import InThisProcess
 from wsdsl import Kernel, Schedule, config
+from wsdsl.ahead import compiling
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
@@ -93,6 +95,13 @@ def test_the_quickest_wins_and_is_chosen(database: Database) -> None:
     assert chosen.samples == 24 and chosen.sustained and chosen.device == "NVIDIA H200"
     assert str(tuned).splitlines()[-1].startswith("new tuning-cache entry, ")
     assert not tuned.failed and not tuned.untried
+
+
+def test_executor_compiles_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "run", InThisProcess().run)
+    with ThreadPoolExecutor(2) as executor:
+        tuned = tune(make_gemm(), like(256), like(192), executor=executor)
+    assert tuned.schedule == like(192) and InThisProcess.asked == [like(256), like(192)]
 
 
 @pytest.mark.sampled(6)

@@ -1,3 +1,3 @@
-"""Compile in other processes: before all calls (`precompile`), or during calls that another kernel
-runs (`misses`).
+"""Compile in other processes: before calls (`precompile`, `precompiling`), or during calls that
+another kernel runs (`misses`).
 """

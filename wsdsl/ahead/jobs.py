@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from wsdsl import config
-from wsdsl.artifact.artifact import Artifact, Choice
+from wsdsl.artifact.artifact import Artifact, Choice, StandIns
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
 from wsdsl.schedule import Schedule
 from wsdsl.variants import Variants
@@ -37,19 +38,30 @@ class Job:
     """The whole schedule, where `exact` sizes are those that a kernel of several classes has."""
     knobs: Mapping[str, Any] = field(default_factory=knobs_now)
 
+    def built(self, variants: Variants) -> Compiled | None:
+        """Return the compiled kernel if it is built, in this process or on disk."""
+        given = self.schedule, dict(self.sizes), self.unaligned, self.padded
+        if not self.exact:
+            return variants.found(*given)
+        return variants.at_hand(variants.asked(*given, shared=self.shared))
+
 
 @dataclass(frozen=True)
 class Made:
-    """`kept` has the choice and the artifact as they are kept on disk; `sizes`: those for which it
-    was chosen; `shared`: by which schedule, if several classes have it.
+    """`kept` is the serialized choice and artifact; `sizes`: those for which it was chosen;
+    `shared`: its schedule, if several buckets share it, with the `representatives` of these.
     """
 
     sizes: tuple[tuple[str, int], ...]
     kept: bytes
     shared: Schedule | None = None
+    representatives: StandIns | None = None
 
     def adopt(self, variants: Variants, job: Job) -> None:
         choice, artifact = from_bytes(job.text, self.kept).value
+        if self.representatives:
+            bucket = job.schedule, dict(job.sizes), job.unaligned, job.padded
+            variants.stand_ins(*bucket, adopted=self.representatives)
         given = job.schedule, dict(self.sizes), job.unaligned, job.padded
         variants.adopt(variants.asked(*given, shared=self.shared), choice, artifact)
 
@@ -82,7 +94,8 @@ def _made(job: Job) -> Made:
     made = variants.made(asked)
     choice = Choice(made.source.schedule or Schedule(), made.notes)
     held: tuple[Choice, Artifact] = choice, made.artifact
-    return Made(asked.sizes, to_bytes(Entry(job.text, "", held)), asked.shared)
+    shared = variants.stand_ins(*given) if asked.shared and not job.exact else None
+    return Made(asked.sizes, to_bytes(Entry(job.text, "", held)), asked.shared, shared)
 
 
 @lru_cache(maxsize=64)

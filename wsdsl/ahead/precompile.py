@@ -1,17 +1,22 @@
-"""`Kernel.precompile`: compile all kernels that calls of given sizes run, in several processes."""
+"""`Kernel.precompile` and `wsdsl.precompiling`: compile all kernels that calls of given sizes, or
+the calls of a block, run, in several processes.
+"""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
+from typing import Any
 
+from wsdsl.ahead.compiling import compiled
 from wsdsl.ahead.jobs import Failed, Job
-from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
-from wsdsl.diagnostics import CompileError, WsdslError
-from wsdsl.records.row import Asked
+from wsdsl.diagnostics import CompileError
+from wsdsl.runtime.repeat import recorder
 from wsdsl.variants import Variants
 
 
@@ -32,48 +37,58 @@ def combinations(
 
 
 def compile_all(
-    name: str, variants: Variants, text: str, every: Sequence[Asked], processes: int | None = None
+    label: str,
+    jobs: Sequence[tuple[Variants, Job]],
+    processes: int | None = None,
+    executor: Executor | None = None,
 ) -> None:
-    """What is not at hand; `variants` has it from then on. `text`: of the TILE kernel. When all are
-    done, the error of the first that failed.
+    """Compile the jobs that are not built, each for its variants. When all are complete, raise one
+    error with the findings of those that failed.
     """
-    jobs = [
-        Job(text, variants.key, *asked[:4], exact=True, shared=asked.shared)
-        for asked in every
-        if variants.at_hand(asked) is None
-    ]
-    if not jobs:
+    owners = {id(job): variants for variants, job in jobs if job.built(variants) is None}
+    left, failed = [job for _, job in jobs if id(job) in owners], list[Failed]()
+    if not left:
         return
-    num = min(processes or num_cpus(), len(jobs))
-    left, errors, lock = list(reversed(jobs)), list[WsdslError](), threading.Lock()
-    bar, children = Bar(f"precompile {name}", len(jobs)), list[Process]()
+    num, bar = processes or num_cpus(), Bar(label, len(left))
+    each = compiled(left, num, limit=threading.TIMEOUT_MAX, executor=executor)
+    with closing(bar), closing(each):
+        for job, made in each:
+            if isinstance(made, Failed):
+                failed.append(made)
+            else:
+                made.adopt(owners[id(job)], job)
+            bar.step()
+    if failed:
+        findings = dict.fromkeys(finding for each in failed for finding in each.findings)
+        raise Failed(tuple(findings), all(each.by_schedule for each in failed)).error()
 
-    def work(child: Process) -> None:
-        while True:
-            with lock:
-                job = left.pop() if left else None
-            if job is None:
-                return
-            made = child.run(job)
-            with lock:
-                if isinstance(made, Failed):
-                    errors.append(made.error())
-                else:
-                    made.adopt(variants, job)
-                bar.step()
 
+@contextmanager
+def precompiling(
+    *, processes: int | None = None, executor: Executor | None = None
+) -> Generator[None]:
+    """Record the kernel calls of a block, `with wsdsl.precompiling(): model(example)`, and compile
+    their kernels in parallel at its end, with a progress bar on stderr.
+
+    Calls of this thread in the block check their arguments, allocate their results and launch
+    nothing: contents of results are undefined. Each shape bucket compiles once, on a machine
+    without a GPU too. A nested block adds its calls to the outer one. If the block raises, nothing
+    compiles.
+
+    processes: number of child processes; default: the number of CPUs.
+    executor: a `concurrent.futures.Executor` that compiles in place of child processes.
+
+    Raises CompileError or ScheduleError at the end of the block, with the findings of all kernels;
+    LaunchError at a call during the capture of a CUDA graph.
+    """
+    calls: dict[Any, tuple[Variants, Job]] = {}
+    outer = recorder.launches, recorder.calls
+    recorder.launches, recorder.calls = [], calls
     try:
-        children += (Process() for _ in range(num))
-        threads = [threading.Thread(target=work, args=(c,), daemon=True) for c in children]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        yield
     finally:
-        # Also where the user breaks off.
-        left.clear()
-        for child in children:
-            child.close()
-        bar.close()
-    if errors:
-        raise errors[0]
+        recorder.launches, recorder.calls = outer
+    if recorder.calls is None:
+        compile_all("precompile", list(calls.values()), processes, executor)
+    else:
+        recorder.calls |= calls

@@ -97,6 +97,15 @@ def _work(signature: Signature, dims: Mapping[str, int]) -> tuple[TileScheduler,
     return scheduler, *count_work(signature.tiles, signature.contraction, lambda dim: dims[dim])
 
 
+def reject_capture(view: ArrayView, stream: Any) -> None:
+    """Raise LaunchError if the stream of a recorded call is captured into a CUDA graph."""
+    context_for(view.device_index)
+    now = current_stream(view)() if stream is None else given_stream(stream)
+    if is_capturing(now):
+        message = "WS1140 a CUDA graph is captured in a `precompiling` block; nothing is launched"
+        raise LaunchError(message, hint="capture after the block")
+
+
 class Launcher:
     """One compiled kernel: its image (cubin bytes or PTX text), what it takes and what it does."""
 

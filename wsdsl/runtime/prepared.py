@@ -16,6 +16,7 @@ from wsdsl.runtime.device import current, is_capturing
 from wsdsl.runtime.interop import count_writes
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
+from wsdsl.runtime.repeat import recorder
 from wsdsl.runtime.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
 from wsdsl.runtime.stub import Calls, Repetition, torch_api
 from wsdsl.runtime.views import ArrayView, byte_range
@@ -159,6 +160,8 @@ class Prepared:
         return not self._grid and not self._fills
 
     def __call__(self) -> None:
+        if recorder.calls is not None:
+            return None
         if self._repeat is None:
             self._repeat = self._repeating() or _never
         if self._repeat() is not NotImplemented:

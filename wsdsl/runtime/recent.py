@@ -88,7 +88,11 @@ class Recent:
     def look(
         self, given: tuple[Any, ...], options: object, schedule: object, stream: Any
     ) -> Look | None:
-        """None for what is resolved each time: NumPy's and JAX's arrays, and all that is wrong."""
+        """None for calls that are resolved each time: NumPy's and JAX's arrays, invalid arguments
+        and `precompiling` blocks.
+        """
+        if recorder.calls is not None:
+            return None
         looks: list[Any] = []
         places: list[Any] = []
         try:

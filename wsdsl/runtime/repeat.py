@@ -36,6 +36,8 @@ class Recorder(threading.local):
     """The launches of a call that is recorded in this thread, else None."""
 
     launches: list[Launched] | None = None
+    calls: dict[Any, Any] | None = None
+    """Compile jobs of this thread's `wsdsl.precompiling` block, in which nothing is launched."""
 
 
 recorder = Recorder()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wsdsl.ahead.compiling import compiled
 from wsdsl.ahead.jobs import Failed, Job, Made
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
@@ -26,7 +27,6 @@ from wsdsl.schedule import Schedule
 from wsdsl.tune import arena as arenas
 from wsdsl.tune.arena import Arena
 from wsdsl.tune.candidates import USUAL, candidates
-from wsdsl.tune.compiling import compiled
 from wsdsl.tune.keeping import Keeping
 from wsdsl.tune.memory import ALIGN
 from wsdsl.tune.race import Race, name_of
@@ -34,6 +34,8 @@ from wsdsl.tune.result import Trial, Tuned
 from wsdsl.tune.spec import Argument, Spec
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from wsdsl.compiled import Compiled
     from wsdsl.variants import Variants
 
@@ -76,9 +78,10 @@ def tune(
     candidates: Sequence[Schedule] | int | None = None,
     progress: bool = True,
     plot: str | Path | None = None,
+    executor: Executor | None = None,
     means: Means = USUAL_MEANS,
 ) -> Tuned:
-    """`candidates`: these, or how many. LaunchError where nothing can be measured."""
+    """`candidates`: schedules, or their number. LaunchError without a GPU."""
     begin = time.monotonic()
     if plot is not None:
         require_matplotlib()
@@ -100,7 +103,7 @@ def tune(
         left = [t for t in trials if not keeping.recall(t, incumbent)]
         bar = Bar(f"tune {question.name}", len(left)) if progress else None
         try:
-            _try_out(question, race, left, means, bar)
+            _try_out(question, race, left, means, bar, executor)
             winner = race.finish(trials)
         finally:
             if bar:
@@ -152,7 +155,12 @@ def _kept(question: Question) -> bytes:
 
 
 def _try_out(
-    question: Question, race: Race, trials: Sequence[Trial], means: Means, bar: Bar | None
+    question: Question,
+    race: Race,
+    trials: Sequence[Trial],
+    means: Means,
+    bar: Bar | None,
+    executor: Executor | None,
 ) -> None:
     q, sizes = question, tuple(sorted(question.call.dims.items()))
     by_schedule = {t.schedule: t for t in trials}
@@ -160,7 +168,8 @@ def _try_out(
         Job(q.text, q.variants.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials
     ]
     processes = min(MOST_PROCESSES, num_cpus())
-    ready = compiled(jobs, processes, race.has_time, means.compile_limit, means.start)
+    limits = race.has_time, means.compile_limit
+    ready = compiled(jobs, processes, *limits, means.start, executor)
     for job, made in ready:
         assert job.schedule is not None
         trial = by_schedule[job.schedule]

@@ -25,6 +25,8 @@ from wsdsl.schedule import Schedule
 from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from wsdsl.tune import Tuned
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
@@ -220,6 +222,7 @@ class Matmul:
         progress: bool = True,
         plot: str | Path | None = None,
         schedule: Schedule | None = None,
+        executor: Executor | None = None,
         **options: Any,
     ) -> Tuned:
         """Measure the best schedules for calls of these arguments, as `Kernel.tune` does; the
@@ -229,7 +232,7 @@ class Matmul:
         """
         product = self.plan(*args, **options)
         how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
-        tuned = product.tune(schedule, **how)
+        tuned = product.tune(schedule, executor=executor, **how)
         if tuned.winner is not None:
             for plan in [*self._plans.values(), product.plan]:
                 if plan.form == product.plan.form:
