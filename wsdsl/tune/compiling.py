@@ -23,8 +23,8 @@ def compiled(
     limit: float = LIMIT_SECONDS,
     start: Callable[[], Process] = Process,
 ) -> Generator[tuple[Job, Made | Failed]]:
-    """In the order in which they are ready, while it `goes_on`. Whoever stops listening ends what
-    is under way.
+    """Yield results in the order of completion, while `goes_on`. Closing the generator ends the
+    compiles in flight.
     """
     left, ready = list(reversed(jobs)), queue.Queue[tuple[Job, Made | Failed]]()
     lock, children = threading.Lock(), list[Process]()
