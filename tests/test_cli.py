@@ -241,7 +241,7 @@ def test_schedule_prints_and_draws_timeline(wsdsl, tmp_path, import_optional):
     given = 'Schedule(tile=dict(m=128, n=192), scheduler="stream_k")'
     status, out, err = wsdsl("timeline", "--sms", GEMM, *sizes, "--schedule", given, "-o", path)
     assert status == 0, err
-    assert "132 SMs, 88 tiles, 88 of them cut: 176 pieces" in out
+    assert "132 SMs, 88 tiles, 88 of them split: 176 work units" in out
     texts = [e.text or "" for e in ElementTree.parse(path).getroot().iter()]
     assert any('scheduler="stream_k"' in text for text in texts)
 

@@ -1,7 +1,7 @@
-"""Python's collector of cyclic garbage, held back while a kernel is compiled.
+"""Pause Python's cyclic garbage collector while a kernel is compiled.
 
-What a compile makes is freed at once, or lives as long as the kernel: to look for cycles in it,
-and in all that was imported, takes a twentieth of the time and finds nothing.
+Objects of a compile are freed at once, or live as long as the kernel: a search for cycles among
+them, and all that was imported, takes a twentieth of the compile time and finds nothing.
 """
 
 from __future__ import annotations

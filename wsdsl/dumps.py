@@ -1,4 +1,4 @@
-"""What `WSDSL_DUMP` writes to a folder: every form of a kernel on its way."""
+"""Write the IR of a kernel after every pass to the folder of `WSDSL_DUMP`."""
 
 from __future__ import annotations
 

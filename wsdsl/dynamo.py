@@ -51,7 +51,7 @@ def followed() -> bool:
 
 
 def outside(call: F) -> F:
-    """The function, of which and of all that it calls Dynamo compiles nothing."""
+    """Exclude a function, and all that it calls, from compilation by Dynamo."""
     return _modules["torch"].compiler.disable(call)
 
 
@@ -60,8 +60,8 @@ def opaque(
     arranged: Callable[..., Any] | None = None,
     traced: Callable[..., Any] | None = None,
 ) -> F:
-    """A function at which torch.compile ends its graph, and of which it compiles nothing. Of a call
-    by name `arranged` makes the arguments. Traces call `traced` instead, unless it returns None.
+    """Make a function opaque to torch.compile: a graph break that is not compiled. `arranged` maps
+    a call with keywords to positional arguments. Traces call `traced`, unless it returns None.
     """
 
     @functools.wraps(call)

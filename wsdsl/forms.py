@@ -1,5 +1,5 @@
-"""Kernels that serve calls of another one, whose arrays they take as tensors of other types: words
-of neighbours, or one axis where arrays are contiguous.
+"""Derive kernels that serve another kernel's calls with its arrays viewed as other tensors: packed
+groups of adjacent elements, or one axis where arrays are contiguous.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _form(kernel: Kernel, name: str) -> Kernel:
 
 
 class OfForm(Compiled):
-    """What is compiled of a form, for calls of the kernel whose form it is."""
+    """A compiled form, for calls of the kernel that the form is derived from."""
 
     outer: Kernel
 

@@ -1,9 +1,9 @@
 """`cached_property` for several threads and for forks.
 
-Before Python 3.12 the one of functools holds a lock, one for all instances, while it computes: what
-one thread computes keeps the others waiting, and a fork meanwhile leaves the lock held in the child
-for ever. Since then two threads may each have a value of their own. Here two threads may compute
-it, and all have what was there first.
+Before Python 3.12, functools.cached_property computes under one lock for all instances: threads
+block each other, and a fork meanwhile leaves the lock taken in the child for ever. Since 3.12 two
+threads may get different values. Here two threads may both compute, but all get the value that was
+stored first.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_regular(path: Path) -> bytes:
-    """OSError for what is no regular file: to open a FIFO would wait for who writes it."""
+    """Read a file. OSError unless it is regular: opening a FIFO would wait for its writer."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(f"{path} is not a regular file")
     return path.read_bytes()

@@ -126,7 +126,7 @@ class Serving(Callee):
     def _told_of_calls(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
     ) -> Iterator[str]:
-        """What calls of these sizes run, if all are known."""
+        """Describe the kernel that serves calls of these sizes, if all are known."""
         if len(sizes) < len(self.dims) or self.exact:
             return
         asked = self._asked_for(schedule, sizes, exact=False)
@@ -244,7 +244,7 @@ class Serving(Callee):
         exact: bool | None = None,
         on_miss: OnMiss | None = None,
     ) -> tuple[Compiled, bool]:
-        """What runs a call, and whether it is what runs calls of its class from now on."""
+        """The kernel that serves a call, and whether later calls of its bucket use it too."""
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
@@ -301,8 +301,8 @@ class Serving(Callee):
     def _fitting(
         self, call: Call, schedule: Schedule | None, alignment: Alignment, *, exact: bool
     ) -> Compiled:
-        """Where too many CTAs wait for each other for the SMs that there are, the schedule is
-        chosen for these, and for the very sizes: there are smaller cards, and parts of cards.
+        """Compile for a call. If more CTAs wait for each other than fit on the device's SMs (of a
+        smaller GPU, or a part of one), choose the schedule for these SMs and the exact sizes.
         """
         from wsdsl.runtime.device import num_sms_of
 
@@ -334,7 +334,7 @@ class Serving(Callee):
     def _asked_for(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool
     ) -> Asked:
-        """What calls with contiguous arrays of these sizes ask for."""
+        """The request of calls with contiguous arrays of these sizes."""
         asked = self._variants.asked if exact else self._variants.serving
         return asked(schedule, sizes, *self._alignment_of(schedule, sizes, exact=exact))
 

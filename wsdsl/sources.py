@@ -73,7 +73,7 @@ def parse(text: str, file: str = "<string>") -> Kernels:
 
 
 def one_of(name: str, text: str, file: str) -> Kernel:
-    """A kernel of a text of which nothing is wrong: it is read when that is first needed."""
+    """A kernel of a valid source, which is parsed on first use."""
     return _of_text(name, text, file, None)
 
 

@@ -1,4 +1,4 @@
-"""What one kernel's text was compiled to: by schedule, sizes, and which tensors TMA can take."""
+"""Compile variants of a kernel, by schedule, sizes, and TMA-compatible tensors; cache them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wsdsl.records.row import Asked, Sizes
 from wsdsl.schedule import Schedule
 
 MOST_TRIES = 8
-"""Schedules, where ptxas refuses the code of the first: each takes it half a second or two."""
+"""Schedules to try if the code of the first is rejected; ptxas takes 0.5 to 2 seconds for each."""
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
@@ -55,7 +55,7 @@ class Variants:
         return self.key and digest(what, self.key, *parts)
 
     def _chosen_at(self, what: str, *parts: object) -> str | None:
-        """The same of what the card decides, too: its rates are what schedules are chosen by."""
+        """As `_kept_at`, for results that also depend on the GPU, whose rates decide schedules."""
         return self._kept_at(what, card_of(Schedule().arch).name, *parts)
 
     @cached_property
@@ -107,8 +107,8 @@ class Variants:
         unaligned: tuple[str, ...] = (),
         padded: tuple[str, ...] = (),
     ) -> Asked:
-        """What serves the class of these sizes: it does not depend on what was called before.
-        ScheduleError where the schedule fits no size.
+        """The request that serves the shape bucket of these sizes, independent of earlier calls.
+        ScheduleError if the schedule fits no size.
         """
         found = self._serving(schedule, sizes, unaligned, padded, anew=True)
         assert found is not None
@@ -182,8 +182,8 @@ class Variants:
         able: tuple[str, ...],
         singly: tuple[str, ...],
     ) -> tuple[str, ...]:
-        """Which of the tensors that TMA can not take it pays to copy; `padded_operands` says more
-        of `able` and `singly`.
+        """The TMA-incompatible tensors that are worth a copy; `padded_operands` describes `able`
+        and `singly`.
         """
 
         def make() -> Names:
@@ -221,8 +221,8 @@ class Variants:
             return self._choose(asked, self._compiled[code])
 
     def made(self, asked: Asked) -> Compiled:
-        """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
-        tiles that the compiler chose, they are chosen narrower.
+        """The proved kernel, assembled if ptxas is installed. If the compiler's choice of tiles
+        exceeds the registers, it chooses narrower tiles.
         """
         if (found := self.choices.get(asked)) is not None and found.is_built:
             return found
@@ -247,7 +247,7 @@ class Variants:
         return self.adopt(asked, choice, artifact)
 
     def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
-        """What was made elsewhere; without an artifact that is made here."""
+        """Adopt a choice and its artifact from elsewhere; without an artifact, compile it here."""
         settled = asked.by_itself._replace(schedule=choice.schedule)
         code = self._code_of(asked, choice)
         with self._lock:
@@ -271,12 +271,12 @@ class Variants:
         unaligned: tuple[str, ...],
         padded: tuple[str, ...],
     ) -> Compiled | None:
-        """What serves the class of these sizes, if it is made, here or on disk."""
+        """The kernel that serves the shape bucket of these sizes, if built, here or on disk."""
         asked = self._serving(schedule, sizes, unaligned, padded, anew=False)
         return None if asked is None else self.at_hand(asked)
 
     def at_hand(self, asked: Asked) -> Compiled | None:
-        """What is made, here or on disk."""
+        """The kernel of a request, if built, here or on disk."""
         held = self.choices.get(asked)
         if held is not None and held.is_built:
             return held
@@ -323,9 +323,9 @@ class Variants:
         return None if found == target_of(arch) else found
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
-        """The first of `MOST_TRIES` schedules whose code ptxas has registers for. A refusal is kept
-        by the code, so that no compile for other sizes meets it again. CompileError, that of the
-        first, where all are refused.
+        """The first of `MOST_TRIES` schedules whose code fits the registers. A rejection is cached
+        by the code, so that compiles for other sizes do not repeat it. CompileError, that of the
+        first, if all are rejected.
         """
         first = compiled = self.lowered(asked)
         try:
@@ -357,7 +357,7 @@ class Variants:
         return compiled
 
     def _refused(self, compiled: Compiled) -> Refused | None:
-        """Why the code of a schedule is refused, now or before, in whatever order tiles are."""
+        """Why the code of a schedule is rejected, now or before, with any raster of the tiles."""
         from wsdsl.codegen.gate import OverwrittenError, SpillError
 
         like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, launch_pdl=None)
@@ -408,7 +408,7 @@ class Variants:
             if other is None:
                 break
             yield other
-        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
+        # wgmma's M axis is fixed: with a given tile it would be chosen anew.
         settled = dataclasses.replace(schedule, mma_m=wide.schedule.mma_m)
         yield from narrower(wide.source, wide.partitioned, settled)
 

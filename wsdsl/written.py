@@ -1,7 +1,7 @@
-"""A @kernel or @function as Python has it: its text, and what the names in it stand for.
+"""Read the source of a @kernel or @function, and the Python values of the names in it.
 
-Both are read once, so that a kernel's key on disk and what the frontend makes of it are of the same
-text and the same numbers, whatever becomes of the file and of global variables meanwhile.
+Both are read once, so that a kernel's key on disk and the frontend's IR are of one source and equal
+numbers, even if the file or global variables change meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 class Written:
     """`text` begins with the line `def`, which is the file's line `first_line`; it is empty where
-    Python has no source, and `odd_line` is what stands there instead of a def.
+    Python has no source; `odd_line` is the first line of a source without a def.
     """
 
     def __init__(self, fn: FunctionType, known: dict[int, Written] | None = None) -> None:
@@ -46,7 +46,7 @@ class Written:
 
     @cached_property
     def names(self) -> Mapping[str, Any]:
-        """What each word of the text is to Python; comments may have more of them than needed."""
+        """Python values by identifier of the source, including identifiers in its comments."""
         found: dict[str, Any] = {}
         places = _closure(self.fn), self.fn.__globals__, vars(builtins)
         for word in dict.fromkeys(IDENTIFIER.findall(self.text)):
@@ -102,7 +102,7 @@ def _described(written: Written, seen: dict[int, int]) -> Any:
 
 
 def _meaning(held: Any) -> Any:
-    """What the frontend may make of a Python object; what means nothing there is all the same."""
+    """A value that is equal for Python objects with one meaning to the frontend, or with none."""
     if isinstance(held, annotations.Dim | annotations.TensorType):
         return type(held).__name__, repr(held)
     if isinstance(held, type) and issubclass(held, annotations.Tile):

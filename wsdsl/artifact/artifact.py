@@ -73,12 +73,12 @@ IN_WORDS, ON_ONE_AXIS = "in words", "on one axis"
 
 @dataclass(frozen=True)
 class Declaration:
-    """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
-    whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
-    over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
-    `outer`: the dimensions of the output's loops. `held_dims`: those along rows that threads may
-    hold, or by which accesses are moved, for whose sizes kernels are compiled where they are known.
-    `forms`: the other forms that the text has (`wsdsl/forms.py`).
+    """Properties of a kernel's source that its calls need. `whole_dims`: dimensions that are not
+    tiled, so that a compiled kernel is for one size of each. `rows`: the dimension of the first
+    loop over tiles, or "". `digest`: of the source at the level TILE, without the kernel's name.
+    `outer`: the dimensions of the output's loops. `held_dims`: dimensions along register-resident
+    rows, or that offset accesses: kernels are compiled for their sizes where these are known.
+    `forms`: the source's other forms (`wsdsl/forms.py`).
     """
 
     params: tuple[Value, ...]
@@ -123,10 +123,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class StandIns:
-    """Which kernels serve a range of rows, from beyond `low`: so many up to `ends[i]`, and beyond
-    the one before, the kernel of the number `served[i]`, which has one of the `schedules` and was
-    chosen for one of the `sizes`. `longer`: by how much they take longer in the mean than the best
-    of all that were looked at, by the model.
+    """The kernels that serve a range of rows greater than `low`. Row counts up to `ends[i]`, and
+    greater than the end before, are served by the kernel of index `served[i]`, which has one of the
+    `schedules` and was chosen for one of the `sizes`. `longer`: their mean slowdown versus the best
+    of all candidates, by the cost model.
     """
 
     low: int
@@ -149,7 +149,7 @@ class StandIns:
 
 @dataclass(frozen=True)
 class Names:
-    """Of the kernels in a text, of which nothing is wrong; or of a kernel's tensors."""
+    """Names of the kernels in a valid source, or of a kernel's tensors."""
 
     names: tuple[str, ...]
 
@@ -224,8 +224,8 @@ class Access:
     """Accessed by TMA, through a tensor map."""
     alignment: Mapping[str, int] = field(default_factory=lambda: dict(NO_ALIGNMENT))
     whole: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """What is written whole, unless one of these dimensions is empty. A SCHEDULED kernel does not
-    tell: of it nothing is known to be.
+    """Tensors that are written completely, unless one of these dimensions is empty. Unknown for a
+    SCHEDULED kernel, and so empty.
     """
     positive: tuple[str, ...] = ()
     """Scalars that must be positive, or the size of tiles would show."""

@@ -1,7 +1,7 @@
-"""A folder of entries that many processes share, and no more than so many bytes of it.
+"""A folder of cache entries, shared by processes, whose bytes are limited.
 
-Whatever the disk refuses (it is full, read-only, not there) means that nothing is kept. An entry
-appears whole, by renaming, and is not synced: after a crash of the machine its checksum tells.
+Errors of the disk (full, read-only, missing) only mean that entries are not cached. An entry
+appears whole, by renaming, and is not synced: after a machine crash its checksum detects damage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUFFIX, LOCK, PART = ".entry", ".lock", ".part"
 LEFT_OVER_SECONDS = 3600.0
 """After which what a crashed process was writing, or had locked, is removed."""
 LOCK_SECONDS = 120.0
-"""Who has waited so long makes it, too: who holds the lock may be stopped, or on another host."""
+"""After this wait a process computes the entry too: the lock's owner may be stopped, or remote."""
 POLL_SECONDS = 0.02
 BLOCK = 4096
 """Bytes that a file takes at least."""
@@ -83,7 +83,7 @@ class Disk:
 
     @contextmanager
     def lock(self, key: str) -> Generator[None]:
-        """One process (and thread) at a time, where that can be had; a crash gives it back."""
+        """Allow one process (and thread) at a time, where files can be locked; a crash unlocks."""
         path = self.folder / f"{key}{LOCK}"
         held = self._locked(path)
         try:
@@ -108,7 +108,7 @@ class Disk:
                 return None
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Who held it has removed it, and the next one made another.
+                # The previous owner has removed this file; the next one creates another.
                 if os.fstat(file).st_nlink:
                     return file
             except BlockingIOError:
@@ -142,7 +142,7 @@ class Disk:
                 kept += file.bytes
 
     def clear(self) -> list[File]:
-        """Remove all; what was removed."""
+        """Remove all files; return the entries among them."""
         gone = self.files()
         for file in self._all():
             _remove(file)

@@ -1,4 +1,4 @@
-"""What has been made once is kept: in the process, and on disk for all processes to come."""
+"""Cache results in the process, and on disk for later processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_HELD = 512
 
 
 class _Process:
-    """What this process holds, and what its threads are making."""
+    """Values cached in this process, and locks of the keys that its threads are computing."""
 
     def __init__(self) -> None:
         self.held: dict[str, Any] = {}
@@ -38,8 +38,8 @@ after_fork(_own.forked)
 
 
 def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
-    """What `make` gives, which is made only where it is not found under `key`, by one thread and
-    process at a time. Without a key, or while passes are dumped, it is made each time.
+    """The value cached under `key`, or computed by `make`, in one thread and process at a time.
+    Without a key, or while passes are dumped, `make` runs each time.
     """
     if key is None or config.DUMP.get() is not None:
         return make()
@@ -55,7 +55,7 @@ def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
 
 
 def look(key: str | None, kind: type[T]) -> T | None:
-    """What is kept under `key`, or None."""
+    """The value cached under `key`, or None."""
     if key is None or config.DUMP.get() is not None:
         return None
     found = _own.held.get(key)
@@ -75,7 +75,7 @@ def look(key: str | None, kind: type[T]) -> T | None:
 
 
 def forget() -> None:
-    """All that this process holds; what is on disk stays."""
+    """Clear the cache of this process; entries on disk stay."""
     with _own.lock:
         _own.held.clear()
 

@@ -1,15 +1,15 @@
-"""Whether machine code of sm_90a leaves registers alone that a product in flight still reads.
+"""Check that sm_90a machine code does not overwrite registers that an MMA in flight still reads.
 
-A product (HGMMA and its like) whose left operand is in registers reads them until a wait
-(WARPGROUP.DEPBAR) says that it is over. PTX does not name them behind the product, so an assembler
-may take them for free, and assemblers of CUDA before 13.3 are known to. Then sums are wrong now and
-then, by how threads are timed, so that no run is a proof; and most kernels are right by any
-assembler. This follows the instruction words along all branches instead: whatever version made
-them, and whether ptxas did or the driver.
+An MMA (HGMMA, IGMMA, QGMMA) with its left operand in registers reads them until a wait
+(WARPGROUP.DEPBAR) ensures that it is complete. PTX does not use them after the MMA, so an assembler
+may take them for free; assemblers of CUDA before 13.3 do. Accumulators are then wrong depending on
+the timing of threads, so a correct run proves nothing; yet most kernels are correct with any
+assembler. This follows the instructions along all branches, for any version of ptxas or the
+driver's assembler.
 
-Words have 16 bytes. What is read of them here: the lowest 12 bits tell the instruction, the upper
-three of these where an operand is; bits 12 to 15 are the predicate, 16 to 23 the register that is
-written, 24 to 31 a product's left operand.
+Instructions have 16 bytes. Fields read here: the lowest 12 bits are the opcode, whose upper three
+say where an operand is; bits 12 to 15 are the predicate, 16 to 23 the destination register, 24 to
+31 an MMA's left operand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_REGISTERS = re.compile(rb"wgmma\.mma_async[^;]*\}\s*,\s*\{")
 """In PTX: a product whose left operand is in registers."""
 WORD = 16
 KIND = 0x1FF
-"""These bits number an instruction; what is above them says in what form its operands are."""
+"""These bits number an instruction; the bits above encode the form of its operands."""
 PRODUCTS = {0x1F0, 0x1F1, 0x1F3}
 """HGMMA, IGMMA, QGMMA: of 16 bits and tf32, of integers, of fp8."""
 LEFT_IN_REGISTERS = 0xC00
@@ -43,15 +43,15 @@ WRITE_NONE = {
 }  # fmt: skip
 """FSETP, ISETP, PLOP3, PREEXIT, ACQBULK, ELECT, HSETP2, STSM, R2UR, NOP, DEPBAR, BAR, BSYNC, BSSY,
 YIELD, BRA, WARPSYNC, EXIT, NANOSLEEP, stores, REDG, CCTL, MEMBAR, ERRBAR, SYNCS.EXCH, copies by
-TMA, their fences, and what asks L2 for them, STAS, S2UR, what is said of warpgroups and clusters,
-products (whose sums the assembler does follow). Whatever is not known here is taken to write the
-register in its bits."""
+TMA, their fences and L2 prefetches, STAS, S2UR, instructions of warpgroups and clusters, MMAs
+(whose accumulators the assembler does track). Any unknown instruction is assumed to write the
+register in its destination bits."""
 TRY_WAIT = 0x5A7
 """SYNCS in the form that gives a predicate."""
 PAIRS = {0x005, 0x025, 0x028, 0x029, 0x02B}
 """CS2R, IMAD.WIDE, and f64."""
 LOADS = {0x180, 0x181, 0x182, 0x183, 0x184, 0x1A8, 0x1A9, 0x18A, 0x18B, 0x18C, 0x18D}
-"""Of which bits say how many registers they write."""
+"""Loads, which encode the number of registers that they write."""
 
 
 class Word(NamedTuple):
@@ -72,7 +72,7 @@ class Word(NamedTuple):
 
     @property
     def target(self) -> int:
-        """Of a branch, in words from the one behind it."""
+        """The target of a branch, in instructions from the next one."""
         number = (self.high & 0x3FFFF) << 38 | self.low >> 34 << 8 | self.low >> 16 & 0xFF
         return (number - (1 << 56 if number >> 55 else 0)) * 4 // WORD
 

@@ -1,10 +1,10 @@
-"""Entries as bytes: JSON of a few known dataclasses, with byte strings behind it, under a checksum.
+"""Serialize entries: JSON of a few known dataclasses, then byte strings, under a checksum.
 
     magic · SHA-256 of what follows · length of the JSON · JSON · byte strings
 
 The JSON is the entry's key, the emitter that made it, and its value.
 
-Nothing in an entry names code: a class that is not in `KNOWN` is refused.
+An entry cannot name code: a class that is not in `KNOWN` is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.schedule import Schedule
 
 NAME, MAGIC = b"wsdsl\n", b"wsdsl\n\0\2"
-"""What an entry of any format begins with, and one of this format."""
+"""The first bytes of an entry of any format, and of this format."""
 KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -81,7 +81,7 @@ def to_bytes(entry: Entry) -> bytes:
 
 
 def from_bytes(key: str, data: bytes) -> Entry:
-    """CorruptError for whatever `to_bytes` did not make of an entry with this key."""
+    """Parse an entry. CorruptError unless `to_bytes` wrote the data, for this key."""
     emitter, held, blobs = opened(key, data)
     try:
         return Entry(key, emitter, _value(held, blobs))
@@ -92,7 +92,7 @@ def from_bytes(key: str, data: bytes) -> Entry:
 
 
 def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
-    """Who made it, and its value as it is written, which only the same emitter need understand."""
+    """The emitter, the value's JSON and the byte strings; only that emitter can parse the value."""
     if data.startswith(NAME) and not data.startswith(MAGIC):
         raise OtherFormatError("another version's format")
     head = len(MAGIC) + 32

@@ -27,7 +27,7 @@ FINE, COARSE = 32, 4
 LEAST_ROWS = 8
 """Rows that are not told apart: tiles have multiples of 8."""
 FIRST, FACTOR = 64, 64
-"""Ranges of rows: up to 64, and then up to so many times as many as the one before."""
+"""Ranges of rows: up to FIRST; each later range ends at FACTOR times the end of the one before."""
 ROUND = 64
 """Round sizes are quarters of an octave that this divides."""
 
@@ -91,8 +91,8 @@ def shape_bucket(declaration: Declaration, sizes: Mapping[str, int]) -> ShapeBuc
 
 
 def beside_rows(declaration: Declaration, found: ShapeBucket) -> dict[str, int]:
-    """Sizes of the other dimensions for which few kernels are chosen that serve all rows: of what
-    is summed over an octave (of one alignment) has the same, since all kernels take longer alike.
+    """Sizes of the other dimensions for which few kernels are chosen that serve all rows. Sizes of
+    a contraction axis within an octave (of one alignment) share one: it scales all kernels equally.
     """
     sizes = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
     for dim in sizes.keys() - {*declaration.outer, *declaration.exact_dims}:

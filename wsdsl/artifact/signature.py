@@ -1,4 +1,4 @@
-"""What a compiled kernel takes at launch, in order: codegen declares it, the runtime fills it."""
+"""Describe a compiled kernel's launch arguments in order: codegen declares, the runtime fills."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ Argument = (
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceTensor:
-    """GMEM for one launch at a time: `each` lines of its first dimension for every slot of the tile
-    scheduler. With `zeroed` it is full of zeros before a launch and after it.
+    """GMEM for one launch at a time: `each` indices of its first dimension per split tile of the
+    tile scheduler. With `zeroed` it is all zeros before and after a launch.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Signature:
     lent: tuple[WorkspaceTensor, ...] = ()
     ctas_per_sm: int = 1
     waits: bool = False
-    """It waits for the kernel in front of it by itself, and may start before that is over."""
+    """The kernel itself waits for the kernel before it, and may start before that is complete."""
     widths: int = 1
     """Of how many each launch has one, in steps of 8; the arguments and `tiles` are for the
     widest."""
@@ -122,7 +122,7 @@ class Signature:
         return quickest(self.tiles, self.narrowed, self.widths, lambda d: dims[d], room)
 
     def at(self, columns: int) -> Signature:
-        """That of launches whose tiles are narrower by so many columns."""
+        """The signature of launches whose tiles are narrower by `columns`."""
         if not columns:
             return self
         arguments = tuple(_narrower(a, columns) for a in self.arguments)

@@ -1,4 +1,4 @@
-"""What decides, beside a kernel's own text and schedule, which code comes out."""
+"""Versions that determine the generated code in addition to a kernel's source and schedule."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NO_EMITTERS = ("ahead", "calibrate", "cli", "kernels", "records", "report", "run
 
 @cache
 def emitter() -> str | None:
-    """A digest of the sources from which code is emitted, and of the libraries they stand on. None
-    where they can not be told: they are no files, or were changed since this process began, which
-    may have loaded them before or after.
+    """A digest of the sources that generate code, and of the libraries that they use. None where it
+    is unknown: sources are not files, or changed since this process began, which may have loaded
+    them before or after.
     """
     import hashlib
 
@@ -95,8 +95,8 @@ def digest(kind: str, *parts: object) -> str | None:
 
 
 def digest_of(tile: Kernel) -> str:
-    """Of a kernel's text as it is checked, whatever it calls itself, its tensors and its values.
-    Names of axes and dimensions count: schedules and sizes are told by them.
+    """A digest of a kernel's checked source, independent of the names of the kernel, its tensors
+    and its values. Names of axes and dimensions count: schedules and sizes refer to them.
     """
     import dataclasses
     import hashlib

@@ -1,1 +1,1 @@
-"""`wsdsl calibrate`: measures the rates of this machine's card (`wsdsl/rates`)."""
+"""`wsdsl calibrate`: measure the hardware parameters of this machine's GPU (`wsdsl/rates`)."""

@@ -1,7 +1,7 @@
-"""PTX of a microbenchmark: a kernel of one CTA an SM that writes down how long it took.
+"""Generate PTX of a microbenchmark: a kernel of one CTA per SM that records its duration.
 
-No kernel can hang. What waits for an mbarrier or a flag gives up after `PATIENCE` looks in all, and
-goes on; how often a CTA has looked stands in what it writes, and `Gpu` refuses what gave up.
+No kernel can hang. Waits for an mbarrier or a flag end after `PATIENCE` polls in all. Each CTA
+writes its number of polls; `Gpu` rejects launches that abandon a wait.
 """
 
 from __future__ import annotations

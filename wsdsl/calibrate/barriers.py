@@ -19,7 +19,7 @@ def meet(asm: Asm) -> None:
 
 
 def turns() -> Kernel:
-    """Two warps arrive for each other by turns."""
+    """Two warps alternate: each arrives for the other."""
     asm = Asm()
     asm("mov.u32 bar, base;\nadd.u32 j, base, 8;")
     with asm.where("eq.u32 tid, 0"):

@@ -29,7 +29,7 @@ class Bench(NamedTuple):
 
 
 def benches(power_seconds: float) -> tuple[Bench, ...]:
-    """`power_seconds`: for how long the card is kept busy until its clock has settled."""
+    """`power_seconds`: seconds to keep the GPU busy until its clock has settled."""
     return (
         Bench("card", kernels.measure_card, kernels.CARD_KERNELS),
         Bench("tensor", tensor.measure, tensor.KERNELS),

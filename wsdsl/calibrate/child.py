@@ -1,5 +1,5 @@
-"""The process that touches the GPU: `python -m wsdsl.calibrate.child SECONDS BENCH…`. It tells what
-it measures line by line, as JSON. Nothing that hangs it keeps the command waiting.
+"""The process that touches the GPU: `python -m wsdsl.calibrate.child SECONDS BENCH…`. It prints
+measurements as lines of JSON. A hang in it does not block the command.
 """
 
 from __future__ import annotations

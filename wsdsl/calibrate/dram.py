@@ -1,4 +1,4 @@
-"""What the card's memory reads and writes, by blocks of TMA on all SMs."""
+"""Measure DRAM reads, writes and copies by TMA blocks on all SMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The card as the microbenchmarks see it: memory, kernels, and how long they take."""
+"""Allocate GPU memory for microbenchmarks, launch their kernels, and time them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from wsdsl.runtime.tensor_map import TiledMap, encode
 Argument = int | bytes
 MAX_CTAS = 1024
 RUNS = 3
-"""Of a kernel, of which the one in the middle counts; another goes in front."""
+"""Launches per kernel, after a warm-up; the median counts."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the CTAs of a launch took, of the middle one of several launches: cycles in the mean,
-    nanoseconds of the one that took longest.
+    """Time of a launch's CTAs, in the median launch: mean cycles, and nanoseconds of the slowest
+    CTA.
     """
 
     cycles: float
@@ -44,7 +44,7 @@ class Gpu(Protocol):
     def run(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run: ...
 
     def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
-        """Of one launch, with nothing in front of it."""
+        """Time one launch, without a warm-up."""
         ...
 
     def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
@@ -56,7 +56,7 @@ class Gpu(Protocol):
         ...
 
     def buffer(self, size: int) -> int:
-        """The address of so many bytes, at a multiple of 256."""
+        """Allocate `size` bytes; return their address, a multiple of 256."""
         ...
 
     def clear(self, address: int, size: int) -> None: ...
@@ -152,7 +152,7 @@ class Cuda:
         start, stop = self._events
         times: list[float] = []
         for _ in range(RUNS):
-            # The first one keeps the card busy until all is asked for.
+            # The first graph keeps the GPU busy until all work is submitted.
             driver.call("cuGraphLaunch", graph, self._stream)
             driver.call("cuEventRecord", start, self._stream)
             driver.call("cuGraphLaunch", graph, self._stream)

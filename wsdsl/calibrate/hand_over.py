@@ -1,4 +1,4 @@
-"""What CTAs that are in no cluster tell each other, through global memory."""
+"""Measure communication through global memory between CTAs of different clusters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DATA = 2 * THREADS * 16
 
 
 def hand_over() -> Kernel:
-    """Two CTAs by turns: all threads store, one raises the other's flag, where one waits, and all
-    load what was stored.
+    """Two CTAs alternate: all threads store, one sets the other CTA's flag; there one thread waits
+    for it, and all load the stored data.
     """
     asm = Asm()
     asm(f"""

@@ -7,7 +7,7 @@ from wsdsl.calibrate.gpu import Gpu
 
 THREADS = 1024
 CHAINS = 8
-"""Of a thread, each of which goes on from its own result."""
+"""Dependency chains per thread: each instruction of a chain uses the result of the one before."""
 UNROLLED = 16
 COUNT = 200
 FORMS = {"fma_lanes": "fma.rn.f32 {v}, {v}, u0, u1;", "exp_lanes": "ex2.approx.ftz.f32 {v}, {v};"}

@@ -1,4 +1,4 @@
-"""From kernel to kernel, and what the card has of SMs, L2 and clusters."""
+"""Measure the time from kernel to kernel, and count the GPU's SMs, L2 bytes and clusters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What TMA moves between L2 and the SMs, where no two want the same lines.
+"""Measure TMA bandwidth between L2 and the SMs, where each SM accesses different cache lines.
 
-What L2 brings to CTAs that do, as those of a product, is another matter: an SM has what another one
-of its GPC has just asked for, if they keep step, and CTAs that only load do not. So these rates are
-fitted to measured products.
+CTAs of a matmul share lines: an SM gets a line that another SM of its GPC has just loaded, if they
+keep step, and CTAs that only load do not. So the rates of shared lines are fitted to measured
+matmuls instead.
 """
 
 from __future__ import annotations

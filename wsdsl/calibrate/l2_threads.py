@@ -1,4 +1,4 @@
-"""What threads load and store in lines that L2 holds, each CTA in lines of its own."""
+"""Measure loads and stores of threads that hit L2, each CTA in separate cache lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wsdsl.calibrate.gpu import Gpu
 
 THREADS = 512
 EACH = 8
-"""Accesses of a thread, of 16 bytes, that are under way together."""
+"""Accesses per thread, of 16 bytes, that are in flight together."""
 OWN = THREADS * EACH * 16
 """Bytes of a CTA."""
 COUNT = 300

@@ -10,7 +10,7 @@ ROWS = 8
 """Of a box, of 128 bytes each."""
 BOX_BYTES = ROWS * 128
 BURST = 8
-"""Loads that a thread issues one behind the other."""
+"""Loads that a thread issues back to back."""
 COUNT = 1024
 STEP = 64
 """Rows from one load to the next: no two are in one page of DRAM or the same lines."""
@@ -21,7 +21,7 @@ FLUSH = 8
 
 
 def loads(name: str, burst: int, wait_counts: bool) -> Kernel:
-    """`count` times: so many loads, and a wait for all. Cycles of both, or of the issue alone."""
+    """`count` times: `burst` loads, and a wait for all. Cycles of both, or of the issue alone."""
     asm = Asm()
     asm(".reg .b64 before, spent;\nmov.u64 spent, 0;\nmov.u32 k, 0;\nmov.u32 y, 0;")
     asm(f"add.u32 bar, base, {burst * BOX_BYTES};\nmov.u32 x, 0;")

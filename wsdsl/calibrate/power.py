@@ -1,6 +1,6 @@
-"""The clock while the card is busy, for long enough that its power is what limits it.
+"""Measure the clock while the GPU is busy for long enough that its power limits the clock.
 
-Two warpgroups multiply random normal numbers on each SM: 128 rows by 256 columns, as products do.
+Two warpgroups multiply random normal numbers on each SM: 128 rows by 256 columns, as in matmuls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ BLOCKS = SLOT // rings.BLOCK
 DATA_BYTES = 16 << 20
 """Of random numbers, which L2 holds. CTAs begin at different places of it."""
 SAME = 4
-"""Such CTAs begin at the same place: what L2 brings is wanted by several, as of products."""
+"""CTAs that begin at the same address, so that they load the same L2 lines, as in matmuls."""
 COUNT = 4000
-"""Slots of a launch: some milliseconds."""
+"""Pipeline stages that a launch multiplies: some milliseconds."""
 WARM = 0.4
 """The share of the time before what counts."""
 IDLE_COUNT = 1000000
@@ -69,7 +69,7 @@ def products(loaded: bool) -> Kernel:
 
 
 def _fill(asm: Asm) -> None:
-    """All slots with random numbers, by all threads."""
+    """Fill all stages with random numbers, by all threads."""
     asm("cvt.u64.u32 address, k;\nadd.u64 address, source, address;")
     asm(
         "mul.wide.u32 mine, tid, 16;\nadd.u64 address, address, mine;\nmad.lo.u32 x, tid, 16, base;"
@@ -82,7 +82,7 @@ def _fill(asm: Asm) -> None:
 
 
 def _advance(asm: Asm, loaded: bool) -> None:
-    """The next stage; the products of the one in front are over, and it is given back."""
+    """Advance to the next stage. The MMAs of the stage before are complete: release it."""
     if loaded:
         asm(
             "and.b32 x, tid, 127;\nsetp.eq.u32 chosen, x, 0;\nsetp.ne.and.u32 chosen, i, 0, chosen;"
@@ -130,7 +130,7 @@ KERNELS = (SHARED, FED, IDLE)
 def measure(gpu: Gpu, seconds: float) -> dict[str, float]:
     source = gpu.buffer(DATA_BYTES + SLOTS * SLOT)
     gpu.upload(source, numbers(DATA_BYTES + SLOTS * SLOT))
-    # The quiet one first: the card is warm afterwards.
+    # The idle kernel first: the GPU is warm afterwards.
     found = {"clock": gpu.run(IDLE, gpu.num_sms, IDLE_COUNT).clock}
     for name, busy in (("tensor_smem_clock", SHARED), ("tensor_l2_clock", FED)):
         found[name] = sustained(gpu, busy, seconds / 2, source)

@@ -1,4 +1,4 @@
-"""Kernels whose one thread moves blocks of 16 KB between GMEM and a ring of slots in SMEM."""
+"""Generate kernels whose single thread copies blocks of 16 KB between GMEM and a SMEM pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
 
 def begin(asm: Asm, slots: int) -> None:
-    """mbarriers behind the slots, for each that it is full."""
+    """Initialize the full barriers of all stages; they lie after the stages in SMEM."""
     asm(".reg .b32 stage, phase, before, to, at;")
     asm(f"add.u32 bar, base, {slots * BLOCK};\nmov.u32 stage, 0;\nmov.u32 phase, 0;")
     with asm.where("eq.u32 tid, 0"):
@@ -45,11 +45,11 @@ def expect(asm: Asm, bytes: int = BLOCK) -> None:
 
 
 def loads(name: str, *, boxes: bool, slots: int = SLOTS) -> Kernel:
-    """Blocks into the ring as they come, which nobody reads.
+    """Load blocks into the pipeline at full rate; no thread reads them.
 
-    Of `boxes`, a CTA takes by turns from two panels of rows, as of the operands of a product: those
-    of CTA n begin at rows 256 n and 256 n + 128; along a row it begins anew where `wrap` ends.
-    Else blocks lie one behind the other, those of a CTA `stride` bytes apart.
+    With `boxes`, a CTA alternates between two panels of rows, as of a matmul's operands: those of
+    CTA n begin at rows 256 n and 256 n + 128; along a row it restarts at the end of `wrap`.
+    Else blocks of the CTAs are adjacent, and those of one CTA are `stride` bytes apart.
     """
     asm = Asm()
     begin(asm, slots)
@@ -107,7 +107,7 @@ def copies(name: str) -> Kernel:
         for _ in range(AHEAD):
             _copied_load(asm)
         with asm.loop("i", "count"):
-            # Of the stores in front, all but the last few have read their slots.
+            # All stores but the last few have read their stages.
             asm(f"cp.async.bulk.wait_group.read {SLOTS - AHEAD - 1};\nadd.u32 j, i, {AHEAD};")
             with asm.where("lt.u32 j, count"):
                 _copied_load(asm)

@@ -1,5 +1,5 @@
-"""All microbenchmarks, in a process of their own that is watched: where one hangs, or breaks the
-GPU for its process, it is left out, and the next process goes on behind it.
+"""Run all microbenchmarks in a child process under a watchdog. One that hangs, or leaves the CUDA
+context unusable, is skipped, and a new process continues with the next.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from wsdsl.rates.rates import DESCRIBED, FITTED, NAMES, OUTSIDE, ZERO, Rates
 
 CHILD = [sys.executable, "-m", "wsdsl.calibrate.child"]
 SILENCE_SECONDS = 25.0
-"""After which a process that says nothing is ended, beside what keeping the card busy takes."""
+"""A process without output for this time, plus the time that keeps the GPU busy, is ended."""
 POWER_SHARE = 0.25
-"""Of the time that is given, how much the card is kept busy for its clock to settle."""
+"""Share of the given time that the GPU is kept busy for its clock to settle."""
 Heard = Callable[[str], None]
 
 
 @dataclass
 class Measured:
-    """`card` as the child tells it; `failed`: benches that measured nothing, and why."""
+    """`card`: the child's report on its GPU; `failed`: benches that measured nothing, and why."""
 
     card: dict[str, Any] = field(default_factory=dict[str, Any])
     values: dict[str, float] = field(default_factory=dict[str, float])
@@ -39,7 +39,7 @@ class Measured:
 
 
 def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured:
-    """LaunchError where there is no GPU, or nothing was measured at all."""
+    """Run the benches. LaunchError without a GPU, or if all of them fail."""
     found = Measured()
     left = list(names) or [bench.name for bench in benches(0.0)]
     while left:
@@ -72,7 +72,7 @@ def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured
 
 
 def _lines(power_seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What a child tells, until it ends, or is ended since it tells nothing."""
+    """Yield a child's reports until it ends, or is ended for lack of output."""
     command = [*CHILD, str(power_seconds), *names]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     told: queue.Queue[str | None] = queue.Queue()
@@ -100,7 +100,7 @@ def _lines(power_seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any
 
 
 def in_cycles_of_products(values: Mapping[str, float], before: Rates) -> dict[str, float]:
-    """What is outside of an SM was measured in cycles of one with little to do."""
+    """Convert rates outside of an SM, measured in cycles of a lightly loaded SM."""
     clock = values.get("clock", before.clock)
     faster = clock / values.get("tensor_smem_clock", before.tensor_smem_clock)
     found = dict(values)
@@ -110,13 +110,13 @@ def in_cycles_of_products(values: Mapping[str, float], before: Rates) -> dict[st
 
 
 def fitted(taken: Mapping[str, float], before: Rates) -> dict[str, float]:
-    """What products told of L2, as much quicker as L2 itself is here."""
+    """L2 rates that were fitted to matmuls, scaled by the ratio of L2's measured bandwidth here."""
     faster = taken["l2_own_bytes"] / before.l2_own_bytes if "l2_own_bytes" in taken else 1.0
     return {n: float(getattr(before, n)) * (faster if n in OUTSIDE else 1.0) for n in FITTED}
 
 
 def rates_file(measured: Measured) -> RatesFile:
-    """What was not measured stays as it was known before, and its source says so."""
+    """Parameters that were not measured keep their previous values, and their sources say so."""
     card = measured.card
     target = target_of_device(card["device"], card["arch"], card["num_sms"])
     before = rates_of(target)

@@ -1,4 +1,4 @@
-"""SMEM: what threads read, and what wgmma and TMA do to each other there."""
+"""Measure SMEM reads of threads, and SMEM contention between wgmma and TMA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wsdsl.rates.rates import A_BYTES, COLUMN_BYTES
 
 THREADS = 512
 EACH = 8
-"""Accesses of 16 bytes, one behind the other."""
+"""Accesses of 16 bytes, back to back."""
 COUNT = 1000
 NARROW = 32
 """Columns of wgmmas that SMEM limits."""
@@ -32,12 +32,12 @@ def reads() -> Kernel:
 
 
 def fills() -> Kernel:
-    """`count` groups of products by a warpgroup; beside it `others` blocks by TMA."""
+    """`count` groups of wgmmas by a warpgroup; concurrently, `others` blocks by TMA."""
     asm = Asm()
     tensor.declare(asm, NARROW)
     rings.begin(asm, FILL_SLOTS)
     asm(f"mad.wide.u32 address, cta, {rings.BLOCK}, source;")
-    # Behind what is filled beside.
+    # After the stages that TMA fills.
     asm(f"add.u32 j, base, {1 << 17};\nadd.u32 k, base, {(1 << 17) + tensor.GROUP_BYTES};")
     tensor.operands(asm, "j", "k")
     asm.start()
@@ -70,8 +70,8 @@ def measure(gpu: Gpu) -> dict[str, float]:
 
 
 def measure_sharing(gpu: Gpu) -> dict[str, float]:
-    """By how much longer both take than each alone, which take the same: for each byte beside, in
-    what products need for one.
+    """The slowdown of wgmmas and fills that take equally long alone, when concurrent: per byte that
+    TMA fills, in the time in which wgmmas read one byte.
     """
     block = gpu.buffer(rings.BLOCK)
     gpu.clear(block, rings.BLOCK)

@@ -15,7 +15,7 @@ DESCRIPTOR = 0x4000004000010000
 """128-byte swizzle, 1024 bytes from 8 rows to the next."""
 COUNT = 2000
 COLUMNS = 128
-"""So many that neither SMEM nor the least that a wgmma takes is what limits it."""
+"""Enough that neither SMEM nor the minimum duration of a wgmma is the limit."""
 SETTLED = 64
 """Columns of the wgmmas that are waited for one by one."""
 

@@ -65,7 +65,7 @@ ROWS = ("cross_entropy", "layernorm", "quantize", "rmsnorm", "softmax")
 
 
 def __getattr__(name: str) -> Any:
-    """What needs NumPy is imported when it is asked for."""
+    """Import modules that need NumPy on first access."""
     from importlib import import_module
 
     if name in ("lossless", "quantized"):

@@ -12,7 +12,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 RAW = {1: np.uint8, 2: np.int16}
-"""What torch and CuPy exchange with NumPy that has the bits of types which it does not know."""
+"""NumPy's types, by bytes, that torch and CuPy exchange for the bits of types unknown to NumPy."""
 OF_HOST = {
     ours: np.dtype(getattr(ml_dtypes, name, None) or name)
     for ours, name in FRAMEWORK_NAMES.items()
@@ -22,7 +22,7 @@ OF_HOST = {
 
 
 def shape_of(name: str, array: Any) -> tuple[int, ...]:
-    """LaunchError for what is no array."""
+    """LaunchError if it has no shape: it is not an array."""
     if not hasattr(array, "shape"):
         hint = "give an array of torch, CuPy, JAX or NumPy"
         kind = type(array).__name__
@@ -31,7 +31,7 @@ def shape_of(name: str, array: Any) -> tuple[int, ...]:
 
 
 def matrix_shape(name: str, array: Any) -> tuple[int, int]:
-    """[N, K]. LaunchError for what is no matrix, or has no elements."""
+    """[N, K]. LaunchError if the array is not a matrix or has no elements."""
     shape = shape_of(name, array)
     if len(shape) != 2:
         hint = "give one matrix at a time"
@@ -49,7 +49,7 @@ def framework(array: Any) -> str:
 
 
 def type_name(array: Any) -> str:
-    """What the framework calls the elements; of another thing its own type."""
+    """The framework's name of the elements' type; the name of the Python type if not an array."""
     kind = getattr(array, "dtype", type(array).__name__)
     return str(getattr(kind, "name", kind)).removeprefix("torch.")
 
@@ -102,7 +102,7 @@ def contiguous(array: Any) -> Any:
 
 
 def padded(array: Any, columns: int) -> Any:
-    """With so many zeros behind each row."""
+    """Append `columns` zeros to each row."""
     if not columns:
         return array
     over = [(0, 0)] * (len(array.shape) - 1) + [(0, columns)]

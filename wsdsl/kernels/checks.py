@@ -1,4 +1,4 @@
-"""What arrays of a ready kernel must be like beside the first one."""
+"""Check the arrays of a ready-made kernel other than its first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
 
 AS_BITS = {"u16": "bf16"}
-"""What CuPy may have for a type that it lacks."""
+"""CuPy's type for the bits of a type that CuPy lacks, and that type."""
 
 
 def type_of_addend(

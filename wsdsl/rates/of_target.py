@@ -61,7 +61,7 @@ def _target(file: RatesFile) -> Target:
 
 
 def _distance(target: Target, near: Target) -> tuple[bool, float]:
-    """Of cards of another architecture there is little to learn."""
+    """The distance of two GPUs; another architecture counts more than any SMs and memory."""
     sms, memory = near.num_sms / target.num_sms, near.memory_bytes / target.memory_bytes
     return near.arch != target.arch, abs(1 - sms) + abs(1 - memory)
 

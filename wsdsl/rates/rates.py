@@ -18,7 +18,7 @@ ROWS = 64
 A_BYTES = 32 * ROWS
 """Of the rows of one wgmma."""
 COLUMN_BYTES = 32
-"""Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
+"""Of one of its columns, for all types: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
 PRODUCTS = "products"
 """The source of parameters that are fitted to measured matmuls, without a microbenchmark."""
@@ -117,7 +117,7 @@ class Rates:
     )
     l2_tma_store_bytes: float = outside("bytes per cycle and SM", "that TMA stores", "l2")
 
-    # DRAM: of the whole card, in nanoseconds, since it has a clock of its own.
+    # DRAM: of the whole GPU, in nanoseconds, since DRAM has a separate clock.
     dram_read_bytes: float = rate("bytes per nanosecond", "that TMA reads, without writes", "dram")
     dram_write_bytes: float = rate("bytes per nanosecond", "written, without reads", "dram")
     dram_copy_bytes: float = rate("bytes per nanosecond", "read and written, half and half", "dram")
@@ -171,7 +171,7 @@ class Rates:
         "nanoseconds", "as `kernel_ns`, with programmatic dependent launch", "kernels"
     )
 
-    # The clock, by what is busy. The card's power is limited: what moves more bytes runs slower.
+    # The clock, by load. The GPU's power is limited: kernels that move more bytes run slower.
     clock: float = rate("cycles per nanosecond", "of a lightly loaded SM", "power")
     tensor_smem_clock: float = rate(
         "cycles per nanosecond",
@@ -184,7 +184,7 @@ class Rates:
         "power",
     )
 
-    # What there is.
+    # Resources.
     num_sms: float = rate("SMs", "of the GPU", "card")
     l2_capacity_bytes: float = rate("bytes", "of L2", "card")
     clusters_2: float = rate("clusters", "of 2 CTAs, each with an SM, that run at once", "card")
@@ -203,9 +203,9 @@ class Rates:
         rows: int = 0,
         cta_group: int = 1,
     ) -> float:
-        """Of one wgmma, as one of many: the tensor cores, or the reads of its operands. With `rows`
-        of one tcgen05.mma of so many, which takes as long for 64 as for 128; each CTA of a pair
-        reads half of the columns.
+        """Cycles of one wgmma among many: of the tensor cores, or of its operands' reads if longer.
+        With `rows`, of one tcgen05.mma of that many rows, which takes equally long for 64 and 128;
+        each CTA of a pair reads half of the columns.
         """
         each = {8: self.tensor_8_cycles, 32: self.tensor_32_cycles}.get(bits, self.tensor_16_cycles)
         read = 0 if a_in_registers else A_BYTES * max(1, rows / ROWS)

@@ -1,5 +1,5 @@
-"""The card that kernels of this process are chosen for, without waking its driver: a process that
-has begun with CUDA can not be forked.
+"""Find the GPU that this process chooses schedules for, without initializing CUDA: a process that
+uses CUDA cannot be forked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SMI = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 
 
 def card_of(arch: str, num_sms: int | None = None) -> Target:
-    """The one that the driver tells of, where a call has asked it; else that of this machine; else
-    the one that kernels are chosen for where there is none. `num_sms`, where it has fewer.
+    """The driver's GPU, if a call has queried the driver; else this machine's; else the default of
+    `arch`. `num_sms`: the device's, where it has fewer.
     """
     target = target_of(arch, num_sms)
     if num_sms is not None and num_sms != target_of(arch).num_sms:

@@ -43,7 +43,7 @@ def user_file() -> Path | None:
 
 
 class Database:
-    """Raises RecordsError for what can not be read or written."""
+    """The user's tuning cache. RecordsError if its file cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,8 +25,8 @@ def find(
     padded: tuple[str, ...] = (),
     num_sms: int | None = None,
 ) -> Row | None:
-    """The user's newest, else a shipped one, that leaves what is given as it is. What was measured
-    without constant tensors serves calls with such, too, if nothing was measured with them.
+    """The user's newest entry that agrees with the given fields, else a shipped one. Calls with
+    constant tensors use an entry that was measured without, if none was measured with them.
     """
     if not config.TUNING_CACHE.get() or len(sizes) < len(declaration.dims):
         return None

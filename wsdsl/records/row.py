@@ -67,7 +67,7 @@ class Row:
 
     @cached_property
     def whole(self) -> Schedule:
-        """ValueError for what is no schedule, ScheduleError for one that is wrong."""
+        """The parsed schedule. ValueError if it is not a schedule, ScheduleError if it is wrong."""
         return parse_schedule(self.schedule)
 
     def fault(self) -> str:
@@ -144,10 +144,10 @@ Sizes = tuple[tuple[str, int], ...]
 
 
 class Asked(NamedTuple):
-    """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
-    access the `unaligned`. `num_sms`: of the device, where that has fewer than the card that
-    kernels are chosen for, and too few for what was chosen. A `record` fills in what `schedule`
-    leaves open, and so does a `shared` one, of a kernel that serves several classes of sizes.
+    """A request for a compiled kernel. TMA-incompatible tensors are copied before a launch if in
+    `padded`, and accessed by threads if in `unaligned`. `num_sms`: the device's, where it has fewer
+    than the GPU that schedules are chosen for, and too few for that choice. `record` fills in the
+    fields that `schedule` leaves open, as does `shared`, of a kernel that serves several buckets.
     """
 
     schedule: Schedule | None
@@ -164,7 +164,7 @@ class Asked(NamedTuple):
 
     @property
     def by_itself(self) -> Asked:
-        """Where the schedule that was filled in is refused: of another version, or it spills."""
+        """The request without the filled-in schedule, if that is stale or its code is rejected."""
         return self._replace(record=None, shared=None)
 
 

@@ -35,7 +35,7 @@ def _shown(held: object) -> object:
 
 
 def from_text(text: str) -> list[Row]:
-    """ValueError or KeyError for what is no such text."""
+    """Parse rows. ValueError or KeyError for another text."""
     return [row_from(held) for held in csv.DictReader(io.StringIO(text), strict=True)]
 
 

@@ -43,7 +43,7 @@ def explain_choice(
     rows: int | None = None,
     bounds: Mapping[str, Any] = {},
 ) -> Explanation:
-    """`kernel`: at TILE, with its complete schedule, of which the user gave `given`; `sizes` by
+    """`kernel`: at TILE, with its complete schedule; `given`: the user's fields of it; `sizes` by
     dimension; `rows` per trip of ragged loops, or their `bounds` by tensor.
     """
     chosen = scheduled_tile(kernel)
@@ -82,7 +82,7 @@ def explain_choice(
     ways = {_way(schedule)}
     for candidate in _others(chosen, given, sizes):
         way = _way(candidate[0])
-        # Quicker ones were tried before, and spilled.
+        # Faster ones were tried before, and spilled.
         quicker = weight(candidate[1]) < weight(own)
         if quicker or (len(shown) >= SHOWN and way in ways):
             continue
@@ -112,8 +112,8 @@ def _width(chosen: Kernel, schedule: Schedule, work: Work) -> Iterator[str]:
 
 
 def _unpacked(kernel: Kernel) -> Iterator[str]:
-    """Tensors that threads would read by fewer loads if they were packed: by 16 bytes of their own
-    in place of two neighbours of 8 bits, or of a vector of 4 bits that four of them share.
+    """Hints for tensors that threads would read by fewer loads if packed: 16 separate bytes per
+    thread instead of two adjacent 8-bit elements, or of a 4-bit vector that four threads share.
     """
     for value in packable_tensors(kernel):
         kind = value.type

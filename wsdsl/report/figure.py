@@ -80,7 +80,7 @@ def draw_timeline(
     axes.set_xlabel("µs since the launch (dashed: a wave of whole tiles would end)")
     axes.set_ylabel("SM" if timeline.cluster == 1 else f"cluster of {timeline.cluster} SMs")
     if timeline.prediction.plain:
-        entries = {"CTA of one tile": CTAS[0], "CTA after it in its slot": CTAS[1]}
+        entries = {"CTA of one tile": CTAS[0], "next CTA on that SM": CTAS[1]}
     else:
         sample = next(bar for bar in timeline.bars if bar.kind == "products")
         entries = {"MMA of a tile": color(sample)}

@@ -2,7 +2,7 @@
 cycles of each step.
 
 A worker is a CTA, or a cluster. Where warpgroups are in ping-pong at the tensor cores, what
-one of them does with its sums is beside another's products.
+one of them does with its accumulators overlaps another's MMAs.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class Timeline:
     pingpong: bool
     """Warpgroups are in ping-pong."""
     scale: float = 1.0
-    """By how much longer all is than the sum of its parts, as it is predicted: what is waited for
-    beside them, memory or another's results, is spread over all."""
+    """Ratio of the predicted time to the total of its steps: waits for memory or another worker's
+    results, which are in no step, are spread over all steps."""
     scheduled: Kernel | None = None
-    """The kernel at the level SCHEDULED, ..."""
+    """The kernel at the level SCHEDULED."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """... and of which sizes."""
+    """The kernel's sizes, by dimension."""
 
     @cached_property
     def worker(self) -> Worker:
-        """What the partitions of the CTA that is done last do, and which edges they wait for.
-        ScheduleError where data decide that, or it is too long to show.
+        """Busy times of the partitions of the CTA that ends last, and the edges that they wait for.
+        ScheduleError if these depend on data, or the trace is too long.
         """
         assert self.scheduled is not None
         ends = [max(bar.stop for bar in row) for row in self.rows]
@@ -120,7 +120,7 @@ class Timeline:
         """One line: workers, tiles, work units of cut tiles, idle time and predicted time."""
         size, rows = self.cluster, len(self.rows)
         workers = f"{rows} SMs" if size == 1 else f"{rows} clusters of {size}"
-        cut = f", {self.cut} of them cut: {self.pieces} pieces" if self.cut else ""
+        cut = f", {self.cut} of them split: {self.pieces} work units" if self.cut else ""
         told = f"{workers}, {self.tiles} tiles{cut}, {100 * self.idle:.0f} % idle"
         return f"{told}, predicted {self.microseconds:.1f} µs at {self.clock:.2g} GHz"
 
@@ -157,7 +157,7 @@ class Timeline:
 
     @property
     def wave(self) -> float:
-        """What a whole tile takes until the next one begins."""
+        """Cycles from the begin of a whole tile to that of the next one."""
         p = self.prediction
         if self.pingpong:
             return self.scale * (p.mainloop * p.stretch + p.tile.turn)
@@ -173,8 +173,8 @@ class Timeline:
 
     @property
     def idle(self) -> float:
-        """The share of all SMs' time in which tensor cores have no products, and nobody is busy
-        with what came out of them.
+        """The share of all SMs' time in which tensor cores run no MMAs, and no worker is busy with
+        accumulators.
         """
         busy = sum(b.stop - b.start for b in self.bars if b.kind != "wait" and not b.beside)
         whole = self.target.num_sms / self.cluster * (self.cycles - self.start)
@@ -183,8 +183,8 @@ class Timeline:
 
 
 def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None = None) -> Timeline:
-    """`kernel` at the level TILE with its whole schedule, and what it is lowered to. ScheduleError
-    where there is too much to tell, or no room.
+    """`kernel`: at TILE, with its whole schedule; `scheduled`: lowered from it. ScheduleError for
+    no tiles, too many, or too many splits to be resident.
     """
     schedule = kernel.schedule or Schedule()
     prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
@@ -204,7 +204,7 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
     if schedule.scheduler == "dynamic":
         dealt = claimed_tiles(tiles, room, asked.uneven)
     else:
-        # Of "grid": those for which there is no room come when others are done.
+        # With "grid", CTAs that do not fit start when others end.
         dealt = [range(w, len(work), room) for w in range(min(room, len(work)))]
     work = [[piece for w in row for piece in work[w]] for row in dealt]
     pingpong = num_pingpong_consumers(schedule) > 1
@@ -234,7 +234,7 @@ def _scaled(bar: Bar, scale: float, begin: float) -> Bar:
 
 
 class _Clock:
-    """Goes through the pieces in an order in which each comes behind what it waits for."""
+    """Time the work units in an order in which each follows the units that it waits for."""
 
     def __init__(self, prediction: Prediction, schedule: Schedule, depth: int) -> None:
         asked, self.depth = prediction.tile, depth
@@ -309,7 +309,7 @@ class _Clock:
             yield bar("results", now + self.results)
 
     def met(self, work: Sequence[Sequence[Piece[int]]], rows: list[list[Bar]]) -> list[list[Bar]]:
-        """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
+        """Parallel reduction: workers of a tile exchange partials, and each finishes a slice."""
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
             begun = self.start + self.rates.atomic_cycles

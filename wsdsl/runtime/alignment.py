@@ -1,4 +1,4 @@
-"""What becomes of tensors that TMA can not take: threads access them, or they are copied."""
+"""Decide how TMA-incompatible tensors are accessed: by threads, or by TMA from a padded copy."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from wsdsl.schedule import Schedule
 
 MAX_KNOWN = 1024
 OPEN_SIZE = 128
-"""Stands for a size that is not known: with it rows begin where TMA asks for it."""
+"""Replaces an unknown size: it aligns rows as TMA requires."""
 Alignment = tuple[tuple[str, ...], tuple[str, ...]]
-"""Tensors that threads access, and operands that are copied in front of the launch."""
+"""Tensors that threads access, and operands that are copied before the launch."""
 Decide = Callable[[tuple[str, ...], tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
-"""Gives what it pays to copy, of: what TMA can not take, what of that can be copied, and what
-threads would copy element by element.
+"""Returns the tensors worth a copy. Arguments: TMA-incompatible tensors, those of them that can be
+copied, and those that threads would copy element by element.
 """
 
 
 class Alignments:
-    """What was decided, by schedule, sizes and the rows of the arrays."""
+    """Cached decisions, by schedule, sizes and the rows of the arrays."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Alignment] = {}

@@ -18,7 +18,7 @@ from wsdsl.runtime.views import ArrayView, adapt, tma_faults
 
 Scalar = int | float
 OPTIONS = ("schedule", "stream")
-"""What a call takes beside the kernel's arguments."""
+"""Keyword arguments of a call in addition to the kernel's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Call:
         return found[0] if len(found) == 1 else found
 
     def on_host(self) -> dict[str, Any]:
-        """Its arrays, which are the host's, as NumPy's of the same memory. What is packed is
-        unpacked.
+        """The call's host arrays as NumPy arrays of the same memory; packed tensors are unpacked
+        copies.
         """
         return {name: self.host(name) for name in self.arrays}
 
@@ -79,10 +79,10 @@ def _as_numpy(held: Any, view: ArrayView) -> Any:
     dtype = view.dtype if view.dtype.bits >= 8 else DTYPES["u8"]
     if view.packed:
         held = held.unpack()
-        # A copy, since nobody else keeps what was unpacked.
+        # A copy, since the unpacked array has no other reference.
         return host_array(replace(describe(held), dtype=dtype)).copy()
     if dtype == view.dtype and tuple(held.shape) != view.shape:
-        # It stands for a tensor of another type.
+        # The array contains a tensor of another type.
         return host_array(view)
     if view.framework not in ("torch", "jax"):
         return held

@@ -1,4 +1,4 @@
-"""The copies that a launch has in front of it (`padding`), and their memory."""
+"""Copy TMA-incompatible operands before a launch (`padding`); allocate the copies' memory."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from wsdsl.runtime.packing import MapAt, PackedArguments
 from wsdsl.runtime.padding import Padded
 
 KEPT_BYTES = 1 << 30
-"""Of the memory for copies, what is not given back to the card while nothing uses it."""
+"""Release threshold of the pool for copies: unused memory up to it stays reserved."""
 MAX_KEPT = 16
 """Launches of a prepared call, by where their copies lie, whose arguments are remembered."""
 
 
 def fits_in_memory(copies: Sequence[Padded], device: str) -> bool:
-    """Whether the card has twice as much to spare."""
+    """Whether the GPU has twice the copies' bytes free."""
     with current(context_for(int(device.removeprefix("cuda:")))), may_allocate():
         free, _ = driver.call("cuMemGetInfo")
     return 2 * sum(copy.bytes for copy in copies) <= free
 
 
 class Copies:
-    """The copies of a prepared call, made in front of each launch, in memory that is given back
-    behind it, in the order of the stream. So launches on other streams, or by other threads, have
-    memory of their own, and in a graph it belongs to the graph.
+    """The copies of a prepared call, before each launch, in memory that is allocated before and
+    released after it in stream order. So launches on other streams, or by other threads, have
+    separate memory, and a graph owns the memory of its launches.
     """
 
     def __init__(self, context: Context, padded: Mapping[str, Padded], map_at: MapAt) -> None:
@@ -46,7 +46,7 @@ class Copies:
         with current(self._context):
             try:
                 for copy in self._padded.values():
-                    # One by one: what there is when memory runs out is given back.
+                    # One by one: if memory runs out, earlier allocations are released.
                     held.append(self._allocate(copy.bytes, stream))  # noqa: PERF401
                 arguments, copies = self._arguments(packed, held)
                 for copy in copies:
@@ -94,7 +94,7 @@ _pool_lock = threading.Lock()
 
 
 def _pool(context: Context) -> Any:
-    """The memory of all copies on a card."""
+    """The memory pool of all copies on a GPU."""
     with _pool_lock:
         found = _pools.get(context.id)
         if found is None:

@@ -94,8 +94,8 @@ def known_devices() -> list[Device]:
 
 
 def see_device(device: str) -> None:
-    """Ask the driver about the device of a call's arrays: it is awake, and `known_devices` then
-    tells the card without a search.
+    """Query the driver, which a call's arrays have initialized, for their device: `known_devices`
+    then lists the GPU without a search.
     """
     if device != "cpu" and num_devices():
         num_sms_of(device)

@@ -10,7 +10,7 @@ from wsdsl.runtime.views import ArrayView, contiguous_strides, dtype_named
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 LEGACY_STREAM = 1
-"""What __dlpack__'s `stream` calls CUDA's legacy default stream."""
+"""CUDA's legacy default stream as the argument `stream` of __dlpack__."""
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 _FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu"}

@@ -57,7 +57,7 @@ def is_installed() -> bool:
 
 @cache
 def api() -> Any:
-    """cuda.bindings.driver, initialised."""
+    """cuda.bindings.driver, initialized."""
     try:
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:

@@ -50,11 +50,11 @@ def describe(array: Any, name: str = "") -> ArrayView:
 
 
 def look_of(array: Any) -> tuple[Any, int]:
-    """What decides, with its address, how an array on a GPU is used; and the address. The first is
-    equal for arrays of the same kind and geometry, and can be hashed.
+    """A key of an array on a GPU, and its address: together they decide how it is used. The key is
+    hashable, and equal for arrays of the same kind and geometry.
 
-    LaunchError for those of JAX and DLPack, and of torch that records, which are asked for more
-    at each call. Others are as whoever made them raises.
+    LaunchError for arrays of JAX and DLPack, and of torch that records gradients: each call
+    describes these in full. Other errors are the framework's.
     """
     kind: type = type(array)
     looker = lookers.get(kind)
@@ -341,7 +341,7 @@ def _cupy_dtype(cupy: Any, dtype: DType, like: ArrayView) -> Any:
         return raw
     try:
         return cupy.dtype(numpy_dtype(dtype))
-    except Exception:  # older CuPy refuses the types of ml_dtypes, in several ways
+    except Exception:  # older CuPy rejects the types of ml_dtypes by several errors
         return raw
 
 

@@ -1,4 +1,4 @@
-"""Launching: `Launcher.prepare` resolves everything once; what it gives is only launched."""
+"""Launch compiled kernels: `Launcher.prepare` resolves a call once, for any number of launches."""
 
 from __future__ import annotations
 
@@ -48,14 +48,13 @@ def num_ctas(
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
 
-    Where tiles are cut, CTAs wait for others of their grid. There is room for all, but kernels that
-    run beside may hold it. If those end by themselves they only delay. Of two such grids neither
-    can keep the other waiting for ever, whatever part of each is running: the hardware starts CTAs
-    (clusters) in the order of their index, and each needs only those with lower ones
-    (`wsdsl/ir/tile_scheduler.py`; `check_work` looks), so the first that is not done gets on.
-    A cooperative launch would start all of them or none, but that not before the last CTA of the
-    kernel in front has made room, and an early start is there to overlap the two. Only where all
-    pieces of a tile wait for each other (`together`) is it needed.
+    Where tiles are split, CTAs wait for others of their grid. All fit on the GPU, but concurrent
+    kernels may occupy it. Kernels that end by themselves only delay it. Two such grids cannot
+    deadlock, whichever CTAs are resident: the hardware starts CTAs (clusters) in the order of their
+    index, and each waits only for lower ones (`wsdsl/ir/tile_scheduler.py`; `check_work` verifies
+    it), so the first incomplete one makes progress. A cooperative launch would start all or none,
+    but only when the last CTA of the kernel before has made room, and would lose the overlap of an
+    early start. It is needed only where all work units of a tile wait for each other (`together`).
     """
     scheduler, items, depth = _work(signature, dims)
     if items * signature.cluster > MAX_CTAS:
@@ -79,7 +78,7 @@ def has_room(signature: Signature, dims: Mapping[str, int], num_sms: int) -> boo
 
 
 def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
-    """Tiles that are cut, of a grid of so many CTAs; LaunchError if its work would not be right."""
+    """Number of split tiles in a grid of `grid` CTAs. LaunchError if the work units are wrong."""
     scheduler, items, depth = _work(signature, dims)
     if not scheduler.splits_tiles or not grid:
         return 0
@@ -92,7 +91,7 @@ def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
 
 
 def _work(signature: Signature, dims: Mapping[str, int]) -> tuple[TileScheduler, int, int]:
-    """Who shares out how many work items, and tiles of the contraction in each."""
+    """The tile scheduler, the number of work items, and the tiles along K per work item."""
     scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
     return scheduler, *count_work(signature.tiles, signature.contraction, lambda dim: dims[dim])
 
@@ -165,9 +164,9 @@ class Launcher:
     ) -> Prepared:
         """Load, encode and pack for arrays that `resolve` has checked and that are on a GPU.
 
-        What the kernel only reads and TMA can not take is copied in front of each launch, and what
-        is to be `zeroed` filled.
-        With `keepalive` the result holds the arrays; without, whoever keeps it sees to that.
+        Before each launch, TMA-incompatible tensors that the kernel only reads are copied, and
+        tensors in `zeroed` are filled with zeros.
+        With `keepalive` the result refers to the arrays; without, the caller must keep them alive.
         """
         first = next(iter(views.values()), None)
         context = context_for(first.device_index if first else 0)
@@ -185,7 +184,7 @@ class Launcher:
         grid = num_ctas(signature, dims, num_sms, room)
         lent = lent_for(signature, num_slots(signature, dims, grid))
         zeros = _zeros(context, now) if grid and _needs_zeros(signature, views) else 0
-        # What stays with the copies is where arrays lie, not the arrays.
+        # Copies keep the addresses of arrays, not the arrays.
         own = {name: replace(view, keepalive=None) for name, view in views.items()}
         copies = self._padded(own) if grid else {}
         seen = {**own, **{name: copy.view for name, copy in copies.items()}}
@@ -202,7 +201,7 @@ class Launcher:
 
         arguments, all_views = signature.arguments, {**seen, **lent.views}
         packed = pack(arguments, all_views, scalars, {**dims, **lent.dims}, map_bytes)
-        # JAX knows of no stream but its own, so its outputs must be done when the call returns.
+        # JAX tracks only its own stream, so its outputs must be complete when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
         outputs = (view for name, view in views.items() if name in self.access.writes)
@@ -222,7 +221,7 @@ class Launcher:
         return made(keepalive=held, lending=lending, copies=copied)
 
     def _padded(self, views: Mapping[str, ArrayView]) -> dict[str, Padded]:
-        """Copies of what tensor maps can not describe; `tiled_map` says so where there is none."""
+        """Copies of TMA-incompatible tensors; `tiled_map` raises for those that have no copy."""
         found = {name: padded(views[name]) for name in to_pad(self.access, views)}
         return {name: copy for name, copy in found.items() if copy is not None}
 
@@ -231,7 +230,7 @@ _launchers: WeakKeyDictionary[Artifact, Launcher] = WeakKeyDictionary()
 
 
 def launcher_of(artifact: Artifact) -> Launcher:
-    """One for each, so that its code is loaded once whatever refers to it."""
+    """The artifact's only launcher: its code is loaded once for all kernels that refer to it."""
     found = _launchers.get(artifact)
     if found is None:
         a = artifact

@@ -15,12 +15,12 @@ from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
 
 LOG_BYTES = 16384
 SERIALISED = re.compile(r"C75(?:09|1[0-6]|18|20)|C7602|C7508")
-"""What the assembler says of a wgmma that it serialises, or a setmaxnreg that it ignores."""
+"""Diagnostics of ptxas for a wgmma that it serializes, or a setmaxnreg that it ignores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel in one context. `notes` say what the user should know of how it came there."""
+    """A kernel loaded in one context. `notes`: messages to the user about its assembly."""
 
     handle: Any
     context: Context

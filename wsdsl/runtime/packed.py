@@ -109,8 +109,8 @@ def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _cut(shape: tuple[int, ...], dtype: DType) -> list[int]:
     """Blocks, warps, halves of a warp's lines, lines of a half; blocks, vectors of a thread,
-    columns by 8 in a vector, threads beside each other, neighbours, bytes. Of 4 bits a byte has
-    both neighbours.
+    columns by 8 in a vector, adjacent threads, adjacent elements, bytes. A byte contains two
+    adjacent 4-bit elements.
     """
     *outer, lines, last = shape
     low = {4: [1], 8: [2], 16: [2, 2]}[dtype.bits]
@@ -124,8 +124,8 @@ def _order(shape: tuple[int, ...], dtype: DType) -> list[int]:
 
 
 def _with_nibbles(data: Any) -> Any:
-    """Of every four bytes, pairs of neighbours, the first ones in the lower half of a word and the
-    others in the upper one.
+    """Reorder the nibbles of every four bytes, which are adjacent pairs: the first of each pair go
+    to the lower half of 32 bits, the second to the upper.
     """
     even, odd = data[0::2].reshape(-1, 2), data[1::2].reshape(-1, 2)
     first, second = (even & 15) | ((odd & 15) << 4), (even >> 4) | (odd & 0xF0)

@@ -1,7 +1,7 @@
-"""Copies of operands whose rows TMA can not take, to rows that begin where lines of L2 do.
+"""Copy operands with TMA-incompatible rows to rows that begin at L2 cache lines.
 
-A copy reads and writes the operand once more, at 1.3 to 2.3 TB/s on an H200, where threads of the
-kernel would copy each tile for each CTA that wants it (`lowering/choice/padding.py` weighs that).
+A copy reads and writes the operand once more, at 1.3 to 2.3 TB/s on an H200; without it threads of
+the kernel copy each tile for each CTA that reads it (`lowering/choice/padding.py` weighs that).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAX_PITCH = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """`view` is of the copy, without an address yet; a row has `width` bytes, and begins `pitch`
-    bytes behind the one before, in the original at `source`.
+    """`view` describes the copy, without an address yet. In the original, at `source`, a row has
+    `width` bytes, and rows begin `pitch` bytes apart.
     """
 
     view: ArrayView
@@ -41,7 +41,7 @@ class Padded:
         return self.rows * self.line
 
     def copy_to(self, address: int) -> Any:
-        """What `cuMemcpy2DAsync` takes."""
+        """The argument of `cuMemcpy2DAsync`."""
         cuda = driver.api()
         made = cuda.CUDA_MEMCPY2D()
         made.srcMemoryType = made.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
@@ -94,7 +94,7 @@ def padded_array(array: Any) -> Any:
 
 
 def to_pad(access: Access, views: Mapping[str, ArrayView]) -> list[str]:
-    """What a kernel only reads, by tensor maps that can not describe it."""
+    """Names of tensors that a kernel reads by TMA, does not write, and no tensor map describes."""
     return [name for name in sorted(access.mapped - access.writes) if tma_faults(views[name])]
 
 

@@ -1,4 +1,4 @@
-"""A call's arrays as tensors of other types: words of neighbours, or one axis of all of them."""
+"""View a call's arrays as tensors of other types: groups of adjacent elements, or flat arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def retyped(call: Call, params: Sequence[Value]) -> Call | None:
 
 
 def _in_words(view: ArrayView, kind: Tensor) -> ArrayView | None:
-    """Of which each is all of the last dimension."""
+    """The view as groups, each the whole last dimension."""
     *outer, last = normalise(view).strides
     num = view.shape[-1]
     if last != 1 or any(stride % num for stride in outer) or view.pointer % kind.dtype.bytes:

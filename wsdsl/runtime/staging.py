@@ -16,7 +16,7 @@ from wsdsl.runtime.streams import given_stream, legacy_stream
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 
 PITCH = 16
-"""Rows on the device begin at multiples of this many bytes, whatever they do on the host: a kernel
+"""Rows on the device begin at multiples of this many bytes, for any alignment on the host: a kernel
 that was compiled for the host's alignment then fits the copy."""
 
 

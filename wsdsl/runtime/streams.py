@@ -16,7 +16,7 @@ from wsdsl.runtime.views import ArrayView
 MAX_STREAMS = 64
 """Streams for which memory and launches are kept; another one takes the place of one, or of all."""
 LAST_SPECIAL = 2
-"""Handles up to this one stand for default streams."""
+"""Handles up to this one are those of default streams."""
 StreamOf = Callable[[], int]
 
 

@@ -1,4 +1,4 @@
-"""CUtensorMaps: what TMA must know of a tensor, in CUDA's order (the contiguous axis first)."""
+"""CUtensorMaps: the descriptors of tensors for TMA, in CUDA's order (the contiguous axis first)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TiledMap(NamedTuple):
 def tiled_map(
     view: ArrayView, argument: MapArgument, *, written: bool = False, zeros: int = 0
 ) -> TiledMap:
-    """What to encode for `argument` over the array `view`.
+    """The fields of the tensor map of `argument` over the array `view`.
 
     A map cannot have an axis of size 0. An empty tensor is mapped as one zero element at the
     address `zeros`, which every load of the kernel then reads or is outside of.
@@ -91,8 +91,8 @@ def tiled_map(
         tuple(reversed(strides[:-1])),
         tuple(reversed(box)),
         SWIZZLES[argument.swizzle],
-        # What a load brings to L2 beside the box: no more than a line of it. 256 bytes cost 1 to
-        # 7 % where memory is the limit (16 x 28672 x 8192, H200).
+        # L2 promotion: a load fetches at most its cache line in addition to the box. 256 bytes cost
+        # 1 to 7 % in memory-bound kernels (16 x 28672 x 8192, H200).
         "NONE" if written else "L2_128B",
     )
 
@@ -140,7 +140,7 @@ def _encode(tiled: TiledMap) -> bytes:
             rank,
             tiled.address,
             [u64(n) for n in tiled.dims],
-            # Of one dimension none is read, but without a place for them the map is refused.
+            # A map of one dimension has no strides, but the driver rejects an empty array.
             [u64(n) for n in tiled.strides or (16,)],
             [u32(n) for n in tiled.box],
             [u32(1)] * rank,

@@ -66,9 +66,9 @@ def normalise(view: ArrayView) -> ArrayView:
 def adapt(view: ArrayView, dtype: DType) -> ArrayView:
     """The view as `dtype` where its own type is a mere container of those bits, else unchanged.
 
-    CuPy and bare __cuda_array_interface__ know neither bf16 nor fp8: unsigned integers of the same
-    width stand for them. 4-bit types come packed in bytes, two to a byte. tf32 is stored as f32.
-    Only ml_dtypes names floats of 6 bits: bytes stand for them.
+    CuPy and bare __cuda_array_interface__ lack bf16 and fp8: unsigned integers of equal width
+    contain them. 4-bit types are packed in bytes, two per byte. tf32 is stored as f32. Only
+    ml_dtypes has floats of 6 bits: bytes contain them.
     """
     held = view.dtype
     if dtype.name == "tf32" and held.name == "f32":
@@ -110,11 +110,11 @@ FRAMEWORK_NAMES = {
     "u4": "uint8",
     "bool": "bool",
 }
-"""What torch, NumPy (with ml_dtypes), CuPy and JAX call a dtype; they agree. Those of 4 bits come
-packed, two to a byte. Only ml_dtypes has floats of 6 bits.
+"""Names of dtypes in torch, NumPy (with ml_dtypes), CuPy and JAX, which agree. 4-bit types are
+packed, two per byte. Only ml_dtypes has floats of 6 bits.
 """
 OF_ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2", "f8e8m0", "f6e2m3", "f6e3m2")
-"""What NumPy has from there."""
+"""Types that NumPy has from ml_dtypes."""
 OF_SIX_BITS = ("f6e2m3", "f6e3m2")
 
 _DTYPE_OF_NAME = {
@@ -173,7 +173,7 @@ def overlap(a: ArrayView, b: ArrayView) -> bool:
 
 
 def _reachable(terms: list[tuple[int, int, int]], target: int) -> bool:
-    """Is `target` a sum of stride * x over the terms, lo <= x <= hi? Terms by falling stride."""
+    """Whether `target` = sum of stride * x, with lo <= x <= hi in each term; descending strides."""
     rest = [(0, 0)]
     for stride, low, high in reversed(terms):
         rest.append((rest[-1][0] + stride * low, rest[-1][1] + stride * high))
@@ -215,9 +215,9 @@ def row_strides(view: ArrayView) -> list[tuple[int, int]]:
 def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
     """Why no tensor map can describe the array; empty where one can.
 
-    A TMA store writes whole 16 bytes: what lies between the end of a row and the next multiple
-    would be overwritten (seen on an H200, in no documentation). A stride of 0, as a broadcast has,
-    is one like others; nobody writes there.
+    A TMA store writes whole 16 bytes: it would overwrite the bytes between the end of a row and
+    the next multiple of 16 (observed on an H200, undocumented). A stride of 0, as of a broadcast,
+    is valid: such tensors are not written.
     """
     faults: list[str] = []
     if not 1 <= len(view.shape) <= TMA_MAX_RANK:

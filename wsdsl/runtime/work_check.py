@@ -1,7 +1,7 @@
-"""Do the pieces of cut tiles make up the work, and can nobody wait for ever?
+"""Check that the work units of split tiles cover the work exactly, and cannot deadlock.
 
-Asked of the formulas in `wsdsl/ir/tile_scheduler.py` before a kernel runs them, once for each
-problem: if they were wrong, sums would be, or the card would hang.
+The formulas of `wsdsl/ir/tile_scheduler.py` are checked before a kernel runs them, once per
+problem: wrong ones would corrupt results or hang the GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = npt.NDArray[np.int64]
 
 MAX_I32 = 2**31 - 1
 MAX_ROUNDS = 3
-"""Rounds of whole tiles, or of the same pieces of tiles, that are looked at: all are alike."""
+"""Rounds of whole tiles, or of the same work units per round, to check: all rounds are equal."""
 
 FUNCTIONS: dict[str, Any] = {
     "add": np.add,
@@ -54,8 +54,8 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of one or many problems: arrays of one item for each. `at` is the index of whose it is
-    in the problems' arrays.
+    """Work units of one or many problems: arrays of one element per work unit. `at` is the index of
+    its problem in the problems' arrays.
     """
 
     at: Array
@@ -67,7 +67,7 @@ class Pieces:
 
 
 def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
-    """What all do, by arrays of equal length; OverflowError where the kernel's numbers would."""
+    """List the work units of all problems. OverflowError where i32 overflows in the kernel."""
     walk = scheduler.walk(Arrays(), problem)
     start, stop, step = np.broadcast_arrays(walk.start, walk.stop, walk.step)
     iterations = np.maximum(0, -((start - stop) // step))
@@ -123,7 +123,7 @@ def _last_iterations(scheduler: TileScheduler, tiles: int, depth: int, workers: 
 
 
 def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]:
-    """The faults of the pieces, by themselves and against those in front of them."""
+    """Yield the faults of work units, alone and against the unit before each in its tile."""
     order = np.lexsort((pieces.begin, pieces.tile))
     worker, iteration = pieces.at[order], pieces.iteration[order]
     tile, begin, end = pieces.tile[order], pieces.begin[order], pieces.end[order]
@@ -135,7 +135,7 @@ def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]
     if np.any(next_tile > 1) or np.any(begin[first] != 0) or np.any(end[last] != depth):
         yield "no work unit covers the begin or end of a tile"
     behind, front = np.flatnonzero(~first), np.flatnonzero(~first) - 1
-    # Those that go through it together are as many as the stride, one a step behind the other.
+    # With a stride, that many units interleave in a tile; each begins a step after the one before.
     apart = stride > 1
     follows = np.where(apart[front], begin[front] + 1, end[front])
     odd = apart & ((end != depth) | (last & (begin != stride - 1)))

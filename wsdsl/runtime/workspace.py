@@ -1,9 +1,9 @@
-"""GMEM that the runtime lends to a launch: the kernel's tensors that no caller gives.
+"""Allocate workspaces: GMEM for the kernel's tensors that no caller passes.
 
-Whatever runs one after the other shares it: the launches of one kernel on one stream. Those that
-overlap by an early start (programmatic dependent launch) touch it only after
-`griddepcontrol.wait`, when the launch in front is over. A graph may be replayed at any time, also
-beside launches on the stream from which it was captured, so each capture has memory of its own.
+Launches that run one after the other share it: those of one kernel on one stream. Launches that
+overlap by an early start (programmatic dependent launch) access it only after
+`griddepcontrol.wait`, when the launch before is complete. A graph may be replayed at any time, also
+concurrently with launches on the stream that it was captured from: each capture has its own memory.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Need(NamedTuple):
 
 
 class LaunchWorkspace(NamedTuple):
-    """What a launch is lent: sizes of the named dimensions, tensors without an address yet, and how
-    much memory they take.
+    """The workspace of a launch: sizes of the named dimensions, tensors without an address yet, and
+    the memory that they need.
     """
 
     dims: dict[str, int]
@@ -44,7 +44,7 @@ class LaunchWorkspace(NamedTuple):
 
 
 def lent_for(signature: Signature, slots: int) -> LaunchWorkspace:
-    """What a launch needs that has `slots` for tiles that are cut."""
+    """The workspace of a launch in which `slots` tiles are split along K."""
     lent = LaunchWorkspace({}, {}, ())
     needs: list[Need] = []
     for tensor in signature.lent:
@@ -100,8 +100,8 @@ _private_lock = threading.Lock()
 
 
 def _zero(context: Context, address: int, bytes: int) -> None:
-    """On a stream that has nothing to do with any other, so that it is no node of a graph that is
-    being captured; it is over when this returns.
+    """Zero the bytes on a private non-blocking stream, so that the memset is not captured into a
+    graph; it is complete on return.
     """
     with _private_lock:
         stream = _private_streams.get(context.id)
@@ -145,7 +145,7 @@ class Workspaces:
             for need in needs:
                 found = held.pop(need.name, None)
                 if found is None or found.bytes < need.bytes:
-                    # Let go first: what is there need not have room for both.
+                    # Release first: the old and the new buffer may not both fit.
                     found = None
                     self._forget(place)
                     found = self._allocate(context, need)
@@ -194,7 +194,7 @@ class Lending:
         workspaces.know(self)
 
     def forget(self, place: Place) -> None:
-        """Without the lock: who holds it may wait for that of the workspaces."""
+        """Takes no lock: a thread in `_make`, which has it, may wait for the workspaces' lock."""
         self._ready.pop(place, None)
 
     def arguments(self, stream: int) -> PackedArguments:
@@ -213,7 +213,7 @@ class Lending:
             buffers = self._workspaces.lend(self._context, place, self._needs)
             pointers = {n.name: b.address for n, b in zip(self._needs, buffers)}
             made = self._packed.with_pointers(pointers, buffers)
-            # What is captured is copied into the graph; it is not asked for often.
+            # A capture copies arguments into the graph, and is rare.
             if place.capture is None:
                 if len(self._ready) >= MAX_STREAMS:
                     self._ready.clear()

@@ -1,4 +1,4 @@
-"""Those that are measured, whatever becomes of the process that does it."""
+"""Measure schedules in a child process, and survive its crashes and hangs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CUDA = "wsdsl.tune.cuda_card:CudaCard"
 
 
 class Arena:
-    """Every one by its name. Who hangs the process, or ends it, fails, and is told to `failed`; the
-    others enter anew.
+    """Schedules by name. One that hangs or ends the process fails, and is reported to `failed`; the
+    others enter a new process.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Arena:
         except LostError as error:
             why = str(error)
         except FaultError as error:
-            # What it did to the context is not known.
+            # The state of the CUDA context is unknown.
             why = str(error)
             self._process.close()
         self._fail(name, why)
@@ -123,7 +123,7 @@ START_SECONDS = 60.0
 
 
 class LostError(Exception):
-    """The process is no more; `doing` is what it last said it did."""
+    """The process has ended; `doing` is its last report."""
 
     def __init__(self, doing: str, why: str) -> None:
         super().__init__(why)
@@ -131,7 +131,7 @@ class LostError(Exception):
 
 
 class FaultError(Exception):
-    """What it was asked for failed, and it goes on."""
+    """A request failed, and the process continues."""
 
 
 class Watched(ChildProcess):

@@ -1,6 +1,5 @@
-"""What is worth to be measured: what the model ranks first in each way to share out the work, the
-neighbours of the very first in tile width and depth, and the first with computed operands made
-elsewhere.
+"""Choose the schedules to measure: the cost model's best of each mode or split scheduler, variants
+of the leaders with adjacent tile widths and stages, and the best with transformed operands in SMEM.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from wsdsl.schedule import Schedule
 
 USUAL = 48
 SHARES = {"cooperative": 0.35, "pingpong": 0.25, "stream_k": 0.1, "split_k": 0.1}
-"""Of each way, how many of the candidates; the neighbours are the rest."""
+"""Share of the candidates per mode or split scheduler; variants of the leaders are the rest."""
 OF_ONE_TILE = 2
 """Ways to share loads among the CTAs of a cluster, or none, of each tile."""
 ELSEWHERE = 4
 """With operands decoded in SMEM."""
 LEADERS = 3
-"""Whose neighbours are tried."""
+"""Schedules whose variants are tried."""
 WIDTH_STEPS = (-64, -32, -16, 16, 32)
 DEPTH_STEPS = (-2, -1, 1, 2)
 
@@ -77,8 +76,8 @@ def _all(
 def _decoded_elsewhere(
     kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
 ) -> Iterator[Schedule]:
-    """What the model ranks first with all computed operands made in SMEM, where that is left open:
-    of what stands in registers else.
+    """The cost model's best with all transformed operands in SMEM, where the user left that open
+    and an operand is transformed.
     """
     computed = any(computed_operands(kernel, op) for op in kernel.of(Contract))
     if given.operand_transform is not None or not computed:
@@ -107,8 +106,8 @@ def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
 def _neighbours(
     kernel: Kernel, given: Schedule, leader: Schedule, sides: Set[str], sizes: Mapping[str, int]
 ) -> Iterator[Schedule]:
-    """`sides`: the variables that walk the result. What is given stays; depth is chosen anew beside
-    another width.
+    """Vary stages and tile widths. `sides`: loop variables of the result. The user's values stay;
+    with another width the compiler chooses stages anew.
     """
     tile = dict(leader.tile or {})
     open_ = dataclasses.replace(leader, stages=given.stages, registers=given.registers)

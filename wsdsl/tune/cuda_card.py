@@ -31,7 +31,7 @@ NARROW_TOLERANCE = 2.0**-3
 
 
 class _Contestant:
-    """`calls` of the graph run over all sets in turn."""
+    """A CUDA graph of calls that alternate between all sets of arguments."""
 
     def __init__(self, calls: list[Any], stream: Any) -> None:
         cuda = driver.api()
@@ -49,14 +49,14 @@ class _Contestant:
         captured = driver.call("cuStreamEndCapture", stream)
         self.graph = driver.call("cuGraphInstantiate", captured, 0)
         driver.call("cuGraphDestroy", captured)
-        # What keeps its calls' arguments alive.
+        # Keeps the arguments of the graph's calls alive.
         self._calls = calls
         self.estimate = self._timed(self._replay)
 
     def run(self, seconds: float) -> float:
-        """For about so long; microseconds of a call."""
+        """Replay for about `seconds`; return microseconds per call."""
         times = max(1, math.ceil(seconds / max(1e-6, self.estimate)))
-        self._replay()  # so that the card is busy while the others are asked for
+        self._replay()  # so that the GPU is busy while the others are submitted
         spent = self._timed(lambda: [self._replay() for _ in range(times)]) / times
         self.estimate = min(self.estimate, spent)
         return spent / self.num_calls * 1e6

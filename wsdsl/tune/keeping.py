@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from wsdsl.tune.tuning import Question
 
 CLOSE = 1.05
-"""What an earlier run found slower than this is not measured again."""
+"""Schedules that an earlier run measured slower than this ratio are not measured again."""
 
 
 class Keeping:
-    """`about`: what the process that measures says of its card. What the disk refuses is a note."""
+    """`about`: the measuring process's report on its GPU. Errors of the disk become notes."""
 
     def __init__(self, question: Question, about: dict[str, Any]) -> None:
         q, self._about = question, about
@@ -38,8 +38,8 @@ class Keeping:
         self._known = {row.schedule: row for row in self._rows() if row.emitter == self._emitter}
 
     def recall(self, trial: Trial, incumbent: Trial) -> bool:
-        """What is known of it by this version of the compiler; False where it is to be measured,
-        for the first time or since it was not much slower than what is chosen today.
+        """Fill in an earlier measurement by this version of the compiler; False if `trial` is to be
+        measured: it is new, or was not much slower than the incumbent.
         """
         row = self._known.get(repr(trial.schedule)) if self._emitter else None
         base = self._known.get(repr(incumbent.schedule))

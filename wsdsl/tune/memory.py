@@ -66,7 +66,7 @@ class Held:
                 begin, done = 0, done + part
 
     def read(self, *, whole: bool) -> Any:
-        """What it holds, as an array of bytes; samples of it where that is much."""
+        """The content as an array of bytes; unless `whole`, samples of large content."""
         import numpy as np
 
         step = self.bytes // SAMPLES // 16 * 16
@@ -90,7 +90,7 @@ def random_numbers(dtype_name: str) -> tuple[int, int]:
     if dtype.bits < 8:
         made = generator.integers(0, 256, RANDOM_BYTES, dtype=np.uint8)
     elif dtype.name == "f8e8m0":
-        # Scales around 1; what is negative would be NaN.
+        # Scales around 1; the byte 255 would be NaN.
         made = generator.integers(123, 132, RANDOM_BYTES).astype(np.uint8)
     elif dtype.is_float:
         num = RANDOM_BYTES // dtype.bytes

@@ -1,5 +1,5 @@
-"""Successive halving: all are measured briefly beside the incumbent, the better half for longer,
-and so on; those that are left also for so long that the card's power counts.
+"""Successive halving: measure all schedules briefly against the incumbent, the better half for
+longer, and so on; measure the finalists for long enough that the GPU's power limit counts.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ FIRST_ROUNDS, LAST_ROUNDS = 3, 24
 SECOND = 8
 """How many are measured for longer."""
 FINALISTS = 4
-"""Of which several may win short bursts and draw too much power."""
+"""Several, since a schedule may win short bursts and draw too much power."""
 NOISE = 0.003
-"""What two measurements of one kernel differ by in one run."""
+"""Relative difference of two measurements of one kernel in one run."""
 SUSTAINED_SECONDS = 6.0
 
 Heard = Callable[[Trial], None]
-"""Told of each measurement as it is made."""
+"""Called after each measurement."""
 
 
 class Race:
-    """`now` gives the time, and all is over `until`."""
+    """`now` returns the time in seconds; the race ends at `until`."""
 
     def __init__(
         self, arena: Arena, incumbent: Trial, heard: Heard, now: Callable[[], float], until: float
@@ -43,7 +43,7 @@ class Race:
         return self._now() < self.until - self.reserve
 
     def try_out(self, trial: Trial, kept: bytes) -> None:
-        """Briefly. What it fails by is told to the arena's `failed`."""
+        """Measure briefly. The arena reports a failure to its `failed`."""
         if self._arena.enter(name_of(trial), kept):
             self._measure([trial], FIRST_ROUNDS)
 

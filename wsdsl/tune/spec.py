@@ -1,4 +1,4 @@
-"""What a process that measures is told of a call. Everything here is plain data."""
+"""The description of a call for the process that measures it. Everything here is plain data."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Doing = Callable[[str], None]
-"""Tells what is measured now: a sign of life, and who is at fault if there is none."""
+"""Reports the schedule in measurement: a sign of life, and the culprit if the process stops."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of the call: fresh memory is laid out like its own. `offset`: its address modulo
-    256. What the kernel reads holds random numbers, or `data`: numbers that say where work is.
+    """A tensor of the call: fresh memory has its layout. `offset`: its address modulo 256. Tensors
+    that the kernel reads are random, or `data`: numbers that determine the work.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Card(Protocol):
     def about(self) -> dict[str, Any]: ...
 
     def add(self, name: str, kept: bytes, doing: Doing) -> str:
-        """Run what was compiled; what is wrong with its result, or ""."""
+        """Run the compiled kernel; return the fault of its result, or ""."""
         ...
 
     def check(self, name: str, doing: Doing) -> str:
@@ -60,5 +60,5 @@ class Card(Protocol):
         ...
 
     def sustained(self, names: Sequence[str], seconds: float, doing: Doing) -> dict[str, float]:
-        """Of `seconds`, in turn."""
+        """Alternate the kernels, for `seconds` in all."""
         ...

@@ -59,7 +59,7 @@ USUAL_MEANS = Means()
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A kernel and a call of it; `today`: what such calls run."""
+    """A kernel and a call of it; `today`: the compiled kernel that such calls run now."""
 
     name: str
     variants: Variants

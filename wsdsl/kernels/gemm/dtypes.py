@@ -18,7 +18,7 @@ PAIRS = "both bf16, both f16, both tf32, of f8e4m3 and f8e5m2, or of i8 and u8"
 
 
 def dtype_of(given: Any, what: str) -> DType:
-    """The type that a name ("bf16", "bfloat16") stands for, a type of the language, or a dtype of
+    """The type of a name ("bf16", "bfloat16"), of a type of the language, or of a dtype of
     torch, NumPy, ml_dtypes, CuPy or JAX. LaunchError for another thing.
     """
     names = given, getattr(given, "name", None), getattr(given, "__name__", None), str(given)

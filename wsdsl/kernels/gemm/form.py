@@ -1,4 +1,4 @@
-"""What shapes the text of a matrix product, and that text.
+"""Generate the source of a matmul kernel from its options (`Form`).
 
 A parameter's dimensions say how it is indexed: `B: bf16[G, K, N]` is read as `B[g, k, n]`, and the
 scales `f32[NB, KB]` of blocks as `[index(n) // 128, index(k) // 128]`.
@@ -171,7 +171,7 @@ def _value(form: Form) -> tuple[str, bool]:
 
 
 def is_float_result(form: Form) -> bool:
-    """Whether what is stored comes as a float, and not as the sum of integers."""
+    """Whether the epilogue's value is a float, and not an integer accumulator."""
     return _value(form)[1]
 
 

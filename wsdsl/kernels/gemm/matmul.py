@@ -194,7 +194,7 @@ class Matmul:
                 )  # fmt: skip
         try:
             plan = self._plans.get(remembered := tuple(key))
-        except TypeError:  # an option that can not be hashed
+        except TypeError:  # an option that cannot be hashed
             plan, remembered = None, None
         if plan is None:
             options = Options(
@@ -205,7 +205,7 @@ class Matmul:
             self._remember(remembered, plan)
         if out is None:
             out = allocate(views["a"], plan.shape, plan.dtype)
-            # JAX's arrays are read-only, but for whoever has made them.
+            # JAX's arrays are read-only, but `allocate` has just created this one.
             views["out"] = replace(describe(out), readonly=False)
         walked = {s.param: s.view(views[s.argument]) for s in plan.slots}
         return Product(plan, walked, numbers, out, _constant(constant) if constant else ())

@@ -1,4 +1,4 @@
-"""What a call gives, checked: sizes by axis, and how each array walks them."""
+"""Check the arguments of a matmul call; derive sizes by axis and the strides of each array."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
 from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
 
 ARRAYS = ("a", "b", "scale_a", "scale_b", "bias", "residual", "out")
-"""What a call may give, by name."""
+"""The arrays that a call may pass, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a call says beside its arrays. `numbers`: scales that are numbers of Python."""
+    """Arguments of a call other than arrays. `numbers`: scales that are Python numbers."""
 
     activation: str | None = None
     out_dtype: Any = None
@@ -171,7 +171,7 @@ class Operands:
             raise wrong_dtype(name, dtype, allowed)
 
     def check_batch(self, name: str, view: ArrayView, rank: int) -> ArrayView:
-        """The array with no more batch dimensions than the result, of which those may be 1."""
+        """The array with at most the result's batch dimensions, each of the result's size or 1."""
         while len(view.shape) - rank > len(self.batch) and view.shape[0] == 1:
             view = viewed(view, view.shape[1:], view.strides[1:])
         lead = view.shape[: len(view.shape) - rank]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wsdsl.compiled import Compiled
 
 OPERANDS = {"a": "A", "b": "B"}
-"""What the kernel calls them."""
+"""The kernel's parameters, by a call's arguments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Product:
         these, too.
         """
         given = with_constants(as_schedule(schedule), self.constant)
-        assert self.call  # tells what does not fit as the caller knows it
+        assert self.call  # raises in terms of the caller's arguments
         return self.kernel.tune(*self.arguments, schedule=given, **how)
 
     @opaque

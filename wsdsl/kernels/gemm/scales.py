@@ -27,13 +27,13 @@ def readings(
     *,
     along_k: bool,
 ) -> list[Reading]:
-    """What an array may mean as the scales of an operand whose rows are `rows`, M or N, and which
-    has `own` batch dimensions itself; `along_k`: whether they may vary along K.
+    """List the valid interpretations of an array as scale factors, best first. The operand's rows
+    are `rows` (M or N) and it has `own` batch dimensions; `along_k`: scales may vary along K.
 
-    Of several it is the first: that which has as many batch dimensions as the operand, or nearly,
-    so that weights without a batch have scales without one, whatever they multiply. What varies
-    along K comes before vectors with an axis of 1 beside them, as torch's [M, 1] and [1, N], but
-    where there is one block of K alone, which means the same.
+    The first has a number of batch dimensions closest to the operand's, so that weights without a
+    batch have scales without one, also in batched matmuls. Scales that vary along K come before
+    vectors with an axis of size 1, as torch's [M, 1] and [1, N]; with a single block of K, where
+    both mean the same, vectors come first.
     """
     if all(n == 1 for n in view.shape):
         return [(viewed(view, (), ()), ())]
@@ -48,8 +48,8 @@ def readings(
 
 
 def likely(own: list[Reading], other: list[Reading]) -> Reading:
-    """What an operand's scales mean beside the other's: a vector, if they may be one, where those
-    are one, too."""
+    """Choose an operand's interpretation given the other operand's: a vector if the other's scales
+    are a vector, and these may be one; else the first."""
     vectors = (x for x in own if "KB" not in x[1])
     beside_vector = any(len(axes) == 1 for _, axes in other[:1])
     return next(vectors, own[0]) if beside_vector else own[0]
@@ -152,5 +152,5 @@ def viewed(view: ArrayView, shape: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def contiguous(like: ArrayView, shape: tuple[int, ...], dtype: DType) -> ArrayView:
-    """What will be allocated."""
+    """The view of an array that is not allocated yet: contiguous, at address 0."""
     return ArrayView(0, dtype, shape, contiguous_strides(shape), like.device)

@@ -33,8 +33,8 @@ def strides_of(
 def merge_batches(sizes: Sizes, batch: Sequence[str], tensors: Iterable[Strides]) -> list[str]:
     """The batch axes that are left; `sizes` and the tensors' strides are changed with them.
 
-    Neighbours become one axis where every tensor walks them as one, and the innermost become rows
-    of M where nothing else varies along them: [B, S, K] @ [K, N] is one product of B * S rows.
+    Adjacent axes merge where every tensor's strides allow it, and the innermost become rows of M
+    where nothing else varies along them: [B, S, K] @ [K, N] is one matmul of B * S rows.
     """
     tensors = list(tensors)
     left: list[str] = []
@@ -64,7 +64,7 @@ def _forget(axis: str, tensors: Iterable[Strides]) -> None:
 
 def _folds(t: Strides, axis: str, rows: int) -> bool:
     if "M" in t and rows == 1:
-        # A vector stays contiguous; what has another axis is read row by row.
+        # A vector stays contiguous; a tensor that has another axis is read row by row.
         return t.get(axis, 0) == 1 or any(x in t for x in ("N", "K", "KB"))
     if "M" in t:
         return t.get(axis, 0) == t["M"] * rows

@@ -22,8 +22,8 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def bits_of(array: Any) -> Bits:
-    """A matrix of bf16 [N, K] as u16; unsigned integers of 16 bits stand for them. LaunchError for
-    what is no such matrix, or has no elements.
+    """The bits of a bf16 matrix [N, K] as u16; u16 is read as the bits of bf16. LaunchError for
+    another type or rank, or no elements.
     """
     kind = str(getattr(array, "dtype", type(array).__name__))
     name = kind.removeprefix("torch.")

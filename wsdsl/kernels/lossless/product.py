@@ -27,7 +27,7 @@ PARTS = {
     "bytes": ("lookup(entries, code & 7) | (cast(code, u8) & 8) << 4", "upper", "rest"),
     "exponents": ("lookup(entries, code)", "upper >> 1 | rest & 128", "upper << 7 | rest & 127"),
 }
-"""By the palette's kind: the byte that a code stands for, and the two bytes of a weight."""
+"""By the palette's kind: the byte that a code decodes to, and the two bytes of a weight."""
 
 TEXT = """
 @kernel
@@ -112,7 +112,7 @@ def matmul(
 def arranged(
     x: Any, weights: Weights, out: Any = None, out_dtype: Any = None
 ) -> tuple[tuple[Any, ...], Kernel, tuple[int, ...]]:
-    """What the kernel is called with, that kernel, and the result's shape."""
+    """The kernel's arguments, the kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
         raise wrong_option("weights", f"a {type(held).__name__}", "the result of lossless.pack")

@@ -26,11 +26,11 @@ U4, U8 = DTYPES["u4"], DTYPES["u8"]
 GROUP = 16
 """Of N, whose rows have one mark: those of a warp."""
 PAIRS = GROUP // 2
-"""Of them: two rows of which a thread multiplies weights (an accumulator's)."""
+"""Pairs of rows per group: one thread multiplies weights of both rows (as in an accumulator)."""
 LANES = 4
-"""Threads that share a row, each with two neighbours of eight."""
+"""Threads that share a row, each with two adjacent ones of every eight columns."""
 MOST_ROWS = (1 << 32 - PAIRS) // PAIRS - 1
-"""Along K: what a mark has room to count."""
+"""Blocks of ROW weights along K, at most: a mark has 32 - PAIRS bits to count their pairs."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Weights(Stored):
     b. A thread that goes along K finds 32 marks in one line of the cache.
 
     A pair in `verbatim` has the bytes of a thread side by side: by lane, by eights of columns, by
-    neighbours, by which of the two. Those of 32 columns are a vector of 16 bytes.
+    adjacent columns, by row of the pair. Those of 32 columns are a vector of 16 bytes.
     """
 
     shape: tuple[int, int]
@@ -193,7 +193,7 @@ def _encoded(bits: Bits, palette: Palette, flags: Bools) -> tuple[Bytes, Bytes, 
         whole, own = _padded(upper), flags[rows.start // GROUP : -(-rows.stop // GROUP)]
         cut = _in_pairs(whole)
         kept.append(_by_lanes(cut[own]))
-        # Of kept ones, and of what stands beside an odd K: in the palette, and finite.
+        # Verbatim weights and the padding of an odd K get a code of the palette: finite.
         cut[own] = palette.values[0]
         codes = palette.codes[whole[: len(upper), :k]]
         codes = np.pad(codes, ((0, 0), (0, odd))) if odd else codes

@@ -1,4 +1,4 @@
-"""Codes of weights: their type, how they are stored, and what numbers they stand for."""
+"""Codes of weights: their type, their storage, and the numbers that they represent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = {
     "float4_e2m1fn": "f4e2m1", "float4_e2m1fn_x2": "f4e2m1", "fp4": "f4e2m1",
     "uint4b8": "u4b8", "uint8b128": "u8b128",
 }  # fmt: skip
-"""What frameworks call them."""
+"""Types of codes, by the frameworks' names."""
 BIASED = {"u4b8": ("i4", 0x88), "u8b128": ("i8", 0x80)}
 """Unsigned codes less the half of their range: signed ones, with these bits of a byte the other way
 round."""
@@ -91,7 +91,7 @@ def in_pairs(codes: Any) -> Any:
 
 
 def numbers(codes: Any, kind: str) -> Any:
-    """What codes of NumPy, or their bytes, stand for; in f32, exactly."""
+    """Decode NumPy codes, or their bytes, to f32, exactly."""
     if DTYPES[kind].bits == 8:
         return codes.view(OF_HOST[kind]).astype(np.float32)
     raw = codes.view(np.uint8)

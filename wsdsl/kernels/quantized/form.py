@@ -1,4 +1,4 @@
-"""What shapes the text of a product with quantised weights, and that text."""
+"""Generate the source of matmuls that have quantized weights, from a call's options (`Form`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LINE = 100
 GROUPED = ("NB", "KB")
-"""Dimensions of scales and zero points that are one for so many of N, of K."""
+"""Dimensions of scales and zero points that have one element per group of N, of K."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Form:
     """A kernel's options: one kernel for each. `group`: rows and columns of weights that share a
     scale, where those are more than one along that dimension and fewer than all.
 
-    `scale` is one number for all weights beside `scales`; types are by name.
+    `scale`: one number for all weights in addition to `scales`. Types are by name.
     """
 
     x: str
@@ -40,7 +40,7 @@ class Form:
 
     @property
     def product(self) -> Product:
-        """What the end of the kernel is that of."""
+        """The matmul of unquantized operands that has this kernel's epilogue."""
 
         def param(name: str, dtype: str | None, *dims: str) -> Param | None:
             return Param(name, DTYPES[dtype], dims) if dtype else None
@@ -57,7 +57,7 @@ class Form:
 
     @property
     def by_group(self) -> bool:
-        """Whether scales vary along what is summed over, so that weights are multiplied by them."""
+        """Whether scales vary along the contraction axis K, so that they multiply the weights."""
         return "KB" in self.scales.dims
 
     @property
@@ -92,8 +92,8 @@ def source_of(form: Form) -> str:
 
 
 def _product(form: Form) -> tuple[str, str]:
-    """What is a weight's number, and the product with its scale, which is multiplied in f32 where
-    it has another type than the activations; but for one of 8 bits, which theirs holds.
+    """The statements that dequantize a weight and accumulate. Scales are applied in f32 if their
+    type is not the activations', except 8-bit scales, which are exact in the activations' type.
     """
     x, kind = form.x, form.scales.dtype
     in_x = not form.by_group or kind.name == x or kind.bits == 8

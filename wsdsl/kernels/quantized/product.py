@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wsdsl.kernels.gemm.matmul import Activation
 
 TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "scale"}
-"""What weights consist of, by the kernel's names."""
+"""The arrays of weights, by the names of `Weights`; values are the kernel's parameters."""
 
 
 @repeated_with_weights
@@ -80,7 +80,7 @@ def arranged(
     out_dtype: Any = None,
     out: Any = None,
 ) -> tuple[tuple[Any, ...], Kernel, tuple[int, ...]]:
-    """What the kernel is called with, that kernel, and the result's shape."""
+    """The kernel's arguments, the kernel, and the result's shape."""
     held: Any = weights
     if not isinstance(held, Weights):
         raise wrong_option("weights", f"a {type(held).__name__}", "the result of quantized.weights")

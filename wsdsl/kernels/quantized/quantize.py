@@ -26,7 +26,7 @@ from wsdsl.kernels.quantized.weights import (
 
 HELD = ("float64", "float32", "float16", "bfloat16")
 OF_TYPE = {"f4e2m1": 6.0, "f8e4m3": 448.0, "f8e5m2": 57344.0, "i4": 7.0, "i8": 127.0}
-"""The largest number that codes stand for, on both sides of 0."""
+"""The largest magnitude that codes represent with either sign."""
 LIMITS = {"i4": (-8, 7), "u4": (0, 15), "i8": (-128, 127), "u8": (0, 255)}
 MANY = 1 << 24
 """Weights that are rounded at a time."""
@@ -141,8 +141,8 @@ def _extremes(values: Any, group: tuple[int, int]) -> tuple[Any, Any]:
 
 
 def _rounded(scales: Any, name: str, most: float) -> Any:
-    """Of that type, and none is 0. Powers of two are those of the largest weights, as OCP's MX has
-    it: what is larger than codes reach becomes the largest.
+    """Round scales to the type `name`; none becomes 0. Powers of two follow the largest weight, as
+    in OCP's MX: weights beyond the codes' range saturate at the largest code.
     """
     kind = OF_HOST[name]
     if name == "f8e8m0":

@@ -52,7 +52,7 @@ class Weights(Stored):
     scale: Any = field(default=None, repr=False)
     scale_dtype: str = "f32"
     kernels: dict[Any, Kernel] = field(default_factory=dict[Any, "Kernel"], init=False, repr=False)
-    """What products with them run, by what else there is."""
+    """The kernels of matmuls that use these weights, by the call's other options."""
 
     @cached_property
     def width(self) -> int:
@@ -139,7 +139,7 @@ class Weights(Stored):
     def _values(self) -> Any:
         """Of f64, which holds any such product."""
         codes = self.codes
-        if isinstance(codes, Packed):  # of bytes: what `to` moved does not know its elements
+        if isinstance(codes, Packed):  # of bytes: `to` loses the elements' type
             codes = replace(codes, like=None).unpack()
         values = numbers(on_host(codes), self.dtype).astype(np.float64)[:, : self.shape[1]]
         if self.zeros is not None:
@@ -213,7 +213,7 @@ def weights(
 
 
 def format_of(dtype: Any, group: Group, scale_dtype: Any) -> tuple[Any, Group, Any]:
-    """The three, of a name of FORMATS what it stands for."""
+    """Resolve a name of FORMATS to type, group and scale_dtype; else return all three as given."""
     if not isinstance(dtype, str) or dtype not in FORMATS:
         return dtype, group, scale_dtype
     kind, columns, scales = FORMATS[dtype]
@@ -231,7 +231,7 @@ def checked_scale_type(given: Any) -> str:
 
 
 def _type_of_scales(array: Any, kind: str, group: tuple[int, int], given: Any) -> str:
-    """By the language's names: what the array tells, or of bytes what is given or else usual."""
+    """The array's type, as the language names it; for uint8, `given`, or else the usual one."""
     wanted = None if given is None else checked_scale_type(given)
     own = AS_BITS.get(name := describe(array).dtype.name, name)
     if own == "u8":

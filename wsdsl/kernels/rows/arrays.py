@@ -48,7 +48,7 @@ class Rows:
         return matrix if self.matrix is self.array else matrix.reshape(self.shape)
 
     def typed(self, name: str, vector: Any) -> str | None:
-        """The type of a vector [N], of None if there is none."""
+        """The dtype name of a vector [N]; None if it is None."""
         return type_of_addend(name, vector, (self.size[1],), FLOATS)
 
     def per_row(self, name: str, values: Any) -> Any:

@@ -14,8 +14,8 @@ from wsdsl.runtime.interop import describe
 Reduction = Literal["none", "sum", "mean"]
 IGNORED = -100
 OF_64_BITS = "where(T[m, 1] == T[m, 0] >> 31, T[m, 0], min(ignored, 0) - 1)"
-"""A target of two halves, the lower one first; of one that 32 bits do not hold, another number that
-is no class, and not ignored.
+"""A target of two halves, the lower one first. A target beyond 32 bits becomes a number that is
+neither a class nor `ignored`.
 """
 FORWARD = """
 @kernel

@@ -12,7 +12,7 @@ from wsdsl.runtime.interop import allocate, describe
 LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0, "i8": 127.0}
 SCALES = ("f32", "f8e8m0")
 LEAST = 2.0**-100
-"""What the largest of a row counts as at the least, so that its inverse is finite."""
+"""Lower bound of a row's largest magnitude, so that its inverse is finite."""
 MX = "f8e4m3", 32, "f8e8m0"
 BLOCKS = (16, 32, 64, 128, 256)
 ROWS = """

@@ -22,8 +22,8 @@ SUMS = """
             most = max(most, max(x, over=n))
             shift = where(most == -inf, 0.0, most)
             total = total * exp(before - shift) + sum(exp(x - shift), over=n)"""
-"""The largest element of each row so far, and the sum of `exp(x - most)`. Of elements that are all
--inf `most` is no number to take away.
+"""The running maximum of each row, and its running sum of `exp(x - most)`. While all elements are
+-inf, 0 is subtracted: `x - most` would be NaN.
 """
 FORWARD: dict[Kind, str] = {
     "softmax": """

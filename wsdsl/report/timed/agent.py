@@ -38,14 +38,14 @@ class Agent:
         self.begun = now
         """The iteration that it is in."""
         self.products: list[float] = []
-        """When the wgmmas since the last commit are over."""
+        """When the wgmmas since the last commit are complete."""
         self.groups: list[float] = []
         self.decodes = False
-        """Whether it has read a slot since, to compute an operand."""
+        """Whether it has read a pipeline stage since, to transform an operand."""
         self.loading = Unit()
         """Its instructions that load, where there are no products."""
         self.storing = Unit()
-        """Its own way to memory, where results are beside others' products."""
+        """Its path to memory, where its stores overlap another warpgroup's MMAs."""
         self.answers = 0
         """That it has read."""
         self.stores: list[tuple[float, float]] = []
@@ -76,7 +76,7 @@ class Agent:
         self.until(at + more, "wait", edge)
 
     def come(self, meeting: Meeting, expected: int) -> int:
-        """It is one of so many at a barrier: the round that it is in."""
+        """Arrive at a barrier of `expected` agents; return its round."""
         own, over = meeting.come(self.now, expected)
         if over:
             self.sm.run.wake(meeting)
@@ -133,7 +133,7 @@ class Agent:
         self._define(op.result, carried)
 
     def _pass(self, op: Op) -> None:
-        """It takes no time: what it makes is there with what it is made of."""
+        """Take no time: results are ready when all operands are."""
         there = self.ready(op)
         for result in results_of(op):
             self.wg.values[result.name] = there

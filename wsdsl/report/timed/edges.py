@@ -20,7 +20,7 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
     brought: dict[str, dict[str, None]] = defaultdict(dict)
 
     def number(value: Value) -> str:
-        """A ring's barriers and slots carry one number: full_1, empty_1, slots_1."""
+        """The number in a pipeline's labels of barriers and stages: full_1, empty_1, slots_1."""
         op = made.get(value)
         label = op.label if isinstance(op, (AllocateBarriers, m.AllocateShared)) else value.name
         return label.rpartition("_")[2] if label.rpartition("_")[2].isdigit() else ""
@@ -34,13 +34,13 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
             case m.ThreadLoad(tensor=tensor, shared=shared):
                 brought[number(shared)][tensor.name] = None
             case m.StoreShared(shared=shared, state=state) if state is not None:
-                brought[number(shared)]["computed operands"] = None
+                brought[number(shared)]["transformed operands"] = None
             case TensorStore(columns=columns):
-                brought[number(columns)]["computed operands"] = None
+                brought[number(columns)]["transformed operands"] = None
             case ClaimCluster(barriers=barriers):
                 brought[number(barriers)]["the next tile"] = None
             case TensorCommit(barriers=barriers):
-                # What it gives back is of another ring.
+                # Commits to empty barriers release a stage of another pipeline.
                 if barriers.name.startswith(FULL):
                     brought[number(barriers)]["accumulators"] = None
             case Partition(role="scale"):

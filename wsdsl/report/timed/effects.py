@@ -1,4 +1,4 @@
-"""What each op of the level SCHEDULED does to the clock of who runs it, and to units it shares."""
+"""Effects of SCHEDULED ops on the clock of the agent that runs them, and on shared units."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _stored(op: Op) -> tuple[Value, ...]:
 
 
 def store_partials(agent: Agent, op: m.StorePartials) -> None:
-    """What is exchanged is little; bytes are counted when they are there."""
+    """The transfer itself takes no time, since it is small; bytes count on arrival."""
     counted = per_element(op)
     agent.until(agent.ready(op), "wait", "loads by threads")
     if counted:
@@ -93,7 +93,7 @@ def load_global(agent: Agent, op: m.LoadGlobal) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     num = _small(op.index)
     wanted = num * kind.dtype.bits / 8
-    # Without products all that an iteration loads is asked for at its begin.
+    # In memory-bound kernels all loads of an iteration are issued at its begin.
     asked = agent.now
     if not speeds.has_products:
         cycles = of_load(kind.dtype, kind.lanes != ACCUMULATOR) * num * speeds.own_instruction
@@ -153,7 +153,7 @@ def tma_store(agent: Agent, op: m.TmaStore) -> None:
     size = sm.boxes[op.map.name][0]
     moved = size * sum(1 for _ in boxes_of_warps(op, int(size)))
     cycles = moved * speeds.store
-    # Beside another's products each takes longer, but two at the same time.
+    # Concurrent with another warpgroup's MMAs each store takes longer, but two overlap.
     beside = speeds.beside if sm.tensor.free > agent.now else 1.0
     begin, read = sm.stores.take(agent.now, cycles * max(1.0, beside / 2))
     read = max(read, agent.storing.take(agent.now, cycles * beside)[1])
@@ -242,7 +242,7 @@ def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
 
 
 def claim_cluster(agent: Agent, op: b.ClaimCluster) -> None:
-    """The card answers as soon as L2 does."""
+    """The response takes the latency of L2."""
     there = agent.now + agent.sm.speeds.rates.tma_l2_cycles
     for sm in agent.sm.cluster:
         barrier = sm.barriers[op.barriers.name][agent.get(op.state).stage]

@@ -114,7 +114,7 @@ class Run:
         return cluster
 
     def _others(self, index: int) -> Iterator[int]:
-        """Clusters by how near they are, those in front first: they have pieces of its tiles."""
+        """Clusters by distance of index, lower ones first: they share its split tiles."""
         num = self.launch.num_clusters
         for apart in range(1, num):
             for other in (index - apart, index + apart):

@@ -65,7 +65,7 @@ class Sm:
         self.named: dict[int, Meeting] = defaultdict(Meeting)
         self.agents: list[Agent] = []
         self.last = 0.0
-        """When its last store is over."""
+        """When its last store is complete."""
 
     def arrive(self, barrier: Barrier, at: float, count: int = 1, tx: int = 0) -> None:
         if barrier.arrive(at, count, tx):

@@ -1,4 +1,4 @@
-"""What an op takes, in cycles: rates of the card, with what the model knows of a whole kernel."""
+"""Costs of ops in cycles: the GPU's rates, corrected by the cost model's whole-kernel factors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wsdsl.schedule import Schedule
 
 @dataclass(frozen=True)
 class Speeds:
-    """Cycles, of one SM: for a byte, for an instruction of one thread, or from one event to the
-    next. What all SMs share (L2, memory) is what one has of it while as many are busy as are.
+    """Cycles of one SM: per byte, per instruction of one thread, or from one event to the next. Of
+    units that all SMs share (L2, memory), an SM has its part at the kernel's number of busy SMs.
     """
 
     rates: Rates
@@ -26,11 +26,11 @@ class Speeds:
     """Of products."""
     load: float
     memory: float
-    """Of a byte that is loaded or stored, whatever comes of it from L2."""
+    """DRAM time per byte that is loaded or stored, averaged over hits in L2."""
     thread_load: float
     store: float
     beside: float
-    """By how much longer stores take, beside another's products."""
+    """Slowdown of stores concurrent with another warpgroup's MMAs."""
     thread_store: float
     send: float
     shared: float
@@ -40,7 +40,7 @@ class Speeds:
     loaded: float
     """Until threads have what they load."""
     filled: float
-    """Until a slot has it."""
+    """Until the data are in a pipeline stage."""
     has_products: bool
     start: float
     """From the launch until the partitions begin."""

@@ -1,4 +1,4 @@
-"""What ops on tensor memory do to the clock of who runs them; whom ops of a cluster reach."""
+"""Effects of tensor memory ops on the agent that runs them; destinations of cluster ops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reached(agent: Agent, cta: Value | None, at_once: float) -> tuple[Sm, float]
 
 
 def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
-    """One behind the other; the thread goes on."""
+    """MMAs run one after the other; the issuing thread continues."""
     speeds, sm = agent.sm.speeds, agent.sm
     dtype = DTYPES[op.dtypes[0]]
     steps, group = op.k / k_step(dtype), op.cta_group

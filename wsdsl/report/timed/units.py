@@ -1,4 +1,4 @@
-"""What agents share and wait for, in predicted cycles."""
+"""Hardware units that agents share, and events that they wait for, in predicted cycles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Unit:
 
 @dataclass
 class Channel:
-    """What several may wait for; those who do are woken when something comes."""
+    """An event that several agents may wait for; they are woken when it occurs."""
 
     waiting: list[object] = field(default_factory=list[object])
 
@@ -62,7 +62,7 @@ class Barrier(Channel):
 
 
 class Meeting(Channel):
-    """Where so many meet, round after round."""
+    """A barrier of a number of agents, reused in rounds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Meeting(Channel):
         self.ends: dict[int, float] = {}
 
     def come(self, at: float, expected: int) -> tuple[int, bool]:
-        """The round, and whether it is over by that."""
+        """Arrive; return the round, and whether this completes it."""
         own = self.round
         self.there, self.last = self.there + 1, max(self.last, at)
         if self.there < expected:
@@ -85,7 +85,7 @@ class Meeting(Channel):
 
 
 class Flag(Channel):
-    """In global memory: what was added, and when."""
+    """A counter in global memory: times and values of its additions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ What = Literal["MMA", "arithmetic", "SMEM", "loads", "stores", "issue", "DSMEM",
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`edge`: what is waited for, or moved. Cycles since the launch."""
+    """`edge`: the awaited event, or the moved tensor. Cycles since the launch."""
 
     what: What
     edge: str

@@ -1,4 +1,4 @@
-"""What the partitions of one CTA do and wait for, in predicted cycles."""
+"""Busy and wait times of one CTA's partitions, in predicted cycles."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Lane:
 
     @property
     def total(self) -> float:
-        """When it is over, in cycles since the launch."""
+        """Its end, in cycles since the launch."""
         return max((span.stop for span in self.spans), default=0.0)
 
 
