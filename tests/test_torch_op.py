@@ -67,7 +67,9 @@ SCHEMAS = (
 
 @pytest.fixture
 def torch(import_optional: Any) -> Any:
-    return import_optional("torch")
+    module = import_optional("torch")
+    module.manual_seed(0)
+    return module
 
 
 @cache
