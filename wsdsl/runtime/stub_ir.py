@@ -1,13 +1,13 @@
 """Emit the launch stub: the native function that repeats a known call at other addresses.
 
-All values are i64 words; a table in memory is read by `word`. Layouts: see `stub.py`.
+Layouts: see `stub.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from llvmlite import ir
 
@@ -25,36 +25,44 @@ F32_LIMIT = 3.4028235677973366e38
 """From here on f64 rounds to an infinite f32."""
 
 
-class Stub:
-    """One function under construction."""
+class Builder:
+    """A native function under construction. All values are i64 words; a table in memory is read by
+    `word`, and `api` is that of functions. A subclass fills the block `miss`.
+    """
 
-    def __init__(self, payload: int) -> None:
-        """`payload`: where the data of a `bytes` object starts, which has the site's address."""
-        module = ir.Module("wsdsl_launch")
-        self.function = ir.Function(module, ir.FunctionType(WORD, [WORD] * 4), "launch")
-        own, arguments, positional, names = self.function.args
+    api: Any
+    _compiled: ClassVar[list[Any]] = []
+
+    def __init__(self, name: str, arguments: int) -> None:
+        self.module = ir.Module(f"wsdsl_{name}")
+        self.function = ir.Function(self.module, ir.FunctionType(WORD, [WORD] * arguments), name)
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.miss = self.function.append_basic_block("miss")
-        self.key, self.places = self._array(KEY_WORDS), self._array(MAX_ARGUMENTS)
-        self.objects, self.tensor = self._array(MAX_ARGUMENTS), self._array(DL_BYTES // 8)
-        self.result = self._array(1)
-        self.filled, self.made, self.total = (self._variable(0) for _ in range(3))
-        self.site = self.load(self.plus(own, payload))
-        self.api = self.word(self.site, Site.API)
-        self.given = self._shape(positional, names)
-        self._body(arguments)
-        self._missed()
-        self.text = str(module)
+
+    def compile(self) -> int:
+        """Return the function's address; code and builder live as long as the process."""
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        module = llvm.parse_assembly(str(self.module))
+        machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        self._compiled.append((self, engine))
+        return engine.get_function_address(self.function.name)
 
     # Words ----------------------------------------------------------------------------------------
 
     def constant(self, value: int) -> ir.Constant:
         return ir.Constant(WORD, value)
 
-    def _array(self, words: int) -> Any:
-        return self.b.ptrtoint(self.b.alloca(WORD, words), WORD)
+    def array(self, words: int, align: int = 8) -> Any:
+        found: Any = self.b.alloca(WORD, words)
+        found.align = align
+        return self.b.ptrtoint(found, WORD)
 
-    def _variable(self, value: int) -> Any:
+    def variable(self, value: int) -> Any:
         found = self.b.alloca(WORD)
         self.b.store(self.constant(value), found)
         return found
@@ -77,8 +85,8 @@ class Stub:
     def word(self, base: Any, index: Any) -> Any:
         return self.load(self.at(base, index))
 
-    def call(self, which: Api, *arguments: Any, result: ir.Type = WORD) -> Any:
-        kind = ir.FunctionType(result, [a.type for a in arguments])
+    def call(self, which: int, *arguments: Any, result: ir.Type = WORD, kind: Any = None) -> Any:
+        kind = kind or ir.FunctionType(result, [a.type for a in arguments])
         return self.b.call(
             self.b.inttoptr(self.word(self.api, which), kind.as_pointer()), arguments
         )
@@ -113,6 +121,24 @@ class Stub:
 
     def differs(self, a: Any, b: Any) -> Any:
         return self.b.not_(self.is_equal(a, b))
+
+
+class Stub(Builder):
+    """The launch stub."""
+
+    def __init__(self, payload: int) -> None:
+        """`payload`: where the data of a `bytes` object starts, which has the site's address."""
+        super().__init__("launch", 4)
+        own, arguments, positional, names = self.function.args
+        self.key, self.places = self.array(KEY_WORDS), self.array(MAX_ARGUMENTS)
+        self.objects, self.tensor = self.array(MAX_ARGUMENTS), self.array(DL_BYTES // 8)
+        self.result = self.array(1)
+        self.filled, self.made, self.total = (self.variable(0) for _ in range(3))
+        self.site = self.load(self.plus(own, payload))
+        self.api = self.word(self.site, Site.API)
+        self.given = self._shape(positional, names)
+        self._body(arguments)
+        self._missed()
 
     def push(self, word: Any) -> None:
         """Append a word to the key."""
@@ -174,7 +200,7 @@ class Stub:
 
     def _stream(self, entry: Any) -> Any:
         """The fixed stream of an entry, or torch's current one on its device."""
-        device, stream = self.word(entry, Entry.DEVICE), self._variable(0)
+        device, stream = self.word(entry, Entry.DEVICE), self.variable(0)
         self.b.store(self.word(entry, Entry.FIXED_STREAM), stream)
         with self.b.if_then(self.b.icmp_signed(">=", device, self.constant(0))):
             kind, number = ir.Constant(I32, CUDA), self.b.trunc(device, I32)
@@ -255,7 +281,7 @@ class Stub:
 
     def _find(self) -> Any:
         """The entry with this key."""
-        current = self._variable(0)
+        current = self.variable(0)
         self.b.store(self.word(self.site, Site.FIRST), current)
         head, compare, following, found = (
             self.function.append_basic_block(n) for n in ("find", "compare", "next", "found")
@@ -399,17 +425,5 @@ class Stub:
 
 
 def native() -> int:
-    """Compile the stub, and return its address; the engine lives as long as the process."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(Stub(bytes.__basicsize__ - 1).text)
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _engines.append(engine)
-    return engine.get_function_address("launch")
-
-
-_engines: list[Any] = []
+    """Compile the stub, and return its address."""
+    return Stub(bytes.__basicsize__ - 1).compile()
