@@ -239,10 +239,12 @@ def test_matmul_follows_autocast(torch: Any) -> None:
         torch.testing.assert_close(grad, b.sum(1).expand(4, 16), rtol=2e-2, atol=5e-2)
 
 
-def test_page_has_blocks_that_run(torch: Any) -> None:
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_page_has_blocks_that_run(import_optional: Any, name: str) -> None:
+    import_optional(name)
     names: dict[str, Any] = {}
-    page = (Path(__file__).parents[1] / "docs" / "torch.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / f"{name}.md").read_text()
     blocks = re.findall(r"(?ms)^```python\n(.*?)^```$", page)
     for i, block in enumerate(blocks):
-        exec(compile(block, f"torch.md:{i}", "exec"), names)
+        exec(compile(block, f"{name}.md:{i}", "exec"), names)
     assert len(blocks) >= 4

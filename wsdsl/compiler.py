@@ -367,7 +367,8 @@ class Kernel(Serving):
         on_miss: OnMiss | None = None,
         **named: Any,
     ) -> Any:
-        """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
+        """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream. Inside `jax.jit`
+        the call becomes one call of XLA's FFI.
 
         On a GPU all calls of a shape bucket run one kernel; with `exact` the kernel is chosen for
         these sizes alone. With `on_miss="nearest"` a call of a bucket without a compiled kernel
@@ -384,6 +385,11 @@ class Kernel(Serving):
         if (done := recent.again(look)) is not None:
             return done[0]
         schedule = self._given(schedule)
+        if look is None and "jax" in sys.modules:
+            from wsdsl.jax_ffi import call_traced, is_traced
+
+            if is_traced(args):
+                return call_traced(self, args, schedule, stream, exact)
         if (kernel := self._taking(args)) is not self:
             return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
         kernel, call = serving_form(self, self.resolve(args), schedule)

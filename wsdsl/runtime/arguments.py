@@ -134,7 +134,7 @@ def resolve(
     `name` is the kernel's. LaunchError with all that is wrong. `access` of the TILE level asks
     nothing of alignment; give that of a SCHEDULED kernel to check it for that one too.
     """
-    sources = _match(name, params, access, args)
+    sources = match_arguments(name, params, access, args)
     given = {name: args[i] for name, i in sources.items()}
     views: dict[str, ArrayView] = {}
     scalars: dict[str, Scalar] = {}
@@ -181,7 +181,7 @@ def _held(value: Any, view: ArrayView) -> Any:
     return host_array(view) if bare else value
 
 
-def _match(
+def match_arguments(
     name: str, params: Sequence[Value], access: Access, args: Sequence[Any]
 ) -> dict[str, int]:
     """Which argument each parameter is given; not those that are left out, or None. With fewer than

@@ -87,7 +87,7 @@ def _describer(kind: type) -> Describer:
     if hasattr(kind, "unsafe_buffer_pointer") and not traced:
         return _jax
     if root in ("jax", "jaxlib"):
-        hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"
+        hint = "inside jax.jit, call a kernel of @kernel or parse, not a ready or compiled one"
         raise LaunchError(f"WS0739 a {kind.__name__} of JAX has no memory", hint=hint)
     if root == "cupy" and hasattr(kind, "data"):
         return _cupy
@@ -311,6 +311,8 @@ def allocator(
     name = FRAMEWORK_NAMES[dtype.name]
     if dtype.name in OF_SIX_BITS and like.framework != "numpy":
         name = "uint8"
+    if like.framework == "xla":
+        return partial(like.keepalive, shape, name)
     module: Any = sys.modules.get(like.framework)
     if module is None:
         message = f"WS0749 {like.framework} cannot allocate outputs"

@@ -9,6 +9,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from wsdsl.runtime.native_code import executable
+
 WORD, I32, F64, F32 = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.FloatType()
 CONFIG_STREAM = 32
 """Byte of a CUlaunchConfig where its stream is."""
@@ -106,6 +108,11 @@ class Builder:
     def differs(self, a: Any, b: Any) -> Any:
         return self.b.not_(self.is_equal(a, b))
 
+    def compile(self) -> int:
+        """Address of the function, which lives as long as the process, and its builder with it."""
+        _compiled.append(self)
+        return executable(self.machine_code())
+
     def machine_code(self) -> bytes:
         """The function's instructions, which need no other section."""
         import llvmlite.binding as llvm
@@ -115,6 +122,9 @@ class Builder:
         module = llvm.parse_assembly(str(self.module))
         machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic")
         return instructions(machine.emit_object(module))
+
+
+_compiled: list[Builder] = []
 
 
 def instructions(elf: bytes) -> bytes:

@@ -53,10 +53,10 @@ class Padded:
 
 def padded(view: ArrayView) -> Padded | None:
     """Rows in the order of memory; None where they are not evenly apart, overlap, or are shorter
-    than a line. An axis of stride 0 is copied once.
+    than a line, and for XLA. An axis of stride 0 is copied once.
     """
     view = normalise(view)
-    if view.is_empty or not view.shape or view.dtype.bits < 8:
+    if view.is_empty or not view.shape or view.dtype.bits < 8 or view.framework == "xla":
         return None
     size = view.dtype.bytes
     width = view.shape[-1] * size

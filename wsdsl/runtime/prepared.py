@@ -147,9 +147,9 @@ class Prepared:
     def grid(self) -> int:
         return self._grid
 
-    def repeatable(self, copied: bool = True) -> Repeatable | None:
-        """The launch by itself, if nothing else belongs to the call; of a copy of the arguments."""
-        more = self._lending or self._fills or self._sync or not self._grid
+    def repeatable(self, copied: bool = True, filled: bool = False) -> Repeatable | None:
+        """The launch of a call without other parts, or whose outputs are `filled` elsewhere."""
+        more = self._lending or (self._fills and not filled) or self._sync or not self._grid
         if more or not self._movable:
             return None
         packed = self._packed.copy() if copied else self._packed
