@@ -120,7 +120,7 @@ def resources(compiled: wsdsl.Compiled) -> str:
         return f"no ptxas here (the driver will assemble): {smem}"
     held = compiled.resources
     spills = f"{held.spill_store_bytes + held.spill_load_bytes} bytes spilled"
-    return f"{held.registers} registers a thread, {smem}, {spills}, ptxas {held.ptxas_version}"
+    return f"{held.registers} registers per thread, {smem}, {spills}, ptxas {held.ptxas_version}"
 
 
 if __name__ == "__main__":
