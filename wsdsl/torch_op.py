@@ -81,8 +81,9 @@ def define(
 
 def register(kernel: Kernel, name: str, backward: Any = None) -> Any:
     """See `Kernel.torch_op`."""
-    if not NAME.fullmatch(name):
-        raise WsdslError(f"WS1102 operator name {name!r}, expected namespace::name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        hint = "use letters, digits and underscores"
+        raise WsdslError(f"WS1102 operator name {name!r}, expected namespace::name", hint=hint)
     identity = _identity(kernel), _identity(backward)
     if name not in _operators:
         made = _Operator(kernel, name)

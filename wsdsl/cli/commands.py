@@ -209,7 +209,8 @@ def schedule_command(options: argparse.Namespace) -> int:
         "idle": timeline.idle,
         "predicted_microseconds": timeline.microseconds,
     }
-    told |= explained.as_json() if explained else {}
+    if explained:
+        told |= explained.as_json() | {"predicted_microseconds": explained.microseconds}
     return _show(options, told, explained or f"{kernel.name}: {chosen}\n  {timeline.summary}")
 
 

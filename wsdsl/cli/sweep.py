@@ -57,13 +57,14 @@ def sweep_command(options: argparse.Namespace) -> int:
         rows = [vars(p) | {"schedule": p.schedule and repr(p.schedule)} for p in points]
         print(json.dumps({"kernel": kernel.name, "sizes": sizes, "points": rows}, indent=2))
         return 0 if timed else 1
-    width = max(map(len, fields)) + 4
-    head = "".join(f"{field:>{width}}" for field in fields)
-    print(f"predicted µs  measured µs{head}  bottleneck")
+    width = 2 + max(len(x) for field, values in fields.items() for x in (field, *values))
+    kinds = ["predicted", *(["measured"] if any(point.measured for point in points) else [])]
+    head = "".join(f"{kind:>12} µs" for kind in kinds) + "".join(f"{f:>{width}}" for f in fields)
+    print(f"{head}  bottleneck")
     for p in points:
+        times = [f"{vars(p)[k]:15.1f}" if vars(p)[k] else f"{'–':>15}" for k in kinds]
         own = "".join(f"{value:>{width}}" for value in p.values.values())
-        times = [f"{time:12.1f}" if time else f"{'–':>12}" for time in (p.predicted, p.measured)]
-        print(f"{' '.join(times)}{own}  {p.fault or p.bottleneck}")
+        print(f"{''.join(times)}{own}  {p.fault or p.bottleneck}")
     if timed:
         best = min(timed, key=lambda point: point.time)
         print("fastest: " + " ".join(f"--set {f}={value}" for f, value in best.values.items()))
@@ -75,7 +76,7 @@ def _predicted(kernel: wsdsl.Kernel, values: Mapping[str, str], sizes: Mapping[s
     try:
         whole, timeline = kernel.schedule(schedule, **sizes), kernel.timeline(schedule, **sizes)
     except ScheduleError as error:
-        return Point(values, fault=error.findings[0].message)
+        return Point(values, fault=f"{error.findings[0].code} {error.findings[0].message}")
     return Point(values, whole, timeline.prediction.microseconds, timeline.bottleneck)
 
 

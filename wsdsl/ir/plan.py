@@ -153,7 +153,8 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("cluster", f"{sides}, {paired if schedule.cta_group == 2 else multicast}")
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
-    yield _line("consumer split", f"cooperating consumers split a tile's {plan.shared}")
+    if plan.num_consumers > 1 and schedule.mode != "pingpong":
+        yield _line("consumer split", f"cooperating consumers split a tile's {plan.shared}")
     if plan.order_barriers:
         yield _line("ordered barrier", "consumers alternate, once per iteration")
     elif schedule.mode == "pingpong":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wsdsl.diagnostics import CompileError
+from wsdsl.diagnostics import CompileError, counted
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.tile_ops import ForTiles, Load
 from wsdsl.lowering.axes import loop_variable
@@ -30,6 +30,8 @@ def rows_by_axis(kernel: Kernel, rows: int | None, bounds: Mapping[str, Any]) ->
     offsets (one tensor), or starts and stops (two).
     """
     found, loops = dict[str, int](), ragged_loops(kernel)
+    if rows is not None and rows < 1:
+        raise CompileError(f"WS1051 {rows} rows per trip, expected 1 or more", kernel.loc)
     for loop, names in loops.items():
         if rows is not None:
             found[loop.index.as_axis.name] = rows
@@ -39,7 +41,8 @@ def rows_by_axis(kernel: Kernel, rows: int | None, bounds: Mapping[str, Any]) ->
             found[loop.index.as_axis.name] = -(-sum(each) // len(each))
     if (rows is not None or bounds) and not found:
         names = ", ".join(dict.fromkeys(name for own in loops.values() for name in own))
-        message = f"WS1042 `{kernel.name}` has no ragged loop with bounds in {', '.join(bounds)}"
+        where = f" with bounds in {', '.join(bounds)}" if bounds else ""
+        message = f"WS1042 `{kernel.name}` has no ragged loop{where}"
         raise CompileError(message, kernel.loc, f"give {names}" if names else "leave them out")
     return found
 
@@ -50,7 +53,7 @@ def ragged_lines(
     """State the rows that the cost model assumes; `size` gives that of a dimension."""
     for loop, names in ragged_loops(kernel).items():
         axis = loop.index.as_axis.name
-        told = f"{rows.get(axis, size(loop.dim))} rows per trip"
+        told = f"{counted(rows.get(axis, size(loop.dim)), 'row')} per trip"
         if axis not in rows:
             hint = " and ".join(f"{tensor}=…" for tensor in dict.fromkeys(names))
             told += f" are assumed, all of {loop.dim}. hint: give explain rows=… or {hint}"

@@ -78,7 +78,8 @@ class _Access:
         self.op, self.loops = op, loops
         self.axes = tuple(dict.fromkeys((*own, *(axis.name for axis in op.axes))))
         dims = axes_of(work.kernel)
-        self.inside = math.prod(work.size(dims[name].dim) for name in self.axes)
+        extents = (work.ragged.get(name, work.size(dims[name].dim)) for name in self.axes)
+        self.inside = math.prod(extents)
         self.around = [walked for walked in (*work.outer, *loops) if walked[0] not in self.axes]
         # In all, where tiles do not go over them again.
         self.elements = self.inside * math.prod(size for name, size in self.around if not name)

@@ -27,7 +27,8 @@ LETTERS = {
 
 def window(worker: Worker, part: str) -> tuple[float, float]:
     """First and last cycle of a few steps of the lane with most spans: of its PARTS."""
-    lane = max(worker.lanes, key=lambda lane: len(lane.spans))
+    ends = part == "epilogue"
+    lane = max(worker.lanes, key=lambda lane: lane.total if ends else len(lane.spans))
     last = max(0, len(lane.spans) - STEPS)
     middle = bisect_right(lane.spans, worker.cycles / 2, key=lambda span: span.start)
     first = {"prologue": 0, "steady": min(middle, last), "epilogue": last}[part]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from wsdsl.report.bottleneck import LATENCY
 from wsdsl.report.timed.edges import EMPTY, FULL
 from wsdsl.report.timed.units import Span
 
@@ -110,8 +111,8 @@ class Worker:
         loading = max(LOADING, key=lambda unit: self.fractions[unit])
         if self.fractions[loading] > NEARLY * self.fractions[self.bottleneck]:
             return f": {loading} limits the loads"
-        more = "; hint: use more stages" if self.has_smem_for_a_stage else ""
-        return f": load latency{more}"
+        helps = self.has_smem_for_a_stage and self.bottleneck == LATENCY
+        return ": load latency" + ("; hint: use more stages" if helps else "")
 
 
 def _summed(cycles: Iterable[tuple[str, float]]) -> dict[str, float]:
