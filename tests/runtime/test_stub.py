@@ -3,12 +3,13 @@
 import ctypes
 import struct
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from wsdsl.runtime import stub
+from wsdsl.runtime import native_code, stub
 from wsdsl.runtime.stub import Calls, Repetition
 from wsdsl.runtime.stub_table import Api
 
@@ -148,3 +149,14 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     with torch.autograd.forward_ad.dual_level():
         seen.append(calls.launch(a, 2.5, out, None, "gelu"))
     assert seen == [NotImplemented, NotImplemented]
+
+
+def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
+    keys = list[Any]()
+    monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")
+    native_code.cached("f", bytes)
+    for name in native_code.SOURCES:
+        tmp_path.joinpath(name).touch()
+    monkeypatch.setattr(native_code, "__file__", str(tmp_path / "module.py"))
+    native_code.cached("f", bytes)
+    assert keys[0] != keys[1]

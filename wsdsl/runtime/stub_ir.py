@@ -15,7 +15,7 @@ from wsdsl.runtime.stub_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, E
 DL_BYTES = 48
 CUDA = 2
 """kDLCUDA."""
-TUPLE_SIZE, TUPLE_ITEMS = 2, 3
+TUPLE_SIZE, TUPLE_ITEMS = 2, tuple.__basicsize__ // 8
 """Words of a tuple object."""
 F32_LIMIT, MAGNITUDE = 0x47EFFFFFF0000000, (1 << 63) - 1
 """Bits of the least f64 that rounds to an infinite f32; those but the sign."""
