@@ -3,6 +3,7 @@
 import ctypes
 import struct
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,6 +150,16 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     with torch.autograd.forward_ad.dual_level():
         seen.append(calls.launch(a, 2.5, out, None, "gelu"))
     assert seen == [NotImplemented, NotImplemented]
+
+
+def test_written_tensors_are_freed_with_the_function(torch, driver) -> None:
+    written, calls = torch.zeros(4), Calls(driver.api)
+    calls.add((), {}, Repetition(driver.call, written=(written,), stream=STREAM))
+    launch, alive = calls.launch, weakref.ref(written)
+    del written, calls
+    assert launch() == () and alive() is not None
+    del launch
+    assert alive() is None
 
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:

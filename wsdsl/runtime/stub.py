@@ -72,9 +72,9 @@ class _Method(ctypes.Structure):
 
 
 class _Address(bytes):
-    """The site's address, as the native function receives it; keeps the site alive."""
+    """The site's address, as the native function receives it; keeps what that reads alive."""
 
-    site: Calls
+    held: tuple[object, ...]
 
 
 def _words(values: Sequence[int]) -> Any:
@@ -179,11 +179,13 @@ class Calls:
         skip_marked()
         self._site = _words([ctypes.addressof(self.api.table), 0])
         own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
-        own.site = self
+        method = _method() or _Method()
+        # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.
+        own.held = method, self.api, self._site, self._entries
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-        self.launch = new(ctypes.addressof(_method() or _Method()), own, None)
+        self.launch = new(ctypes.addressof(method), own, None)
 
     @property
     def is_full(self) -> bool:
