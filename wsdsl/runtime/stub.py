@@ -105,6 +105,7 @@ class TorchApi:
             Api.FORWARD_AD: sys.modules["torch.autograd.forward_ad"],
             Api.LEVEL: sys.intern("_current_level"),
             Api.COUNT_WRITES: torch._C._increment_version,
+            Api.TRACING: torch._C._is_tracing, Api.IS_NEGATED: torch.Tensor.is_neg,
         }  # fmt: skip
         table = {which: id(value) for which, value in self.objects.items()}
         table |= {Api.DLTENSOR: exchange.view, Api.STREAM: exchange.stream}
@@ -178,8 +179,8 @@ class Calls:
     def __post_init__(self) -> None:
         skip_marked()
         self._site = _words([ctypes.addressof(self.api.table), 0])
-        own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
         method = _method() or _Method()
+        own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
         # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.
         own.held = method, self.api, self._site, self._entries
         new = ctypes.pythonapi.PyCFunction_NewEx
