@@ -173,6 +173,23 @@ def test_written_tensors_are_freed_with_the_function(torch, driver) -> None:
     assert alive() is None
 
 
+def test_entry_stays_when_threads_add_one_call(torch, driver, monkeypatch) -> None:
+    arguments, calls = (torch.zeros(8, 16), 2.5, torch.zeros(8, 16)), Calls(driver.api)
+    first, alive = driver.known(2), list[Any]()
+
+    def scalars() -> list[tuple[str, int]]:
+        monkeypatch.undo()
+        other = driver.known(2)
+        calls.add(arguments, {}, other)
+        alive.append(weakref.ref(other))
+        return first.call.scalars()
+
+    monkeypatch.setattr(driver.call, "scalars", scalars)
+    calls.add(arguments, {}, first)
+    assert alive[0]() is not None
+    assert calls.launch(*arguments) is arguments[2]
+
+
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
     keys = list[Any]()
     monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")

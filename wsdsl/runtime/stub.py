@@ -211,7 +211,7 @@ class Calls:
         held = [_words(words) for words in lists]
         at, context = [ctypes.addressof(words) for words in held], call.kernel.context
         words = {
-            Entry.NEXT: self._site[Site.FIRST], Entry.KEY: at[0], Entry.KEY_BYTES: WORD * len(key),
+            Entry.NEXT: 0, Entry.KEY: at[0], Entry.KEY_BYTES: WORD * len(key),
             Entry.CONTEXT: int(context.handle), Entry.CONTEXT_ID: context.id,
             Entry.DEVICE: context.device.index if known.stream is None else -1,
             Entry.FIXED_STREAM: known.stream or 0, Entry.CONFIG: call.config.getPtr(),
@@ -226,8 +226,11 @@ class Calls:
         }  # fmt: skip
         entry = _words([words[which] for which in Entry])
         constants = [x for x in values if isinstance(x, self.api.constants)]
-        self._entries[key] = entry, held, known, constants, [*named]
-        self._site[Site.FIRST] = ctypes.addressof(entry)
+        added = entry, held, known, constants, [*named]
+        # Another thread may have added one, which may be in use: it is not replaced.
+        if self._entries.setdefault(key, added) is added:
+            entry[Entry.NEXT] = self._site[Site.FIRST]
+            self._site[Site.FIRST] = ctypes.addressof(entry)
 
     def _look(self, x: Any) -> list[int]:
         """The words that the native function compares."""
