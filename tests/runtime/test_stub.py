@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wsdsl.runtime import native_code, stub
+from wsdsl.runtime import native_code, repeat, stub
 from wsdsl.runtime.stub import Calls, Repetition
 from wsdsl.runtime.stub_table import Api
 
@@ -188,6 +188,16 @@ def test_entry_stays_when_threads_add_one_call(torch, driver, monkeypatch) -> No
     calls.add(arguments, {}, first)
     assert alive[0]() is not None
     assert calls.launch(*arguments) is arguments[2]
+
+
+def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> None:
+    repeater, scalars, known = repeat.Repeater(), driver.call.scalars(), driver.known(2)
+    monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
+    monkeypatch.setattr(repeat, "_repetition", lambda *_: known)
+    monkeypatch.setattr(driver.call, "scalars", lambda: repeater.forget() or scalars)
+    given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
+    repeater._learn((), given, {}, given[2], None)
+    assert repeater.launch is None
 
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:

@@ -103,10 +103,12 @@ class Repeater:
         known = _repetition(api.tensors, api.constants, names, values, result, launched)
         if known is None:
             return
-        if self._calls is None or self._calls.is_full:
-            self._calls = Calls(api)
-        self._calls.add(args, named, known)
-        self.launch = self._calls.launch
+        calls = self._calls
+        if calls is None or calls.is_full:
+            calls = self._calls = Calls(api)
+        calls.add(args, named, known)
+        if self._calls is calls:  # not forgotten by another thread
+            self.launch = calls.launch
 
 
 _repeaters = weakref.WeakSet[Repeater]()
