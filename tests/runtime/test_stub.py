@@ -3,6 +3,7 @@
 import ctypes
 import struct
 import sys
+import threading
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,6 +199,20 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
     given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
     repeater._learn((), given, {}, given[2], None)
     assert repeater.launch is None
+
+
+def test_functions_are_created_while_all_forget() -> None:
+    before, done = sys.getswitchinterval(), list[Any]()
+    thread = threading.Thread(target=lambda: [repeat.Repeater() for _ in iter(done.copy, [0])])
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(50):
+            repeat.forget_all()
+    finally:
+        done.append(0)
+        thread.join()
+        sys.setswitchinterval(before)
 
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Repeater:
 
     def __init__(self) -> None:
         self._calls: Calls | None = None
-        _repeaters.add(self)
+        _repeaters[id(self)] = self
 
     def __reduce__(self) -> tuple[type[Repeater], tuple[()]]:
         """A copy, in another process, too, is empty."""
@@ -111,13 +111,14 @@ class Repeater:
             self.launch = calls.launch
 
 
-_repeaters = weakref.WeakSet[Repeater]()
+_repeaters = weakref.WeakValueDictionary[int, Repeater]()
 
 
 def forget_all() -> None:
     """Have all functions choose their schedules anew."""
-    for repeater in list(_repeaters):
-        repeater.forget()
+    for reference in _repeaters.valuerefs():  # a copy: other threads may add some
+        if (repeater := reference()) is not None:
+            repeater.forget()
 
 
 def _repetition(
