@@ -22,6 +22,7 @@ class Tensor:
     layout: str = "torch.strided"
     is_cuda: bool = True
     requires_grad: bool = False
+    negated: bool = False
     writes: int = 0
 
     def __post_init__(self) -> None:
@@ -30,6 +31,9 @@ class Tensor:
 
     def count_write(self) -> None:
         self.writes += 1
+
+    def is_neg(self) -> bool:
+        return self.negated
 
     def data_ptr(self) -> int:
         return self.at

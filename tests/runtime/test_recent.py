@@ -153,6 +153,7 @@ def test_what_autograd_records_is_refused(card: Card, compiled: Any) -> None:
         card.grad_mode = False
         known(a, b, c)
         card.grad_mode, tensor.requires_grad = True, False
+    rejects("negates its memory", known, replace(a, negated=True), b, c)
     assert len(card.fake.launched) == 4
 
 

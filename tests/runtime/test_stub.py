@@ -3,12 +3,15 @@
 import ctypes
 import struct
 import sys
+import threading
+import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from wsdsl.runtime import stub
+from wsdsl.runtime import native_code, repeat, stub
 from wsdsl.runtime.stub import Calls, Repetition
 from wsdsl.runtime.stub_table import Api
 
@@ -119,14 +122,14 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     calls = Calls(driver.api)
     calls.add((a, 2.5, out, None, "gelu"), {}, driver.known(2))
     assert calls.launch(a, 2.5, out, None, "gelu") is out
-    recorded, complex_numbers = torch.zeros(8, 16).requires_grad_(), torch.zeros(8, 16) * 1j
+    recorded = torch.zeros(8, 16).requires_grad_()
     others = [
         (out, 2.5, out, None, "gelu"),
         (torch.zeros(8, 17), 2.5, out, None, "gelu"),
         (torch.zeros(16, 8).T, 2.5, out, None, "gelu"),
         (torch.zeros(8, 16).half(), 2.5, out, None, "gelu"),
         (a.numpy(), 2.5, out, None, "gelu"),
-        (complex_numbers.conj().imag, 2.5, out, None, "gelu"),
+        (torch.empty([1] * 2000), 2.5, out, None, "gelu"),
         (recorded, 2.5, out, None, "gelu"),
         (a, -2.5, out, None, "gelu"),
         (a, 2, out, None, "gelu"),
@@ -142,9 +145,82 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     with torch.no_grad():
         assert calls.launch(recorded, 2.5, out, None, "gelu") is out
     seen = list[Any]()
-    torch.func.vmap(lambda x: seen.append(calls.launch(x, 2.5, out, None, "gelu")) or x)(
-        torch.zeros(2, 8, 16)
-    )
+
+    def traced(x: Any) -> Any:
+        seen.append(calls.launch(x, 2.5, out, None, "gelu"))
+        return x
+
+    torch.func.vmap(traced)(torch.zeros(2, 8, 16))
     with torch.autograd.forward_ad.dual_level():
         seen.append(calls.launch(a, 2.5, out, None, "gelu"))
-    assert seen == [NotImplemented, NotImplemented]
+    torch.jit.trace(traced, (a,), check_trace=False)
+    assert seen == [NotImplemented] * 3
+
+
+def test_negated_view_is_not_repeated(torch, driver) -> None:
+    numbers, out, calls = torch.zeros(8, 16) * 1j, torch.zeros(8, 16), Calls(driver.api)
+    calls.add((numbers.imag, 2.5, out), {}, driver.known(2))
+    assert calls.launch(numbers.imag, 2.5, out) is out
+    assert calls.launch(numbers.conj().imag, 2.5, out) is NotImplemented
+
+
+def test_written_tensors_are_freed_with_the_function(torch, driver) -> None:
+    written, calls = torch.zeros(4), Calls(driver.api)
+    calls.add((), {}, Repetition(driver.call, written=(written,), stream=STREAM))
+    launch, alive = calls.launch, weakref.ref(written)
+    del written, calls
+    assert launch() == () and alive() is not None
+    del launch
+    assert alive() is None
+
+
+def test_entry_stays_when_threads_add_one_call(torch, driver, monkeypatch) -> None:
+    arguments, calls = (torch.zeros(8, 16), 2.5, torch.zeros(8, 16)), Calls(driver.api)
+    first, alive = driver.known(2), list[Any]()
+
+    def scalars() -> list[tuple[str, int]]:
+        monkeypatch.undo()
+        other = driver.known(2)
+        calls.add(arguments, {}, other)
+        alive.append(weakref.ref(other))
+        return first.call.scalars()
+
+    monkeypatch.setattr(driver.call, "scalars", scalars)
+    calls.add(arguments, {}, first)
+    assert alive[0]() is not None
+    assert calls.launch(*arguments) is arguments[2]
+
+
+def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> None:
+    repeater, scalars, known = repeat.Repeater(), driver.call.scalars(), driver.known(2)
+    monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
+    monkeypatch.setattr(repeat, "_repetition", lambda *_: known)
+    monkeypatch.setattr(driver.call, "scalars", lambda: repeater.forget() or scalars)
+    given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
+    repeater._learn((), given, {}, given[2], None)
+    assert repeater.launch is None
+
+
+def test_functions_are_created_while_all_forget() -> None:
+    before, done = sys.getswitchinterval(), list[Any]()
+    thread = threading.Thread(target=lambda: [repeat.Repeater() for _ in iter(done.copy, [0])])
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(50):
+            repeat.forget_all()
+    finally:
+        done.append(0)
+        thread.join()
+        sys.setswitchinterval(before)
+
+
+def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
+    keys = list[Any]()
+    monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")
+    native_code.cached("f", bytes)
+    for name in native_code.SOURCES:
+        tmp_path.joinpath(name).touch()
+    monkeypatch.setattr(native_code, "__file__", str(tmp_path / "module.py"))
+    native_code.cached("f", bytes)
+    assert keys[0] != keys[1]

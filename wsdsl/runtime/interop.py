@@ -175,8 +175,9 @@ def _torch(array: Any) -> ArrayView:
 
 
 def _torch_look(array: Any) -> tuple[Any, int]:
-    if (array.requires_grad and has_gradient(array)) or not (address := array.data_ptr()):
-        raise LaunchError("recorded, or without memory")
+    recorded = array.requires_grad and has_gradient(array)
+    if recorded or array.is_neg() or not (address := array.data_ptr()):
+        raise LaunchError("recorded, negated, or without memory")
     look = array.shape, array.stride(), array.dtype, array.device, array.layout, address & 15
     return look, address
 

@@ -6,24 +6,28 @@ import ctypes
 import mmap
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import digest
 
-_mapped: list[mmap.mmap] = []
+SOURCES = "native_ir.py", "stub_ir.py", "stub_table.py"
 
 
 def cached(name: str, emit: Callable[[], bytes]) -> int:
     """Address of a native function; `emit` gives its machine code, once for all processes."""
-    return executable(kept(digest("native", f"{name} {platform.machine()}"), bytes, emit))
+    # `digest` covers compiler sources only.
+    sources = [Path(__file__).with_name(file).read_bytes() for file in SOURCES]
+    layout = platform.machine(), bytes.__basicsize__, tuple.__basicsize__
+    return executable(kept(digest("native", name, *layout, *sources), bytes, emit))
 
 
 def executable(code: bytes) -> int:
-    """Address of machine code, which stays in memory. OSError where none may be executed."""
+    """Address of machine code, never unmapped. OSError where none may be executed."""
     kinds = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
     memory = mmap.mmap(-1, len(code), prot=kinds)
     memory.write(code)
-    _mapped.append(memory)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     if platform.machine() == "aarch64":
         clear = ctypes.CDLL("libgcc_s.so.1")["__clear_cache"]

@@ -63,7 +63,7 @@ class Repeater:
 
     def __init__(self) -> None:
         self._calls: Calls | None = None
-        _repeaters.add(self)
+        _repeaters[id(self)] = self
 
     def __reduce__(self) -> tuple[type[Repeater], tuple[()]]:
         """A copy, in another process, too, is empty."""
@@ -103,19 +103,22 @@ class Repeater:
         known = _repetition(api.tensors, api.constants, names, values, result, launched)
         if known is None:
             return
-        if self._calls is None or self._calls.is_full:
-            self._calls = Calls(api)
-        self._calls.add(args, named, known)
-        self.launch = self._calls.launch
+        calls = self._calls
+        if calls is None or calls.is_full:
+            calls = self._calls = Calls(api)
+        calls.add(args, named, known)
+        if self._calls is calls:  # not forgotten by another thread
+            self.launch = calls.launch
 
 
-_repeaters = weakref.WeakSet[Repeater]()
+_repeaters = weakref.WeakValueDictionary[int, Repeater]()
 
 
 def forget_all() -> None:
     """Have all functions choose their schedules anew."""
-    for repeater in list(_repeaters):
-        repeater.forget()
+    for reference in _repeaters.valuerefs():  # a copy: other threads may add some
+        if (repeater := reference()) is not None:
+            repeater.forget()
 
 
 def _repetition(

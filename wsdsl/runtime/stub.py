@@ -72,9 +72,9 @@ class _Method(ctypes.Structure):
 
 
 class _Address(bytes):
-    """The site's address, as the native function receives it; keeps the site alive."""
+    """The site's address, as the native function receives it; keeps what that reads alive."""
 
-    site: Calls
+    held: tuple[object, ...]
 
 
 def _words(values: Sequence[int]) -> Any:
@@ -105,6 +105,7 @@ class TorchApi:
             Api.FORWARD_AD: sys.modules["torch.autograd.forward_ad"],
             Api.LEVEL: sys.intern("_current_level"),
             Api.COUNT_WRITES: torch._C._increment_version,
+            Api.TRACING: torch._C._is_tracing, Api.IS_NEGATED: torch.Tensor.is_neg,
         }  # fmt: skip
         table = {which: id(value) for which, value in self.objects.items()}
         table |= {Api.DLTENSOR: exchange.view, Api.STREAM: exchange.stream}
@@ -134,7 +135,7 @@ def _torch_api() -> TorchApi | None:
 @cache
 def _method() -> _Method | None:
     """The native function; None where it cannot run."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if object.__basicsize__ != 2 * WORD:  # of a free-threaded build, even with the GIL
         return None
     return _Method(b"launch", cached("launch stub", _emit), FLAGS, b"Repeat a known call.")
 
@@ -178,12 +179,14 @@ class Calls:
     def __post_init__(self) -> None:
         skip_marked()
         self._site = _words([ctypes.addressof(self.api.table), 0])
+        method = _method() or _Method()
         own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
-        own.site = self
+        # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.
+        own.held = method, self.api, self._site, self._entries
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-        self.launch = new(ctypes.addressof(_method() or _Method()), own, None)
+        self.launch = new(ctypes.addressof(method), own, None)
 
     @property
     def is_full(self) -> bool:
@@ -208,7 +211,7 @@ class Calls:
         held = [_words(words) for words in lists]
         at, context = [ctypes.addressof(words) for words in held], call.kernel.context
         words = {
-            Entry.NEXT: self._site[Site.FIRST], Entry.KEY: at[0], Entry.KEY_BYTES: WORD * len(key),
+            Entry.NEXT: 0, Entry.KEY: at[0], Entry.KEY_BYTES: WORD * len(key),
             Entry.CONTEXT: int(context.handle), Entry.CONTEXT_ID: context.id,
             Entry.DEVICE: context.device.index if known.stream is None else -1,
             Entry.FIXED_STREAM: known.stream or 0, Entry.CONFIG: call.config.getPtr(),
@@ -223,8 +226,11 @@ class Calls:
         }  # fmt: skip
         entry = _words([words[which] for which in Entry])
         constants = [x for x in values if isinstance(x, self.api.constants)]
-        self._entries[key] = entry, held, known, constants, [*named]
-        self._site[Site.FIRST] = ctypes.addressof(entry)
+        added = entry, held, known, constants, [*named]
+        # Another thread may have added one, which may be in use: it is not replaced.
+        if self._entries.setdefault(key, added) is added:
+            entry[Entry.NEXT] = self._site[Site.FIRST]
+            self._site[Site.FIRST] = ctypes.addressof(entry)
 
     def _look(self, x: Any) -> list[int]:
         """The words that the native function compares."""

@@ -15,7 +15,7 @@ from wsdsl.runtime.stub_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, E
 DL_BYTES = 48
 CUDA = 2
 """kDLCUDA."""
-TUPLE_SIZE, TUPLE_ITEMS = 2, 3
+TUPLE_SIZE, TUPLE_ITEMS = 2, tuple.__basicsize__ // 8
 """Words of a tuple object."""
 F32_LIMIT, MAGNITUDE = 0x47EFFFFFF0000000, (1 << 63) - 1
 """Bits of the least f64 that rounds to an infinite f32; those but the sign."""
@@ -51,6 +51,7 @@ class Stub(Builder):
         with self.b.if_then(self.differs(number, 0)):
             recording = self._is_true(Api.GRAD_ENABLED)
             self.miss_if(self._is_true(Api.AUTOCAST))
+            self.miss_if(self._is_true(Api.TRACING))
             modes = self._number(self.call(Api.CALL, self.word(self.api, Api.DISPATCH_MODES)))
             self.miss_if(self.b.icmp_signed(">", modes, self.constant(0)))
             forward, name = (self.word(self.api, x) for x in (Api.FORWARD_AD, Api.LEVEL))
@@ -113,8 +114,9 @@ class Stub(Builder):
         self.call(Api.DECREF, found)
         return value
 
-    def _is_true(self, function: Api) -> Any:
-        found = self.call(Api.CALL, self.word(self.api, function))
+    def _is_true(self, function: Api, *value: Any) -> Any:
+        how = Api.CALL_ONE if value else Api.CALL
+        found = self.call(how, self.word(self.api, function), *value)
         self.miss_if(self.is_equal(found, 0))
         self.call(Api.DECREF, found)
         return self.is_equal(found, self.word(self.api, Api.TRUE))
@@ -135,6 +137,7 @@ class Stub(Builder):
                     self.call(Api.DECREF, found)
                     self.miss_if(self.is_equal(found, self.word(self.api, Api.TRUE)))
                 address = self._describe(value)
+                self._check_sign(value)
                 self.push(self.b.and_(address, self.constant(15)))
                 self.store(address, self.at(self.places, index))
             with otherwise:
@@ -145,6 +148,7 @@ class Stub(Builder):
         self.miss_if(self.differs(self.call(Api.DLTENSOR, value, self.tensor, result=I32), 0))
         data, device, kind, shape, strides, offset = (self.word(self.tensor, i) for i in range(6))
         dims = self.b.and_(kind, self.constant(0xFFFFFFFF))
+        self.miss_if(self.b.icmp_unsigned(">", dims, self.constant(KEY_WORDS // 8)))
         self.push(device)
         self.push(kind)
         for sizes in (shape, strides):
@@ -154,6 +158,16 @@ class Stub(Builder):
         self.miss_if(self.b.icmp_signed(">", filled, self.constant(KEY_WORDS // 2)))
         self.miss_if(self.is_equal(data, 0))
         return self.plus(data, offset)
+
+    def _check_sign(self, value: Any) -> None:
+        """Miss if a tensor negates its memory, as x.conj().imag, whose strides are all even."""
+        dims, strides = self.load(self.plus(self.tensor, 16), I32), self.word(self.tensor, 4)
+        self.store(self.constant(0), self.result)
+        with self.loop(self.b.zext(dims, WORD)) as i:
+            self.store(self.b.or_(self.load(self.result), self.word(strides, i)), self.result)
+        odd = self.b.and_(self.load(self.result), self.constant(1))
+        with self.b.if_then(self.is_equal(odd, 0)):
+            self.miss_if(self._is_true(Api.IS_NEGATED, value))
 
     def _constant(self, value: Any, kind: Any, index: Any) -> None:
         """Push type and sign of a number, whose value is its place; others by identity."""
