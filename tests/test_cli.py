@@ -265,8 +265,8 @@ def test_sweep_times_every_combination(wsdsl, tmp_path, import_optional):
     asked = ["sweep", "examples/02_gemm.py", "--predict", "--size", "M=1024,N=1024,K=1024"]
     status, out, _ = wsdsl(*asked, "--set", "stages=2,4,32", "--set", "tile.n=64,128")
     rows = [line.split() for line in out.splitlines()[1:-1]]
-    assert status == 0 and [row[2:4] for row in rows[:2]] == [["2", "64"], ["2", "128"]]
-    times = {tuple(row[2:4]): float(row[0]) for row in rows if row[0] != "–"}
+    assert status == 0 and [row[1:3] for row in rows[:2]] == [["2", "64"], ["2", "128"]]
+    times = {tuple(row[1:3]): float(row[0]) for row in rows if row[0] != "–"}
     (best,) = re.findall(r"^fastest: --set stages=(\d+) --set tile.n=(\d+)$", out, re.MULTILINE)
     assert times[best] == min(times.values())
     assert len(times) == 4 and "bytes of SMEM" in out

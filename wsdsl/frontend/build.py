@@ -306,7 +306,7 @@ class Builder:
                 self.refuse(
                     "WS0130 a kernel cannot contain strings",
                     loc,
-                    "write annotations without quotes, and remarks as # comments",
+                    "write types and `inf` without quotes, and remarks as # comments",
                 )
                 return s.Number(0, loc=loc)
             case "group":
