@@ -373,8 +373,10 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     roles = ("load", *(("decode",) if decoders else ()), "compute")
     if set(given) != {*roles}:
         named = f"{', '.join(roles[:-1])} and {roles[-1]}"
-        told = f"WS0418 Schedule.registers names {', '.join(given)}; the roles are {named}"
-        return [Finding(told, None, f"name {named}")]
+        told = f"WS0418 Schedule.registers has {', '.join(given)}; the roles are {named}"
+        missing = [role for role in roles if role not in given]
+        hint = f"add {' and '.join(missing)}" if missing else f"leave out all but {named}"
+        return [Finding(told, None, hint)]
     groups = consumers + loads + decoders
     pool = kernel.target.entry_registers(groups) * groups
     numbers = dict(load=loads, decode=decoders, compute=consumers)

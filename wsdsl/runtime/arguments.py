@@ -116,7 +116,7 @@ def in_order(
     missing = [n for n in names if n not in given and n not in access.only_written]
     if missing and not findings:
         message = f"WS0703 {name}(): {', '.join(f'`{n}`' for n in missing)} missing"
-        findings.append(Finding(message, None, f"give {', '.join(names)}"))
+        findings.append(Finding(message, None, f"give {', '.join(missing)}"))
     if findings:
         raise LaunchError(findings)
     return tuple(given.get(n) for n in names)

@@ -96,14 +96,13 @@ class Repeater:
         result: Any,
         launched: Launched,
     ) -> None:
-        api = torch_api()
-        if api is None:
+        api, calls = torch_api(), self._calls
+        if api is None or (calls and calls.is_known(args, named)):
             return
         values, names = (*args, *named.values()), (*names[: len(args)], *named)
         known = _repetition(api.tensors, api.constants, names, values, result, launched)
         if known is None:
             return
-        calls = self._calls
         if calls is None or calls.is_full:
             calls = self._calls = Calls(api)
         calls.add(args, named, known)

@@ -194,8 +194,7 @@ class Calls:
 
     def add(self, args: tuple[Any, ...], named: Mapping[str, Any], known: Repetition) -> None:
         """Know a call with these arguments."""
-        values = [*args, *named.values()]
-        key = (len(args), *map(id, named), *(word for x in values for word in self._look(x)))
+        values, key = [*args, *named.values()], self._key(args, named)
         if key in self._entries:
             return
         call, patches, scalars = known.call, list[int](), list[int]()
@@ -231,6 +230,14 @@ class Calls:
         if self._entries.setdefault(key, added) is added:
             entry[Entry.NEXT] = self._site[Site.FIRST]
             self._site[Site.FIRST] = ctypes.addressof(entry)
+
+    def is_known(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+        """Whether there is an entry for a call with these arguments."""
+        return self._key(args, named) in self._entries
+
+    def _key(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[int, ...]:
+        words = (word for x in (*args, *named.values()) for word in self._look(x))
+        return (len(args), *map(id, named), *words)
 
     def _look(self, x: Any) -> list[int]:
         """The words that the native function compares."""
