@@ -56,7 +56,7 @@ def repeated(method: F, traced: bool = False) -> F:
 
 def repeated_function(call: F) -> F:
     """Have native code repeat known calls of a function that launches one kernel."""
-    from wsdsl.runtime.repeat import Repeater
+    from wsdsl.runtime.repeated_calls import Repeater
 
     names, repeater = tuple(inspect.signature(call).parameters), Repeater()
     recorder = repeater.recorder

@@ -333,7 +333,7 @@ class Kernel(Serving):
         return self._tuned(call, schedule, **how)
 
     def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
-        from wsdsl.runtime.repeat import forget_all
+        from wsdsl.runtime.repeated_calls import forget_all
         from wsdsl.tune.tuning import Question, tune
 
         schedule = self._given(schedule)

@@ -16,7 +16,7 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
-from wsdsl.runtime.repeat import recorder
+from wsdsl.runtime.repeated_calls import recorder
 from wsdsl.variants import Variants
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import digest
 
-SOURCES = "native_ir.py", "stub_ir.py", "stub_table.py"
+SOURCES = "native_ir.py", "launch_stub_ir.py", "launch_table.py"
 
 
 def cached(name: str, emit: Callable[[], bytes]) -> int:

@@ -14,11 +14,11 @@ from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
 from wsdsl.runtime.device import current, is_capturing
 from wsdsl.runtime.interop import count_writes
+from wsdsl.runtime.launch_stub import Calls, Repetition, torch_api
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.repeat import recorder
+from wsdsl.runtime.repeated_calls import recorder
 from wsdsl.runtime.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
-from wsdsl.runtime.stub import Calls, Repetition, torch_api
 from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.runtime.workspace import Lending
 

@@ -21,7 +21,7 @@ from wsdsl.runtime.device import current_context_id
 from wsdsl.runtime.interop import allocator, count_writes, describe, is_transformed, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.repeat import Launched, Repeater, recorder
+from wsdsl.runtime.repeated_calls import Launched, Repeater, recorder
 from wsdsl.runtime.streams import given_stream
 from wsdsl.runtime.views import adapt, byte_range
 

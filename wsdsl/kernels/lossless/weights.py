@@ -20,7 +20,7 @@ from wsdsl.kernels.torch_ops import Stored
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
-from wsdsl.runtime.repeat import Repeater
+from wsdsl.runtime.repeated_calls import Repeater
 
 U4, U8 = DTYPES["u4"], DTYPES["u8"]
 GROUP = 16

@@ -20,7 +20,7 @@ from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
-from wsdsl.runtime.repeat import Repeater
+from wsdsl.runtime.repeated_calls import Repeater
 from wsdsl.runtime.views import adapt
 
 if TYPE_CHECKING:

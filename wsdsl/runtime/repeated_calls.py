@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wsdsl.runtime.stub import KINDS, Calls, Repetition, torch_api
+from wsdsl.runtime.launch_stub import KINDS, Calls, Repetition, torch_api
 
 if TYPE_CHECKING:
     from wsdsl.runtime.prepared import Prepared

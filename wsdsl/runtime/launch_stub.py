@@ -1,6 +1,6 @@
 """Known calls of one function, repeated by native code: a launch at the addresses of new arrays.
 
-The function that `stub_ir` emits looks at the arguments (torch tensors, by DLPack's C exchange
+The function of `launch_stub_ir` looks at the arguments (torch tensors, by DLPack's C exchange
 interface, numbers, and constants by identity), finds the entry of a call that looked the same,
 writes addresses and scalars into its packed arguments, and launches. It returns NotImplemented if
 no entry matches. All of it runs under the GIL.
@@ -17,8 +17,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import skip_marked
+from wsdsl.runtime.launch_table import CONSTANTS, Api, Entry, Kind, Site
 from wsdsl.runtime.native_code import cached
-from wsdsl.runtime.stub_table import CONSTANTS, Api, Entry, Kind, Site
 
 if TYPE_CHECKING:
     from wsdsl.runtime.prepared import Repeatable
@@ -141,7 +141,7 @@ def _method() -> _Method | None:
 
 
 def _emit() -> bytes:
-    from wsdsl.runtime.stub_ir import machine_code
+    from wsdsl.runtime.launch_stub_ir import machine_code
 
     return machine_code()
 

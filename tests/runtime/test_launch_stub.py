@@ -1,4 +1,4 @@
-"""The launch stub on torch's CPU tensors, with functions of the test in place of the driver's."""
+"""The launch stub on torch's CPU tensors, with functions in place of the driver's."""
 
 import ctypes
 import struct
@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from wsdsl.runtime import native_code, repeat, stub
-from wsdsl.runtime.stub import Calls, Repetition
-from wsdsl.runtime.stub_table import Api
+from wsdsl.runtime import launch_stub as stub
+from wsdsl.runtime import native_code
+from wsdsl.runtime import repeated_calls as repeat
+from wsdsl.runtime.launch_table import Api
 
-WORD = ctypes.c_uint64
+Calls, Repetition, WORD = stub.Calls, stub.Repetition, ctypes.c_uint64
 CONTEXT, CONTEXT_ID, STREAM, KERNEL, TABLE = 77, 5, 99, 1234, 4321
 BYTES = 8 * 16 * 4
 
 
 class Driver:
-    """The functions that the stub calls, and the memory that it writes."""
+    """The driver's functions, and the memory that is written."""
 
     def __init__(self, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.launches, self.moved, self.status = list[tuple[int, ...]](), list[int](), 0
@@ -111,10 +112,9 @@ def test_outputs_are_allocated(torch, driver) -> None:
     result = calls.launch(a, 1.5)
     same = result is made.pop()
     assert same and sys.getrefcount(result) <= 3
-    driver.status = 1  # the launch fails: Python repeats the call, and raises the error
+    driver.status = 1  # it fails
     assert calls.launch(a, 1.5) is NotImplemented
-    result = made.pop()
-    assert sys.getrefcount(result) <= 3
+    assert sys.getrefcount(made.pop()) <= 3
 
 
 def test_other_calls_are_not_repeated(torch, driver) -> None:

@@ -1,6 +1,6 @@
 """Emit the launch stub: the native function that repeats a known call at other addresses.
 
-Layouts: see `stub.py`.
+Layouts: see `launch_stub.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from wsdsl.runtime.launch_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, Entry, Kind, Site
 from wsdsl.runtime.native_ir import CONFIG_STREAM, F32, F64, I32, WORD, Builder
-from wsdsl.runtime.stub_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, Entry, Kind, Site
 
 DL_BYTES = 48
 CUDA = 2
