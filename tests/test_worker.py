@@ -111,7 +111,7 @@ def test_a_place_runs_several_ctas() -> None:
     """Of a grid that has more than there is room for."""
     kernel = CASES["gemm"].kernel
     timeline = kernel.timeline(SCHEDULES["grid"], M=4096, N=4096, K=512)
-    issued = [s for s in timeline.worker.lanes[0].spans if s.what == "issue"]
+    issued = [s for s in timeline.worker.lanes[0].spans if s.kind == "issue"]
     assert timeline.tiles > 2 * len(timeline.rows)
     assert len(issued) > 2 * 512 // 64
 

@@ -104,10 +104,10 @@ def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading
             start, stop = max(begin, span.start), min(end, span.stop)
             if start >= stop:
                 continue
-            used[span.what] = COLORS[span.what]
-            style = dict(facecolors=COLORS[span.what], edgecolor="white", linewidth=0.5)
+            used[span.kind] = COLORS[span.kind]
+            style = dict(facecolors=COLORS[span.kind], edgecolor="white", linewidth=0.5)
             axes.broken_barh([(start, stop - start)], (row + 0.1, 0.8), **style)
-            label = span.edge if span.what == "wait" else f"{span.what} {span.edge}".strip()
+            label = span.edge if span.kind == "wait" else f"{span.kind} {span.edge}".strip()
             if len(label) * LABEL_WIDTH < (stop - start) / (end - begin):
                 axes.text(start, row + 0.5, f" {label}", va="center", fontsize=7)
     for row, times in enumerate(worker.units.values(), len(lanes)):

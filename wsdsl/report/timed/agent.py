@@ -15,7 +15,7 @@ from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
-from wsdsl.report.timed.units import Channel, Meeting, Span, Unit, What
+from wsdsl.report.timed.units import Channel, Kind, Meeting, Span, Unit
 from wsdsl.simulator.context import Warpgroup
 from wsdsl.simulator.scalar_ops import VALUES, assign
 
@@ -59,14 +59,14 @@ class Agent:
     def get(self, value: Any) -> Any:
         return self.wg.values[value.name]
 
-    def until(self, at: float, what: What, edge: str = "") -> None:
+    def until(self, at: float, kind: Kind, edge: str = "") -> None:
         """It is busy, or waits, till then."""
         if at > self.now:
             last = self.spans[-1] if self.spans else None
-            if last and last.stop == self.now and (last.what, last.edge) == (what, edge):
-                self.spans[-1] = Span(what, edge, last.start, at)
+            if last and last.stop == self.now and (last.kind, last.edge) == (kind, edge):
+                self.spans[-1] = Span(kind, edge, last.start, at)
             else:
-                self.spans.append(Span(what, edge, self.now, at))
+                self.spans.append(Span(kind, edge, self.now, at))
             self.now = at
 
     def awaits(self, channel: Channel, ready: Ready, edge: str, more: float = 0.0) -> Steps:

@@ -59,7 +59,7 @@ def _most(spans: tuple[Span, ...], begin: float, end: float) -> str:
     """Return the kind of step that fills most of that time."""
     found: dict[str, float] = {}
     for span, start, stop in _inside(spans, begin, end):
-        found[span.what] = found.get(span.what, 0.0) + stop - start
+        found[span.kind] = found.get(span.kind, 0.0) + stop - start
     return max(found, key=lambda what: found[what], default="")
 
 

@@ -104,14 +104,14 @@ class Flag(Channel):
             yield at, there
 
 
-What = Literal["MMA", "arithmetic", "SMEM", "loads", "stores", "issue", "DSMEM", "wait", "start"]
+Kind = Literal["MMA", "arithmetic", "SMEM", "loads", "stores", "issue", "DSMEM", "wait", "start"]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """`edge`: the awaited event, or the moved tensor. Cycles since the launch."""
 
-    what: What
+    kind: Kind
     edge: str
     start: float
     stop: float

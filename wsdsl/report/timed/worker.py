@@ -31,12 +31,12 @@ class Lane:
     @cached_property
     def waiting(self) -> dict[str, float]:
         """Cycles by edge, the longest first."""
-        return _summed((s.edge, s.stop - s.start) for s in self.spans if s.what == "wait")
+        return _summed((s.edge, s.stop - s.start) for s in self.spans if s.kind == "wait")
 
     @cached_property
     def busy(self) -> dict[str, float]:
         """Cycles by what it does, the longest first."""
-        return _summed((s.what, s.stop - s.start) for s in self.spans if s.what != "wait")
+        return _summed((s.kind, s.stop - s.start) for s in self.spans if s.kind != "wait")
 
     @property
     def total(self) -> float:
@@ -139,8 +139,8 @@ def trace(worker: Worker) -> dict[str, Any]:
         at = {"pid": worker.ctas[lane.rank], "tid": number}
         events.append(_name("thread_name", lane.name, **at))
         for span in lane.spans:
-            told = f"{span.what}: {span.edge}" if span.edge else span.what
-            add(at, told, span.what, span.start, span.stop)
+            told = f"{span.kind}: {span.edge}" if span.edge else span.kind
+            add(at, told, span.kind, span.start, span.stop)
     for number, (unit, times) in enumerate(worker.units.items(), len(worker.lanes)):
         at = {"pid": first, "tid": number}
         events.append(_name("thread_name", f"unit: {unit}", **at))
