@@ -17,7 +17,6 @@ CODE = re.compile(r"(WS\d{4}) (.+)", re.DOTALL)
 
 
 def templates() -> Iterator[tuple[str, str]]:
-    """Code and message of each literal, with … for values."""
     for path in sorted((ROOT / "wsdsl").rglob("*.py")):
         tree = ast.parse(path.read_text())
         parts = {
@@ -59,4 +58,5 @@ def test_code_precedes_message() -> None:
     assert re.fullmatch(r"WS01\d\d", caught.value.findings[0].code)
     with pytest.raises(ScheduleError) as wrong:
         raise ScheduleError("WS0999 fact", hint="do this")
-    assert wrong.value.findings == (Finding("fact", None, "do this", "WS0999"),)
+    found = Finding("fact", None, "do this", "WS0999")
+    assert wrong.value.findings == ScheduleError([found, found]).findings == (found,)

@@ -90,7 +90,7 @@ class Finding:
 class WsdslError(Exception):
     """Base of every error that wsdsl raises for a user's mistake.
 
-    `findings` holds all that is wrong, in source order; `str()` renders them with carets. `loc` and
+    `findings` holds all errors once, in source order; `str()` renders them with carets. `loc` and
     `hint` are those of a text.
     """
 
@@ -100,7 +100,7 @@ class WsdslError(Exception):
         if isinstance(findings, str):
             findings = Finding(findings, loc, hint)
         self.findings: tuple[Finding, ...] = (
-            (findings,) if isinstance(findings, Finding) else tuple(findings)
+            (findings,) if isinstance(findings, Finding) else tuple(dict.fromkeys(findings))
         )
         super().__init__("\n".join(f.render() for f in self.findings))
 
