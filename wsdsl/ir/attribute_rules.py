@@ -77,7 +77,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
         staging=one_of(1),
-        asks_early=between(0, 32),
+        asks_early=extents,
     ),
     b.LaunchGrid: dict(
         tiles=extents,

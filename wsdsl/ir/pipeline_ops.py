@@ -49,9 +49,9 @@ class Partition(Op):
     through `staging` buffers. With `in_order` threads load from global memory at the first use,
     else as early as registers allow; with `late_loads` factors of an MMA are
     loaded after its issue, else before. With `copies_ahead` threads that copy operands prefetch
-    later ones to L2, and a thread that loads by TMA prefetches those of `asks_early` iterations
-    before `griddepcontrol.wait`. With `order_barriers` its warpgroups alternate in
-    each iteration of a loop with back-to-back MMAs.
+    later ones to L2, and a thread that loads by TMA prefetches those of `asks_early` (tensors, with
+    a number of iterations each) before `griddepcontrol.wait`. With `order_barriers` its warpgroups
+    alternate in each iteration of a loop with back-to-back MMAs.
     """
 
     role: str
@@ -62,7 +62,7 @@ class Partition(Op):
     in_order: bool = False
     late_loads: bool = False
     copies_ahead: bool = False
-    asks_early: int = 0
+    asks_early: tuple[tuple[str, int], ...] = ()
     order_barriers: bool = False
     body: Region = ()
 

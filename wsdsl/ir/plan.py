@@ -103,8 +103,8 @@ class Plan:
     """Whether consumers who share a tile follow one another in each iteration of a chain."""
     copies_ahead: bool = False
     """Whether threads that copy operands ask L2 for later ones meanwhile."""
-    asks_early: int = 0
-    """Iterations whose boxes the loading thread asks L2 for before the kernel in front is over."""
+    asks_early: tuple[tuple[str, int], ...] = ()
+    """Tensors, and the iterations that the load partition prefetches to L2 before it waits."""
     chosen_by: str = ""
     """What the schedule goes by, where that is not the model."""
 
@@ -176,8 +176,8 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("", "of scale factors: after the issue of the MMAs")
     if plan.copies_ahead:
         yield _line("", "to SMEM stages: with L2 prefetch of later stages")
-    if plan.asks_early:
-        iterations = f"{plan.asks_early} iteration{'s' if plan.asks_early > 1 else ''}"
+    for tensor, count in plan.asks_early:
+        iterations = f"{count} iteration{'s' if count > 1 else ''} of {tensor}"
         yield _line("", f"L2 prefetch of {iterations} before griddepcontrol.wait")
     for bins in plan.counters:
         copies = f", {bins.copies} copies by lane" if bins.copies > 1 else ""

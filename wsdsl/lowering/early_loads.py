@@ -7,7 +7,7 @@ for it, and so do those that compute and that load the epilogue's operands in pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
@@ -95,15 +95,16 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
 SCALARS = Constant | DimSize | Map | CtaIndex | NumCtas | ClusterIndex | NumClusters | CtaRank
 
 
-def first_boxes(partition: Partition, namer: Namer) -> Region:
-    """Return the L2 prefetches of the first tile, of `partition.asks_early` iterations; none if
-    they cannot be computed before its loops.
+def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -> Region:
+    """Return the L2 prefetches of the first tile, of the tensors and iterations of
+    `partition.asks_early`; none if they cannot be computed before its loops.
     """
     items = _loop(partition.body)
     loop = _loop(items.body) if items else None
     if items is None or loop is None:
         return ()
-    loads = [op for op in loop.body if isinstance(op, TmaLoad)]
+    early = dict(partition.asks_early)
+    loads = [op for op in loop.body if isinstance(op, TmaLoad) and maps[op.map] in early]
     places = tuple(v for op in loads for v in op.coordinates)
     inside = makers(loop.body, places)
     wanted = loop.start, loop.stop, loop.step, *places, *_read(inside)
@@ -113,7 +114,8 @@ def first_boxes(partition: Partition, namer: Namer) -> Region:
     known = all(isinstance(op, SCALARS) for op in (*scalars, *around, *inside))
     if not (loads and known) or {*items.args, *loop.args} & {*wanted}:
         return ()
-    return _asked(partition.asks_early, items, loop, loads, (scalars, around, inside), namer)
+    iterations = max(early.values())
+    return _asked(iterations, items, loop, loads, (scalars, around, inside), namer)
 
 
 def _asked(

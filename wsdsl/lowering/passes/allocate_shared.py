@@ -66,7 +66,7 @@ def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
         return with_fields(op, offset=offsets[op])
     if isinstance(op, Partition):
         flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")
-        return with_fields(op, staging=1, asks_early=0, **dict.fromkeys(flags, False))
+        return with_fields(op, staging=1, asks_early=(), **dict.fromkeys(flags, False))
     return op
 
 

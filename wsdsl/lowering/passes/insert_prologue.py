@@ -115,7 +115,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         prologue.append(bar.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
     ahead = {
-        op: first_boxes(op, namer)
+        op: first_boxes(op, maps_of, namer)
         for op in kernel.body
         if isinstance(op, Partition) and op.asks_early
     }

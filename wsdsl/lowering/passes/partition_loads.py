@@ -107,7 +107,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             late_loads=plan.late_loads and role == "compute",
             order_barriers=plan.order_barriers and role == "compute",
             copies_ahead=plan.copies_ahead and role == "load" and num_warps > 1,
-            asks_early=plan.asks_early if role == "load" and num_warps > 1 else 0,
+            asks_early=plan.asks_early if role == "load" and num_warps > 1 else (),
             body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
             loc=kernel.loc,
         )
