@@ -78,7 +78,8 @@ class TracedCall:
             with suppress(ScheduleError, CompileError):
                 compiled = kernel.compiled_for(call, schedule, exact=self.exact)
         prepared = compiled.prepare_call(call, 0, keepalive=False)
-        if (launch := prepared.repeatable(filled=True)) is None:
+        launch = prepared.repeatable(filled=True)
+        if launch is None or launch.is_valid is not None:
             part = "a workspace" if compiled.signature.lent else "inputs without elements"
             hint = "change the scheduler or the sizes, or call it outside jax.jit"
             raise LaunchError(f"WS1122 {kernel.name} uses {part} inside jax.jit", hint=hint)

@@ -26,6 +26,14 @@ class Driver:
 
     def __init__(self, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.launches, self.moved, self.status = list[tuple[int, ...]](), list[int](), 0
+        self.stream_id, self.capturing = 7, 0
+
+        def state(name: str):
+            def write(_: int, place: Any) -> int:
+                place[0] = getattr(self, name)
+                return 0
+
+            return write
 
         def written(value: int):
             def write(*arguments: Any) -> int:
@@ -48,6 +56,8 @@ class Driver:
             Api.CONTEXT_ID: ctypes.CFUNCTYPE(ctypes.c_int, WORD, out)(written(CONTEXT_ID)),
             Api.REPLACE_ADDRESS: ctypes.CFUNCTYPE(ctypes.c_int, WORD, WORD)(move),
             Api.LAUNCH: ctypes.CFUNCTYPE(ctypes.c_int, *[WORD] * 4)(launch),
+            Api.STREAM_ID: ctypes.CFUNCTYPE(ctypes.c_int, WORD, out)(state("stream_id")),
+            Api.IS_CAPTURING: ctypes.CFUNCTYPE(ctypes.c_int, WORD, out)(state("capturing")),
         }
         library = SimpleNamespace(**{n: self.functions[which] for which, n in stub.DRIVER.items()})
         load = ctypes.CDLL
@@ -65,6 +75,8 @@ class Driver:
             packed=SimpleNamespace(address=TABLE),
             pointers=lambda: [("a", at, False), ("a", at + 24, True), ("out", at + 8, False)],
             scalars=lambda: [("s", at + 16)],
+            stream_id=0,
+            is_valid=None,
         )
 
     def known(self, out: int, *makers: Any) -> Repetition:
@@ -157,6 +169,26 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     assert seen == [NotImplemented] * 3
 
 
+def test_launch_with_a_workspace_is_repeated_on_its_stream(torch, driver) -> None:
+    a, out = torch.zeros(8, 16), torch.zeros(8, 16)
+    calls, valid, args = Calls(driver.api), ctypes.c_int64(1), (a, 2.5, out)
+    for table, stream in ((TABLE, 7), (TABLE + 1, 8)):
+        driver.call.packed = SimpleNamespace(address=table)
+        driver.call.stream_id, driver.call.is_valid = stream, valid
+        calls.add(args, {}, driver.known(2))
+        driver.call = SimpleNamespace(**vars(driver.call))
+        valid = ctypes.c_int64(1)
+    launched = [calls.launch(*args) for driver.stream_id in (7, 8, 9)]
+    assert launched == [out, out, NotImplemented]
+    assert [table for _, table, _ in driver.launches] == [TABLE, TABLE + 1]
+    driver.stream_id, driver.capturing = 8, 1
+    assert calls.launch(*args) is NotImplemented
+    driver.capturing = 0
+    assert calls.is_known(args, {}, 8) and calls.launch(*args) is out
+    driver.call.is_valid.value = 0
+    assert calls.launch(*args) is NotImplemented and not calls.is_known(args, {}, 8)
+
+
 def test_negated_view_is_not_repeated(torch, driver) -> None:
     numbers, out, calls = torch.zeros(8, 16) * 1j, torch.zeros(8, 16), Calls(driver.api)
     calls.add((numbers.imag, 2.5, out), {}, driver.known(2))
@@ -193,11 +225,12 @@ def test_entry_stays_when_threads_add_one_call(torch, driver, monkeypatch) -> No
 
 def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> None:
     repeater, scalars, known = repeat.Repeater(), driver.call.scalars(), driver.known(2)
+    launched: Any = SimpleNamespace(prepared=SimpleNamespace(repeatable=lambda: driver.call))
     monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
     monkeypatch.setattr(repeat, "_repetition", lambda *_: known)
     monkeypatch.setattr(driver.call, "scalars", lambda: repeater.forget() or scalars)
     given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
-    repeater._learn((), given, {}, given[2], None)
+    repeater._learn((), given, {}, given[2], launched)
     assert repeater.launch is None
 
 

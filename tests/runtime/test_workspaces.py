@@ -30,7 +30,7 @@ from wsdsl.runtime import launch, streams, workspace
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import PackedArguments, layout
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.streams import Place
+from wsdsl.runtime.streams import Place, place_of
 from wsdsl.runtime.views import ArrayView
 
 F32, I32 = DTYPES["f32"], DTYPES["i32"]
@@ -199,6 +199,22 @@ def test_it_grows_and_what_was_too_small_goes(machine: Machine) -> None:
     shared = dict(partials=after.partials, flags=after.flags)
     assert machine.launched() == before._replace(**shared)
     assert set(machine.fake.memory) == {after.partials, after.flags}
+
+
+def test_native_arguments_are_valid_until_memory_is_replaced(machine: Machine) -> None:
+    small = machine.prepare()
+    small()
+    known = small.repeatable()
+    assert known is not None and known.stream_id == place_of(MAIN).stream
+    assert bytes(known.packed) == machine.fake.launched[-1][1]
+    machine.stream = SIDE
+    assert small.repeatable() is None
+    machine.stream = MAIN
+    machine.prepare(m=1280)()
+    assert not known.is_valid.value and small.repeatable() is None
+    machine.fake.captures[MAIN] = 3
+    small()
+    assert small.repeatable() is None
 
 
 def test_streams_that_are_not_kept_leave_nothing(machine: Machine) -> None:

@@ -23,6 +23,7 @@ from wsdsl.runtime.native_code import cached
 if TYPE_CHECKING:
     from wsdsl.runtime.prepared import Repeatable
 
+Key = tuple[int, ...]
 MAX_ENTRIES, WORD = 256, 8
 FLAGS = 0x80 | 0x02
 """METH_FASTCALL | METH_KEYWORDS."""
@@ -45,6 +46,8 @@ DRIVER = {
     Api.CONTEXT_ID: "cuCtxGetId",
     Api.REPLACE_ADDRESS: "cuTensorMapReplaceAddress",
     Api.LAUNCH: "cuLaunchKernelEx",
+    Api.STREAM_ID: "cuStreamGetId",
+    Api.IS_CAPTURING: "cuStreamIsCapturing",
 }
 
 
@@ -174,7 +177,9 @@ class Calls:
 
     api: TorchApi
     launch: Callable[..., Any] = field(init=False)
-    _entries: dict[tuple[int, ...], object] = field(default_factory=dict[tuple[int, ...], object])
+    _entries: dict[Key, Any] = field(default_factory=dict[Key, Any])
+    _invalid: list[object] = field(default_factory=list[object])
+    """Entries whose workspace was replaced."""
 
     def __post_init__(self) -> None:
         skip_marked()
@@ -182,7 +187,7 @@ class Calls:
         method = _method() or _Method()
         own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
         # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.
-        own.held = method, self.api, self._site, self._entries
+        own.held = method, self.api, self._site, self._entries, self._invalid
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -190,13 +195,13 @@ class Calls:
 
     @property
     def is_full(self) -> bool:
-        return len(self._entries) >= MAX_ENTRIES
+        return len(self._entries) + len(self._invalid) >= MAX_ENTRIES
 
     def add(self, args: tuple[Any, ...], named: Mapping[str, Any], known: Repetition) -> None:
         """Know a call with these arguments."""
-        values, key = [*args, *named.values()], self._key(args, named)
-        if key in self._entries:
+        if self.is_known(args, named, known.call.stream_id):
             return
+        values, key = [*args, *named.values()], self._key(args, named)
         call, patches, scalars = known.call, list[int](), list[int]()
         for name, where, is_map in call.pointers():
             if name in known.places:
@@ -216,6 +221,8 @@ class Calls:
             Entry.FIXED_STREAM: known.stream or 0, Entry.CONFIG: call.config.getPtr(),
             Entry.WRITTEN: id(known.written) if known.written else 0,
             Entry.FUNCTION: int(call.kernel.handle), Entry.PARAMETERS: call.packed.address,
+            Entry.IS_VALID: ctypes.addressof(call.is_valid) if call.is_valid else 0,
+            Entry.STREAM_ID: call.stream_id,
             Entry.TENSORS: at[1], Entry.NUM_TENSORS: len(known.tensors),
             Entry.PATCHES: at[2], Entry.NUM_PATCHES: len(patches) // 3,
             Entry.SCALARS: at[3], Entry.NUM_SCALARS: len(scalars) // 4,
@@ -227,13 +234,20 @@ class Calls:
         constants = [x for x in values if isinstance(x, self.api.constants)]
         added = entry, held, known, constants, [*named]
         # Another thread may have added one, which may be in use: it is not replaced.
-        if self._entries.setdefault(key, added) is added:
+        if self._entries.setdefault((*key, call.stream_id), added) is added:
             entry[Entry.NEXT] = self._site[Site.FIRST]
             self._site[Site.FIRST] = ctypes.addressof(entry)
 
-    def is_known(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-        """Whether there is an entry for a call with these arguments."""
-        return self._key(args, named) in self._entries
+    def is_known(self, args: tuple[Any, ...], named: Mapping[str, Any], stream_id: int) -> bool:
+        """Whether there is an entry for a call with these arguments; `stream_id`: of a workspace's
+        stream, or 0.
+        """
+        key = *self._key(args, named), stream_id
+        found = self._entries.get(key)
+        if found and (valid := found[2].call.is_valid) is not None and not valid.value:
+            self._invalid.append(self._entries.pop(key, None))
+            return False
+        return found is not None
 
     def _key(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[int, ...]:
         words = (word for x in (*args, *named.values()) for word in self._look(x))

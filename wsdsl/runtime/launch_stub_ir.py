@@ -68,6 +68,9 @@ class Stub(Builder):
         with self.loop(self.word(entry, Entry.NUM_MAKERS)) as i:
             self._make(self.word(self.word(entry, Entry.MAKERS), i), self.plus(number, i))
         self._check_overlap(entry)
+        with self.b.if_then(self.differs(self.word(entry, Entry.IS_VALID), 0)):
+            # Allocating an output may have run another thread, which replaced the workspace.
+            self.miss_if(self.is_equal(self.word(self.word(entry, Entry.IS_VALID), 0), 0))
         self._patch(entry)
         config = self.word(entry, Entry.CONFIG)
         self.store(self._stream(entry), self.plus(config, CONFIG_STREAM))
@@ -192,11 +195,12 @@ class Stub(Builder):
             self.store(number, self.at(self.places, index))
 
     def _find(self) -> Any:
-        """The entry with this key."""
+        """The entry with this key; of entries with a workspace, that of the current stream."""
         current = self.variable(0)
         self.b.store(self.word(self.site, Site.FIRST), current)
-        head, compare, following, found = (
-            self.function.append_basic_block(n) for n in ("find", "compare", "next", "found")
+        names = "find", "compare", "equal", "workspace", "next", "found"
+        head, compare, equal, workspace, following, found = (
+            self.function.append_basic_block(n) for n in names
         )
         used = self.b.shl(self.b.load(self.filled), self.constant(3))
         self.b.branch(head)
@@ -206,8 +210,19 @@ class Stub(Builder):
         same = self.is_equal(self.word(entry, Entry.KEY_BYTES), used)
         self.b.cbranch(same, compare, following)
         self.b.position_at_end(compare)
-        equal = self.call(Api.COMPARE, self.word(entry, Entry.KEY), self.key, used, result=I32)
-        self.b.cbranch(self.is_equal(equal, 0), found, following)
+        differ = self.call(Api.COMPARE, self.word(entry, Entry.KEY), self.key, used, result=I32)
+        self.b.cbranch(self.is_equal(differ, 0), equal, following)
+        self.b.position_at_end(equal)
+        valid = self.word(entry, Entry.IS_VALID)
+        self.b.cbranch(self.is_equal(valid, 0), found, workspace)
+        self.b.position_at_end(workspace)
+        stream = self._stream(entry)
+        for_graph = self._out(lambda at: self.call(Api.IS_CAPTURING, stream, at, result=I32))
+        self.miss_if(self.differs(for_graph, 0))
+        number = self._out(lambda at: self.call(Api.STREAM_ID, stream, at, result=I32))
+        same = self.is_equal(number, self.word(entry, Entry.STREAM_ID))
+        same = self.b.and_(same, self.differs(self.load(valid), 0))
+        self.b.cbranch(same, found, following)
         self.b.position_at_end(following)
         self.b.store(self.word(entry, Entry.NEXT), current)
         self.b.branch(head)

@@ -55,11 +55,16 @@ def _never() -> Any:
 
 @dataclass(frozen=True)
 class Repeatable:
-    """A launch with its own arguments and CUlaunchConfig, which native code writes in place."""
+    """A launch with its own arguments and CUlaunchConfig, which native code writes in place. With a
+    workspace it holds for one stream, by its id, and until `is_valid` has the value 0.
+    """
 
     kernel: Function
     config: Any
     packed: PackedArguments
+    stream_id: int = 0
+    is_valid: Any = None
+    lending: Lending | None = None
 
     def pointers(self) -> Iterator[tuple[str, int, bool]]:
         """Tensor, address of its pointer or tensor map, and whether it is a map."""
@@ -149,11 +154,15 @@ class Prepared:
 
     def repeatable(self, copied: bool = True, filled: bool = False) -> Repeatable | None:
         """The launch of a call without other parts, or whose outputs are `filled` elsewhere."""
-        more = self._lending or (self._fills and not filled) or self._sync or not self._grid
+        more = (self._fills and not filled) or self._sync or not self._grid
         if more or not self._movable:
             return None
+        config = self._new_config(0)
+        if self._lending is not None:
+            lent = self._lending.lent(self._stream_of())
+            return lent and Repeatable(self._kernel, config, *lent, self._lending)
         packed = self._packed.copy() if copied else self._packed
-        return Repeatable(self._kernel, self._new_config(0), packed)
+        return Repeatable(self._kernel, config, packed)
 
     @property
     def _idle(self) -> bool:

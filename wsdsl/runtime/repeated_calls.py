@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wsdsl.runtime.launch_stub import KINDS, Calls, Repetition, torch_api
+from wsdsl.runtime.launch_stub import KINDS, Calls, Repetition, TorchApi, torch_api
 
 if TYPE_CHECKING:
-    from wsdsl.runtime.prepared import Prepared
+    from wsdsl.runtime.prepared import Prepared, Repeatable
     from wsdsl.runtime.recent import Known
 
 NUMBERS = int, float
@@ -97,10 +97,11 @@ class Repeater:
         launched: Launched,
     ) -> None:
         api, calls = torch_api(), self._calls
-        if api is None or (calls and calls.is_known(args, named)):
+        call = launched.prepared.repeatable()
+        if api is None or call is None or (calls and calls.is_known(args, named, call.stream_id)):
             return
         values, names = (*args, *named.values()), (*names[: len(args)], *named)
-        known = _repetition(api.tensors, api.constants, names, values, result, launched)
+        known = _repetition(api, call, names, values, result, launched)
         if known is None:
             return
         if calls is None or calls.is_full:
@@ -121,23 +122,21 @@ def forget_all() -> None:
 
 
 def _repetition(
-    tensors: tuple[type, ...],
-    constants: tuple[type, ...],
+    api: TorchApi,
+    call: Repeatable,
     names: Sequence[str],
     values: Sequence[Any],
     result: Any,
     launched: Launched,
 ) -> Repetition | None:
     """How to repeat a call; None if more than the launch belongs to it."""
-    call, (known, _, pointers, given) = launched.prepared.repeatable(), launched
-    if call is None:
-        return None
+    (known, _, pointers, given), tensors = launched, api.tensors
     index, makers, results = dict[int, int](), list[Callable[[], Any]](), list[int]()
     for i, x in enumerate(values):
         if type(x) in tensors:
             if index.setdefault(x.data_ptr(), i) != i:
                 return None
-        elif not _is_constant(x, constants):
+        elif not _is_constant(x, api.constants):
             return None
     for x in result if isinstance(result, tuple) else (result,):
         if type(x) not in tensors:

@@ -8,6 +8,7 @@ concurrently with launches on the stream that it was captured from: each capture
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import weakref
@@ -175,10 +176,20 @@ class Workspaces:
             raise _no_memory(self.kernel, amount, need.name) from None
 
 
+class Lent(NamedTuple):
+    """Arguments on one stream, until `is_valid` has the value 0."""
+
+    packed: PackedArguments
+    stream_id: int
+    is_valid: ctypes.c_int64
+
+
 class Lending:
     """A prepared call's arguments, for every place where it is launched. Threads may share it."""
 
-    __slots__ = ("__weakref__", "_context", "_lock", "_needs", "_packed", "_ready", "_workspaces")
+    __slots__ = (
+        "__weakref__", "_context", "_lent", "_lock", "_needs", "_packed", "_ready", "_workspaces",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -190,12 +201,29 @@ class Lending:
         self._workspaces, self._context, self._needs = workspaces, context, needs
         self._packed = packed
         self._ready: dict[Place, PackedArguments] = {}
+        self._lent: dict[Place, list[Lent]] = {}
         self._lock = threading.Lock()
         workspaces.know(self)
 
     def forget(self, place: Place) -> None:
         """Takes no lock: a thread in `_make`, which has it, may wait for the workspaces' lock."""
+        for lent in self._lent.pop(place, ()):
+            lent.is_valid.value = 0
         self._ready.pop(place, None)
+
+    def lent(self, stream: int) -> Lent | None:
+        """A copy of the arguments for native code; None for a stream without a launch before this,
+        and during the capture of a CUDA graph.
+        """
+        place = place_of(stream)
+        with self._lock:
+            if (held := self._ready.get(place)) is None:
+                return None
+            made = Lent(held.copy(), place.stream, ctypes.c_int64(1))
+            self._lent.setdefault(place, []).append(made)
+            if self._ready.get(place) is not held:
+                self.forget(place)
+            return made
 
     def arguments(self, stream: int) -> PackedArguments:
         """To be held until the launch has been called."""
@@ -216,7 +244,8 @@ class Lending:
             # A capture copies arguments into the graph, and is rare.
             if place.capture is None:
                 if len(self._ready) >= MAX_STREAMS:
-                    self._ready.clear()
+                    for known in list(self._ready):
+                        self.forget(known)
                 self._ready[place] = made
                 if not self._workspaces.holds(self._context, place, buffers):
                     self.forget(place)
@@ -229,6 +258,7 @@ class Lending:
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:
             known = self._packed.set_scalar(name, value)
-            for packed in list(self._ready.values()):
+            native = (lent.packed for own in list(self._lent.values()) for lent in own)
+            for packed in [*self._ready.values(), *native]:
                 packed.set_scalar(name, value)
             return known
