@@ -228,6 +228,51 @@ def test_ready_kernels_have_gradients(torch: Any, name: str, mode: str) -> None:
             assert (found - wanted).abs().max() <= 2e-2 * wanted.abs().max()
 
 
+def spread(scale: Any, rows: int, columns: int) -> Any:
+    """Scale factors of [rows, columns]: one, or by row or blocks of 128."""
+    scale = scale.reshape(-1, 1) if rows in scale.shape and scale.numel() == rows else scale
+    for axis, size in ((0, rows), (1, columns)):
+        if scale.dim() > 1 and scale.shape[axis] not in (1, size):
+            scale = scale.repeat_interleave(128, axis).narrow(axis, 0, size)
+    return scale
+
+
+@pytest.mark.parametrize(
+    "shapes", [((1,), (130,)), ((3, 1), (1, 130)), ((3, 2), (2, 2)), ((1, 2), (130, 2))]
+)
+def test_scale_factors_have_gradients(torch: Any, shapes: tuple[Any, Any]) -> None:
+    given = [torch.randn(n).bfloat16().requires_grad_() for n in ((3, 160), (130, 160))]
+    given += [torch.rand(n).requires_grad_() for n in shapes]
+    wide = [x.detach().double().requires_grad_() for x in given]
+    a, b, scale_a, scale_b = wide
+    exact = ((a * spread(scale_a, 3, 160)) @ (b * spread(scale_b, 130, 160)).T).relu()
+    a, b, scale_a, scale_b = given
+    result = kernels.matmul(a, b.T, activation="relu", scales=(scale_a, scale_b))
+    weight = torch.randn(exact.shape)
+    ((result * weight).sum() + (exact * weight).sum()).backward()
+    for found, wanted in [(result, exact), *((x.grad, y.grad) for x, y in zip(given, wide))]:
+        assert (found - wanted).abs().max() <= 2e-2 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("kind", ["quantized", "lossless"])
+def test_stored_weights_pass_gradients_on(torch: Any, kind: str) -> None:
+    module = getattr(kernels, kind)
+    values = torch.randn(64, 128).bfloat16()
+    packed = module.quantize(values, "i4", group=64) if kind == "quantized" else None
+    weights = packed or module.pack(values)
+    w = torch.as_tensor(packed.dequantize("bf16")).double() if packed else values.double()
+    x, bias = (torch.randn(n).bfloat16().requires_grad_() for n in ((2, 3, 128), (64,)))
+    wide = [y.detach().double().requires_grad_() for y in (x, bias)]
+    result, exact = module.matmul(x, weights), wide[0] @ w.T
+    if packed:
+        result = module.matmul(x, weights, bias, "silu", result.detach())
+        exact = torch.nn.functional.silu(exact + wide[1]) + exact.detach()
+    (result.sum() + exact.sum()).backward()
+    for found, wanted in [(result, exact), (x.grad, wide[0].grad), (bias.grad, wide[1].grad)]:
+        if wanted is not None:
+            assert (found - wanted).abs().max() <= 3e-2 * wanted.abs().max()
+
+
 def test_matmul_follows_autocast(torch: Any) -> None:
     a, b = torch.randn(4, 16, requires_grad=True), torch.randn(16, 8)
     for run in (kernels.matmul, compiled(torch, lambda a, b: kernels.matmul(a, b))):

@@ -11,12 +11,10 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import is_traced
 from wsdsl.kernels.gemm.dtypes import dtype_of
-from wsdsl.kernels.gemm.operands import ARRAYS, Operands, Options
+from wsdsl.kernels.matmul_gradients import matmul_backward, operands_of, stored_backward
 from wsdsl.runtime.interop import has_gradient
-from wsdsl.runtime.views import ArrayView, dtype_named
 from wsdsl.torch_op import DEVICES, define, library, torch_dtype
 
 MATMUL = (
@@ -152,16 +150,8 @@ def _run_matmul(a: Any, b: Any, *given: Any) -> Any:
 
 
 def _fake_matmul(*given: Any) -> Any:
-    """Allocate the result by the rules of `Operands`, which sizes that are symbols pass."""
-    views: dict[str, ArrayView] = {}
-    for name, x in zip(ARRAYS, given[:6]):
-        if x is not None:
-            dtype = dtype_named(str(x.dtype).removeprefix("torch."), x.element_size())
-            views[name] = ArrayView(0, dtype, tuple(x.shape), tuple(x.stride()), "")
-    numbers = tuple(name for name, x in zip(ARRAYS[2:4], given[6:8]) if x is not None)
-    activation, out_dtype, operand_dtype = given[8:11]
-    options = Options(activation, out_dtype, operand_dtype=operand_dtype, numbers=numbers)
-    result = Operands(views, options)
+    """Allocate the result by the rules of `Operands`."""
+    result = operands_of(*given)
     return given[0].new_empty(result.shape, dtype=torch_dtype(result.out))
 
 
@@ -180,62 +170,10 @@ def _define_matmul() -> None:
             both = [x.to(dtype) if not operand_dtype and _is_float(x) else x for x in (a, b)]
             return operator(*both, *rest)
 
-    schema, gradient = f"({MATMUL}) -> Tensor", (save, _matmul_backward)
+    schema, gradient = f"({MATMUL}) -> Tensor", (save, matmul_backward)
     operator = define("wsdsl::matmul", schema, _run_matmul, _fake_matmul, gradient)
     for device in DEVICES:
         library("wsdsl").impl("matmul", partial(cast, device), f"Autocast{device}")
-
-
-def _matmul_backward(ctx: Any, grad: Any) -> Any:
-    """Gradients of a, b, bias and residual. Before an activation the matmul is computed again."""
-    ops: Any = _modules["torch"].ops
-    a, b, *scales, bias, residual = ctx.saved_tensors
-    number_a, number_b, activation, _, *rest = ctx.options
-    wants_a, wants_b, *wants_scales, wants_bias, wants_residual = ctx.needs_input_grad[:6]
-    if any(wants_scales) or ((wants_a or wants_b) and any(s is not None for s in scales)):
-        message = "WS1113 matmul has no gradient with scale factors in tensors"
-        raise LaunchError(message, hint="give numbers, or multiply the operands by them")
-    grads: list[Any] = [None] * 12
-    grads[5] = _reduced(grad, residual) if wants_residual else None
-    grad = grad.float()
-    if activation and (wants_a or wants_b or wants_bias):
-        given = a, b, *scales, bias, None, number_a, number_b, None, "f32", *rest
-        x = ops.wsdsl.matmul(*given)
-        x = getattr(x, activation)() if activation in ("sigmoid", "tanh") else x
-        if activation == "relu":
-            grad = ops.aten.threshold_backward(grad, x, 0)
-        else:
-            grad = getattr(ops.aten, f"{activation}_backward")(grad, x)
-    left, right = a if a.dim() > 1 else a[None], b if b.dim() > 1 else b[:, None]
-    grad = grad if b.dim() > 1 else grad.unsqueeze(-1)
-    grad = grad if a.dim() > 1 else grad.unsqueeze(-2)
-    grads[4] = _reduced(grad.sum(-2), bias) if wants_bias else None
-    for number in (number_a, number_b):
-        grad = grad if number is None else grad * number
-    if wants_a:
-        grads[0] = _reduced(_product(grad, right.mT, a.dtype), left).reshape(a.shape)
-    if wants_b:
-        if right.dim() == 2:
-            left, grad = left.reshape(-1, left.shape[-1]), grad.reshape(-1, grad.shape[-1])
-        if right.stride(-1) == 1:
-            found = _product(left.mT, grad, b.dtype)
-        else:
-            found = _product(grad.mT, left, b.dtype).mT
-        grads[1] = _reduced(found, right).reshape(b.shape)
-    return tuple(grads)
-
-
-def _product(a: Any, b: Any, dtype: Any) -> Any:
-    """Multiply by a gradient in f32: by wsdsl for operands of 16 bits."""
-    if dtype.itemsize != 2:
-        return (a.float() @ b.float()).to(dtype)
-    return _modules["torch"].ops.wsdsl.matmul(a.to(dtype), b.to(dtype), *[None] * 9, [])
-
-
-def _reduced(grad: Any, like: Any) -> Any:
-    """Sum a gradient over the axes along which `like` was broadcast."""
-    more = max(0, like.dim() - grad.dim())
-    return grad.sum_to_size(like.shape[more:]).reshape(like.shape).to(like.dtype)
 
 
 # Matmul with weights of `quantized` and `lossless`.
@@ -295,7 +233,12 @@ def _define_stored() -> None:
         dtype = torch_dtype(dtype_of(given[3], "out_dtype")) if given[3] else x.dtype
         return x.new_empty((*x.shape[:-1], n), dtype=dtype)
 
-    define("wsdsl::stored_matmul", STORED, run, fake)
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        x, number, n, bias, residual, *options = inputs
+        ctx.save_for_backward(x, bias, residual)
+        ctx.options = number, n, *options
+
+    define("wsdsl::stored_matmul", STORED, run, fake, (save, stored_backward))
 
 
 # Rows.

@@ -13,7 +13,7 @@ from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
-from wsdsl.kernels.torch_ops import traced_lossless
+from wsdsl.kernels.torch_ops import traced_lossless, with_gradient
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -78,6 +78,7 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
 
 @repeated_with_weights
 @partial(opaque, traced=traced_lossless)
+@partial(with_gradient, traced=traced_lossless)
 def matmul(
     x: Any,
     weights: Weights,

@@ -15,7 +15,7 @@ from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_sh
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
-from wsdsl.kernels.torch_ops import traced_stored
+from wsdsl.kernels.torch_ops import traced_stored, with_gradient
 from wsdsl.runtime.interop import describe
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
@@ -30,6 +30,7 @@ TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "s
 
 @repeated_with_weights
 @partial(opaque, traced=traced_stored)
+@partial(with_gradient, traced=traced_stored)
 def matmul(
     x: Any,
     weights: Weights,
