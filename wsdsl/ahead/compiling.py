@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import closing
 from functools import partial
 
 from wsdsl.ahead.jobs import Failed, Job, Made, run
@@ -30,63 +31,101 @@ def compiled(
     """Yield results in the order in which they are ready, while it `goes_on`; closing the generator
     cancels the rest. An `executor` replaces the processes; the limit does not apply to it.
     """
-    ready, ends = Ready(), list[Callable[[], object]]()
-    left, lock = list(reversed(jobs)), threading.Lock()
+    with closing(Compiler(processes, limit, start, executor)) as compiler:
+        for job in jobs:
+            compiler.add(job)
+        yield from compiler.results(goes_on)
 
-    def work() -> None:
-        child: Process | None = None
-        while True:
-            with lock:
-                job = left.pop() if left else None
-                if job is None:
-                    return
-                if child is None:
-                    try:
-                        child = start()
-                    except OSError as error:
-                        message = f"WS1142 no compiling process could be started: {error}"
-                        ready.put((job, Failed((Finding(message),))))
-                        continue
-                    ends.append(child.close)
-            watchdog = threading.Timer(limit, child.close)
-            watchdog.start()
-            made = child.run(job)
-            hung = not watchdog.is_alive()
-            watchdog.cancel()
-            if hung:
-                made = Failed((Finding(f"WS1035 compilation exceeded {limit:.0f} s"),))
-            if child.ended:
-                child = None
-            ready.put((job, made))
 
-    try:
-        if executor is None:
-            for _ in range(min(processes, len(jobs))):
-                threading.Thread(target=work, daemon=True).start()
+class Compiler:
+    """Compiles each job from when it is added, in at most so many child processes."""
+
+    def __init__(
+        self,
+        processes: int,
+        limit: float,
+        start: Callable[[], Process] = Process,
+        executor: Executor | None = None,
+    ) -> None:
+        self._processes, self._limit = processes, limit
+        self._start, self._executor = start, executor
+        self._left, self._ready = queue.SimpleQueue[Job | None](), Ready()
+        self._ends, self._lock = list[Callable[[], object]](), threading.Lock()
+        self._num_added = self._num_threads = 0
+        self._is_closed = False
+
+    def add(self, job: Job) -> None:
+        self._num_added += 1
+        if self._executor is None:
+            self._left.put(job)
+            self.prepare(self._num_added)
         else:
-            for job in jobs:
-                future = executor.submit(run, job)
-                ends.append(future.cancel)
-                future.add_done_callback(partial(_report, ready, job))
+            future = self._executor.submit(run, job)
+            self._ends.append(future.cancel)
+            future.add_done_callback(partial(self._report, job))
+
+    def prepare(self, num: int) -> None:
+        """Start child processes before there are jobs for them, until there are `num`."""
+        while self._executor is None and self._num_threads < min(num, self._processes):
+            self._num_threads += 1
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def results(
+        self, goes_on: Callable[[], bool] = lambda: True
+    ) -> Generator[tuple[Job, Made | Failed]]:
+        """Of the jobs that are added before this, while it `goes_on`."""
         num_yielded = 0
-        while num_yielded < len(jobs) and goes_on():
+        while num_yielded < self._num_added and goes_on():
             try:
-                found = ready.get(timeout=POLL_SECONDS)
+                found = self._ready.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
             num_yielded += 1
             yield found
-    finally:
-        with lock:
-            left.clear()
-            for end in ends:
+
+    def close(self) -> None:
+        """Cancel the rest."""
+        with self._lock:
+            self._is_closed = True
+            for end in self._ends:
                 end()
+        for _ in range(self._num_threads):
+            self._left.put(None)
 
+    def _work(self) -> None:
+        child = self._child()
+        while (job := self._left.get()) is not None:
+            if isinstance(child, Failed) or child.ended:
+                child = self._child()
+            made = child if isinstance(child, Failed) else self._run(child, job)
+            self._ready.put((job, made))
 
-def _report(ready: Ready, job: Job, future: Future[Made | Failed]) -> None:
-    try:
-        made = future.result()
-    except Exception as error:
-        message = f"WS1141 the executor did not compile: {type(error).__name__}: {error}"
-        made = Failed((Finding(message),))
-    ready.put((job, made))
+    def _child(self) -> Process | Failed:
+        with self._lock:
+            if self._is_closed:
+                return Failed(())
+            try:
+                child = self._start()
+            except OSError as error:
+                message = f"WS1142 no compiling process could be started: {error}"
+                return Failed((Finding(message),))
+            self._ends.append(child.close)
+            return child
+
+    def _run(self, child: Process, job: Job) -> Made | Failed:
+        watchdog = threading.Timer(self._limit, child.close)
+        watchdog.start()
+        made = child.run(job)
+        hung = not watchdog.is_alive()
+        watchdog.cancel()
+        if hung:
+            made = Failed((Finding(f"WS1035 compilation exceeded {self._limit:.0f} s"),))
+        return made
+
+    def _report(self, job: Job, future: Future[Made | Failed]) -> None:
+        try:
+            made = future.result()
+        except Exception as error:
+            message = f"WS1141 the executor did not compile: {type(error).__name__}: {error}"
+            made = Failed((Finding(message),))
+        self._ready.put((job, made))

@@ -11,13 +11,16 @@ from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from typing import Any
 
-from wsdsl.ahead.compiling import compiled
+from wsdsl.ahead.compiling import Compiler
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
 from wsdsl.runtime.repeated_calls import recorder
 from wsdsl.variants import Variants
+
+MOST_PREPARED = 8
+"""Child processes that start before there are jobs."""
 
 
 def combinations(
@@ -36,31 +39,63 @@ def combinations(
         yield dict(zip(sizes, chosen, strict=True))
 
 
+class Batch:
+    """Jobs, each for its variants, that compile from when they are added if they are not built."""
+
+    def __init__(self, processes: int | None, executor: Executor | None) -> None:
+        self._processes = processes or num_cpus()
+        self._compiler = Compiler(self._processes, threading.TIMEOUT_MAX, executor=executor)
+        self._jobs: dict[int, tuple[Variants, Job]] = {}
+        self.close = self._compiler.close
+
+    def prepare(self) -> None:
+        """Have child processes import what compiles."""
+        self._compiler.prepare(min(MOST_PREPARED, -(-self._processes // 2)))
+
+    def add(self, variants: Variants, job: Job) -> None:
+        if job.built(variants) is None:
+            self._jobs[id(job)] = variants, job
+            self._compiler.add(job)
+
+    def finish(self, label: str) -> None:
+        """Wait for all. Raise one error with the findings of those that failed."""
+        if not self._jobs:
+            return
+        bar, failed = Bar(label, len(self._jobs)), list[Failed]()
+        with closing(bar):
+            for job, made in self._compiler.results():
+                if isinstance(made, Failed):
+                    failed.append(made)
+                else:
+                    made.adopt(*self._jobs[id(job)])
+                bar.step()
+        if failed:
+            findings = dict.fromkeys(finding for each in failed for finding in each.findings)
+            raise Failed(tuple(findings), all(each.by_schedule for each in failed)).error()
+
+
 def compile_all(
     label: str,
-    jobs: Sequence[tuple[Variants, Job]],
+    jobs: Iterable[tuple[Variants, Job]],
     processes: int | None = None,
     executor: Executor | None = None,
 ) -> None:
-    """Compile the jobs that are not built, each for its variants. When all are complete, raise one
-    error with the findings of those that failed.
-    """
-    owners = {id(job): variants for variants, job in jobs if job.built(variants) is None}
-    left, failed = [job for _, job in jobs if id(job) in owners], list[Failed]()
-    if not left:
-        return
-    num, bar = processes or num_cpus(), Bar(label, len(left))
-    each = compiled(left, num, limit=threading.TIMEOUT_MAX, executor=executor)
-    with closing(bar), closing(each):
-        for job, made in each:
-            if isinstance(made, Failed):
-                failed.append(made)
-            else:
-                made.adopt(owners[id(job)], job)
-            bar.step()
-    if failed:
-        findings = dict.fromkeys(finding for each in failed for finding in each.findings)
-        raise Failed(tuple(findings), all(each.by_schedule for each in failed)).error()
+    """Compile the jobs that are not built."""
+    with closing(Batch(processes, executor)) as batch:
+        for each in jobs:
+            batch.add(*each)
+        batch.finish(label)
+
+
+class Calls(dict[Any, tuple[Variants, Job]]):
+    """The compile jobs of a block. Those of a nested block have no batch."""
+
+    batch: Batch | None = None
+
+    def __setitem__(self, call: Any, job: tuple[Variants, Job]) -> None:
+        super().__setitem__(call, job)
+        if self.batch is not None:
+            self.batch.add(*job)
 
 
 @contextmanager
@@ -68,12 +103,12 @@ def precompiling(
     *, processes: int | None = None, executor: Executor | None = None
 ) -> Generator[None]:
     """Record the kernel calls of a block, `with wsdsl.precompiling(): model(example)`, and compile
-    their kernels in parallel at its end, with a progress bar on stderr.
+    their kernels in parallel while it runs. Its end waits for them, with a progress bar on stderr.
 
     Calls of this thread in the block check their arguments, allocate their results and launch
     nothing: contents of results are undefined. Each shape bucket compiles once, on a machine
-    without a GPU too. A nested block adds its calls to the outer one. If the block raises, nothing
-    compiles.
+    without a GPU too. A nested block adds its calls to the outer one at its end. If a block raises,
+    what its calls need is not kept.
 
     processes: number of child processes; default: the number of CPUs.
     executor: a `concurrent.futures.Executor` that compiles in place of child processes.
@@ -81,14 +116,18 @@ def precompiling(
     Raises CompileError or ScheduleError at the end of the block, with the findings of all kernels;
     LaunchError at a call during the capture of a CUDA graph.
     """
-    calls: dict[Any, tuple[Variants, Job]] = {}
-    outer = recorder.launches, recorder.calls
-    recorder.launches, recorder.calls = [], calls
-    try:
-        yield
-    finally:
-        recorder.launches, recorder.calls = outer
-    if recorder.calls is None:
-        compile_all("precompile", list(calls.values()), processes, executor)
-    else:
-        recorder.calls |= calls
+    calls, outer = Calls(), (recorder.launches, recorder.calls)
+    with closing(Batch(processes, executor)) as batch:
+        if recorder.calls is None:
+            calls.batch = batch
+            batch.prepare()
+        recorder.launches, recorder.calls = [], calls
+        try:
+            yield
+        finally:
+            recorder.launches, recorder.calls = outer
+        if recorder.calls is None:
+            batch.finish("precompile")
+        else:
+            for call in [call for call in calls if call not in recorder.calls]:
+                recorder.calls[call] = calls[call]

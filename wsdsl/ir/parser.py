@@ -38,7 +38,7 @@ MAX_NESTED = 100
 
 
 @cache
-def _grammar() -> Lark:
+def grammar() -> Lark:
     text = Path(__file__).with_name("ir.lark").read_text()
     return Lark(text, parser="lalr", maybe_placeholders=True)
 
@@ -47,7 +47,7 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
     """Parse the text of a kernel. ParseError with line and caret: bad syntax, op or field."""
     _check_nesting(text, file)
     try:
-        tree = _grammar().parse(text)
+        tree = grammar().parse(text)
     except UnexpectedInput as e:
         ended = isinstance(e, UnexpectedToken) and e.token.type == "$END"
         if ended or isinstance(e, UnexpectedEOF):
