@@ -1,7 +1,7 @@
 """What values the attributes of SCHEDULED ops may have: of which type, and in which range.
 
 A value outside would be cut off by the instruction's field, or taken by each reader of the op to
-mean something else. `RANGES` has every attribute but flags, of which both values mean something.
+mean something else. Every attribute has a range but flags, of which both values mean something.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
@@ -61,145 +60,93 @@ def anything(held: Any) -> str:
 
 
 MOST_SMEM = max(target.smem_bytes for target in TARGETS)
-SIZE, BYTES = between(1), between(0, MOST_SMEM)
-PAIR = one_of(1, 2)
-SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
-PLACE = between(-1, MOST_SMEM)
-HALF = dict(column=between(0, 511), half=between(0, 1), apart=between(0, 511))
+SIZE, BYTES, PLACE = between(1), between(0, MOST_SMEM), between(-1, MOST_SMEM)
+COLUMN, APART, CTAS = between(0, 511), one_of(16, 32), one_of(1, 2, 4, 8)
+BY_NAME: dict[str, Check] = {
+    name: check
+    for names, check in {
+        "a_column a_scale b_scale column": COLUMN,
+        "amount": between(-I32_MAX - 1),
+        "arrivals": between(1, MAX_COUNT),
+        "b_dtype scale_dtype": one_of("", *DTYPES),
+        "barrier": between(1, 15),
+        "bits": between(1, 24),
+        "block": one_of(0, 16, 32),
+        "box": each(between(1, 256)),
+        "by num_warpgroups": between(1, 8),
+        "bytes": between(1, MOST_SMEM),
+        "cluster sharing ctas": CTAS,
+        "columns k num rows stride": SIZE,
+        "asks_early contraction tiles": extents,
+        "copies": one_of(1, 2, 4, 8, 16, 32),
+        "count": between(24, 256, 8),
+        "cta_group": one_of(1, 2),
+        "ctas_per_sm": between(1, 16),
+        "dim label value": anything,
+        "dtype": one_of(*DTYPES),
+        "each": between(0, 128),
+        "extents": each(SIZE),
+        "fn": one_of("add", "max", "min"),
+        "length": between(8, 1024, 8),
+        "line line_bytes offset": BYTES,
+        "num_warps": one_of(1, *range(4, 33, 4)),
+        "parity": between(0, 1),
+        "parts words": between(1, 128),
+        "first pending row_dim splits start": between(0),
+        "registers": between(0, 256, 8),
+        "role": one_of(*ROLES),
+        "scheduler": one_of("grid", "persistent", "dynamic", "split_k", "stream_k"),
+        "share": one_of("rows", "columns"),
+        "size": one_of(0, 2, 4, 8, 16, 32, 64, 128, 256),
+        "staging": one_of(1),
+        "step": between(0, 16),
+        "swizzle": one_of(*TMA_SPAN),
+        "tx_bytes": between(0, MAX_COUNT),
+        "vector": one_of(1, 2, 4, 8, 16),
+    }.items()
+    for name in names.split()
+}
+"""Ranges of attributes; `RANGES` has those of ops that differ."""
+ANY_ORDER = one_of(*SWIZZLE_SPAN)
+HALF = dict(half=between(0, 1), apart=COLUMN)
 """Of lanes that a warp loads or stores at a time."""
-COUNTERS = dict[str, Check](extents=each(SIZE), copies=one_of(1, 2, 4, 8, 16, 32))
-BY = dict[str, Check](by=between(1, 8))
-MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
+NAMED = dict(num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
-    Partition: dict(
-        role=one_of(*ROLES),
-        num_warps=one_of(1, *range(4, 33, 4)),
-        share=one_of("rows", "columns"),
-        registers=between(0, 256, 8),
-        staging=one_of(1),
-        asks_early=extents,
-    ),
-    b.LaunchGrid: dict(
-        tiles=extents,
-        scheduler=one_of("grid", "persistent", "dynamic", "split_k", "stream_k"),
-        cluster=one_of(1, 2, 4, 8),
-        contraction=extents,
-        splits=between(0),
-        sharing=one_of(1, 2, 4, 8),
-        ctas_per_sm=between(1, 16),
-        narrowed=between(0, 8),
-    ),
+    b.LaunchGrid: dict(narrowed=between(0, 8)),
     b.LaunchNarrowing: dict(widths=between(2, 8)),
-    b.AllocateBarriers: dict(label=anything, arrivals=between(1, MAX_COUNT), offset=PLACE),
-    b.SetMaxRegisters: dict(count=between(24, 256, 8)),
-    b.NamedBarrierSync: MEETING,
-    b.NamedBarrierArrive: MEETING,
-    b.InitialState: dict(parity=between(0, 1)),
-    b.Advance: dict(num=SIZE),
-    b.ClaimCluster: dict(ctas=one_of(1, 2, 4, 8)),
-    b.ClaimedCluster: dict(ctas=one_of(1, 2, 4, 8)),
-    b.ArriveExpectTx: dict(tx_bytes=between(0, MAX_COUNT), line_bytes=BYTES),
-    b.ArriveFlag: dict(amount=between(-I32_MAX - 1)),
-    m.AllocateShared: dict(label=anything, offset=PLACE),
+    b.AllocateBarriers: dict(offset=PLACE),
+    b.NamedBarrierSync: NAMED,
+    b.NamedBarrierArrive: NAMED,
+    m.AllocateShared: dict(offset=PLACE),
     m.AllocateGlobal: dict(each=SIZE),
-    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=ANY_ORDER, narrowed=between(0, 4)),
-    m.TmaLoad: dict(offset=BYTES),
-    m.ThreadLoad: dict(
-        row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
-    ),
-    m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
-    p.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
-    m.StoreShared: dict(
-        offset=BYTES, rows=between(0), swizzle=SWIZZLE, half=between(0, 2), apart=one_of(16, 32)
-    ),
-    m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
-    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER, apart=one_of(16, 32)),
-    m.SendFragment: dict(offset=BYTES),
-    m.ReceiveFragment: dict(offset=BYTES),
-    m.TmaStore: dict(
-        row_dim=between(0), apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)
-    ),
-    m.ThreadStore: dict(
-        box=each(between(1, 256)), swizzle=SWIZZLE, row_dim=between(0), apart=BYTES
-    ),
-    m.TmaStoreWait: dict(pending=between(0)),
-    m.LoadGlobal: dict(vector=one_of(1, 2, 4, 8, 16)),
-    m.StoreGlobal: dict(vector=one_of(1, 2, 4, 8, 16)),
-    f.MatrixOperand: dict(
-        offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE, first=between(0)
-    ),
-    f.Wgmma: dict(
-        dtype=DTYPE,
-        b_dtype=one_of("", *DTYPES),
-        k=SIZE,
-        widths=between(1, 8),
-        columns=between(0, 256, 8),
-    ),
+    m.MakeTensorMap: dict(swizzle=ANY_ORDER, narrowed=between(0, 4)),
+    m.ThreadLoad: dict(row_dim=between(-1, 4)),
+    p.PrefetchTile: dict(row_dim=between(-1, 4)),
+    m.StoreShared: dict(rows=between(0), half=between(0, 2), apart=APART),
+    m.LoadPanels: dict(swizzle=ANY_ORDER, apart=APART),
+    m.TmaStore: dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
+    m.ThreadStore: dict(apart=BYTES),
+    f.Wgmma: dict(widths=between(1, 8), columns=between(0, 256, 8)),
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
-    f.Iota: dict(apart=one_of(16, 32)),
-    f.Slice: dict(start=between(0)),
-    f.ReduceColumns: dict(
-        fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128, 256)
-    ),
-    tm.AllocateTensorMemory: dict(offset=PLACE, cta_group=PAIR),
-    tm.FreeTensorMemory: dict(cta_group=PAIR),
-    tm.TensorCommit: dict(cta_group=PAIR),
-    tm.TensorColumns: dict(label=anything, first=between(0, 511)),
-    tm.TensorProduct: dict(
-        cta_group=PAIR,
-        column=between(0, 511),
-        dtype=DTYPE,
-        b_dtype=one_of("", *DTYPES),
-        rows=one_of(64, 128),
-        columns=between(8, 256, 8),
-        k=SIZE,
-        a_column=between(0, 511),
-        a_scale=between(0, 511),
-        b_scale=between(0, 511),
-        block=one_of(0, 16, 32),
-        scale_dtype=one_of("", *DTYPES),
-    ),
-    tm.StoreScales: dict(
-        column=between(0, 511),
-        offset=BYTES,
-        line=between(4, 4096, 4),
-        rows=between(8, 256, 8),
-        words=between(1, 128),
-    ),
-    tm.TensorCopy: dict(
-        column=between(0, 511),
-        offset=BYTES,
-        rows=between(128, 256, 128),
-        words=between(1, 128),
-        cta_group=PAIR,
-    ),
+    f.Iota: dict(apart=APART),
+    tm.AllocateTensorMemory: dict(offset=PLACE),
+    tm.TensorColumns: dict(first=COLUMN),
+    tm.TensorProduct: dict(rows=one_of(64, 128), columns=between(8, 256, 8)),
+    tm.StoreScales: dict(line=between(4, 4096, 4), rows=between(8, 256, 8)),
+    tm.TensorCopy: dict(rows=between(128, 256, 128)),
     tm.TensorLoad: HALF,
     tm.TensorStore: HALF,
-    m.StorePartials: dict(
-        fn=one_of("add", "max", "min"), offset=BYTES, each=between(0, 128), ctas=between(1, 16)
-    ),
-    m.ReducePartials: dict(
-        fn=one_of("add", "max", "min"), offset=BYTES, parts=between(1, 128), each=between(0, 128)
-    ),
-    k.ClearCounters: COUNTERS | BY,
-    k.AddCounters: COUNTERS,
-    k.StoreCounters: COUNTERS | BY,
-    tr.StoreTransposed: dict(line=BYTES, step=between(0, 16)),
-    tr.LoadTransposed: dict(
-        line=BYTES, first=BYTES, length=between(8, 1024, 8), step=between(0, 16)
-    ),
-    t.Map: dict(
-        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS), bits=between(1, 24)
-    ),
-    t.Constant: dict(value=anything),
-    t.DimSize: dict(dim=anything),
+    m.StorePartials: dict(ctas=between(1, 16)),
+    tr.LoadTransposed: dict(first=BYTES),
+    t.Map: dict(fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS)),
 }
 
 
 @cache
 def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any, Check | None], ...]:
     """(name, type, range) of each attribute."""
-    hints, ranges = typing.get_type_hints(cls), RANGES.get(cls, {})
+    by_name = BY_NAME if "scheduled" in cls.levels else {}
+    hints, ranges = typing.get_type_hints(cls), by_name | RANGES.get(cls, {})
     names = [name for name, kind in fields_of(cls) if kind == "attribute"]
     return tuple((name, hints[name], ranges.get(name)) for name in names)
 
