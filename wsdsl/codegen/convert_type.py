@@ -7,36 +7,27 @@ from collections.abc import Sequence
 from wsdsl.codegen.held import Held, Registers, Scalar, Shape, StateAt
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.printer import IR_HINT
-from wsdsl.ir.types import ACCUMULATOR, Accumulator, DType, Fragment, Lanes, State, Tile, Type
+from wsdsl.ir.types import (
+    ACCUMULATOR,
+    DTYPES,
+    Accumulator,
+    DType,
+    Fragment,
+    Lanes,
+    State,
+    Tile,
+    Type,
+)
 
-LLVM_TYPES = {
-    "f32": "float",
-    "tf32": "float",
-    "f16": "half",
-    "bf16": "bfloat",
-    "f8e4m3": "i8",
-    "f8e5m2": "i8",
-    "f8e8m0": "i8",
-    "f6e2m3": "i8",
-    "f6e3m2": "i8",
-    "f4e2m1": "i4",
-    "i32": "i32",
-    "u32": "i32",
-    "i16": "i16",
-    "u16": "i16",
-    "i8": "i8",
-    "u8": "i8",
-    "i4": "i4",
-    "u4": "i4",
-    "bool": "i1",
-}
+LLVM_TYPES = {"f32": "float", "tf32": "float", "f16": "half", "bf16": "bfloat", "bool": "i1"}
+"""Other elements are integers of their bits."""
 
 
 def scalar_type(dtype: DType) -> str:
     """The LLVM type of one element."""
-    if dtype.name not in LLVM_TYPES:
+    if dtype.name not in DTYPES:
         raise CompileError(f"WS0603 codegen does not support {dtype} elements", hint="cast them")
-    return LLVM_TYPES[dtype.name]
+    return LLVM_TYPES.get(dtype.name, f"i{dtype.bits}")
 
 
 def is_packed(dtype: DType, columns: int) -> bool:

@@ -12,7 +12,7 @@ from wsdsl.frontend.scope import WORDS
 from wsdsl.ir.types import DTYPES
 
 BARE = {*WORDS, *DTYPES, "kernel", "function"}
-
+_BEFORE = "check in Python, before the kernel is called"
 RESERVED = {
     "and": "combine conditions in parentheses with `&`: (a > 0) & (b > 0)",
     "or": "combine conditions in parentheses with `|`: (a > 0) | (b > 0)",
@@ -25,17 +25,11 @@ RESERVED = {
     "lambda": "write a function with `def` under @function outside the kernel",
     "class": "define only kernels and functions",
     "yield": "store results in a tensor parameter: C[m, n] = x",
-    "assert": "check in Python, before the kernel is called",
-    "raise": "check in Python, before the kernel is called",
-    "try": "check in Python, before the kernel is called",
-    "except": "check in Python, before the kernel is called",
-    "finally": "check in Python, before the kernel is called",
+    **dict.fromkeys(("assert", "raise", "try", "except", "finally"), _BEFORE),
     "with": "remove it: a kernel has no resources to release",
     "del": "remove it: a name ends with its block",
-    "global": "store to a tensor parameter: C[m, n] = x",
-    "nonlocal": "store to a tensor parameter: C[m, n] = x",
-    "async": "remove it: the compiler overlaps loads and arithmetic",
-    "await": "remove it: the compiler overlaps loads and arithmetic",
+    **dict.fromkeys(("global", "nonlocal"), "store to a tensor parameter: C[m, n] = x"),
+    **dict.fromkeys(("async", "await"), "remove it: the compiler overlaps loads and arithmetic"),
 }
 _TRANSPOSE = (
     "write functions and types without a module, exp(x) and f32[M]; write a transpose as A[k, m]: "

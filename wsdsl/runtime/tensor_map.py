@@ -11,6 +11,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.packing import UNIT, block_bytes, num_blocks
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.tma import TMA_ALIGN, box_fault
+from wsdsl.ir.types import DTYPES
 from wsdsl.runtime import driver
 from wsdsl.runtime.views import ArrayView, contiguous_strides, normalise, tma_faults
 
@@ -23,23 +24,10 @@ DATA_TYPES = {
     "tf32": "FLOAT32",
     "f16": "FLOAT16",
     "bf16": "BFLOAT16",
-    "f8e4m3": "UINT8",
-    "f8e5m2": "UINT8",
     "i32": "INT32",
-    "u32": "UINT32",
-    "i16": "UINT16",
-    "u16": "UINT16",
-    "i8": "UINT8",
-    "u8": "UINT8",
-    "bool": "UINT8",
-    "f8e8m0": "UINT8",
-    "f6e2m3": "UINT8",
-    "f6e3m2": "UINT8",
-    # Two to a byte: dimensions and boxes are those of the bytes.
-    "f4e2m1": "UINT8",
-    "i4": "UINT8",
-    "u4": "UINT8",
 }
+"""Others are unsigned integers of their bits. Two of 4 bits are a byte: dimensions and boxes are
+those of the bytes."""
 SWIZZLES = {"none": "NONE", "32B": "32B", "64B": "64B", "128B": "128B"}
 
 
@@ -64,7 +52,7 @@ def tiled_map(
     address `zeros`, which every load of the kernel then reads or is outside of.
     """
     faults = tma_faults(view)
-    if view.dtype.name not in DATA_TYPES:
+    if view.dtype.name not in DTYPES:
         faults.append(f"TMA has no data type {view.dtype}")
     if fault := box_fault(argument.box, len(view.shape), view.dtype, argument.swizzle):
         faults.append(fault)
@@ -85,7 +73,7 @@ def tiled_map(
             # Never used, but the driver asks for a multiple of 16 of it too.
             strides[axis] = TMA_ALIGN
     return TiledMap(
-        DATA_TYPES[view.dtype.name],
+        DATA_TYPES.get(view.dtype.name, f"UINT{max(8, view.dtype.bits)}"),
         address,
         tuple(reversed(dims)),
         tuple(reversed(strides[:-1])),

@@ -89,32 +89,23 @@ def adapt(view: ArrayView, dtype: DType) -> ArrayView:
     return view
 
 
-FRAMEWORK_NAMES = {
-    "f32": "float32",
-    "tf32": "float32",
-    "f16": "float16",
+OF_ML_DTYPES = {
     "bf16": "bfloat16",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
     "f8e8m0": "float8_e8m0fnu",
     "f6e2m3": "float6_e2m3fn",
     "f6e3m2": "float6_e3m2fn",
-    "f4e2m1": "uint8",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "i4": "uint8",
-    "u32": "uint32",
-    "u16": "uint16",
-    "u8": "uint8",
-    "u4": "uint8",
-    "bool": "bool",
+}
+"""Types that NumPy has from ml_dtypes."""
+PACKED = dict.fromkeys((name for name, dtype in DTYPES.items() if dtype.bits == 4), "uint8")
+FRAMEWORK_NAMES = {
+    **{name: f"{dtype.kind}{dtype.bits}" for name, dtype in DTYPES.items()},
+    **(OF_ML_DTYPES | PACKED | {"bool": "bool"}),
 }
 """Names of dtypes in torch, NumPy (with ml_dtypes), CuPy and JAX, which agree. 4-bit types are
 packed, two per byte. Only ml_dtypes has floats of 6 bits.
 """
-OF_ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2", "f8e8m0", "f6e2m3", "f6e3m2")
-"""Types that NumPy has from ml_dtypes."""
 OF_SIX_BITS = ("f6e2m3", "f6e3m2")
 
 _DTYPE_OF_NAME = {

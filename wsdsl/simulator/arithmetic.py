@@ -16,33 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, NOWHERE
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import DTYPES, DType
 
 Array = npt.NDArray[Any]
 
+SPECIAL = {
+    "bf16": ml_dtypes.bfloat16,
+    "f8e4m3": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e8m0": ml_dtypes.float8_e8m0fnu,
+    "f6e2m3": ml_dtypes.float6_e2m3fn,
+    "f6e3m2": ml_dtypes.float6_e3m2fn,
+    "f4e2m1": ml_dtypes.float4_e2m1fn,
+    "bool": np.bool_,
+}
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(kind)
-    for name, kind in {
-        "f32": np.float32,
-        "tf32": np.float32,
-        "f16": np.float16,
-        "bf16": ml_dtypes.bfloat16,
-        "f8e4m3": ml_dtypes.float8_e4m3fn,
-        "f8e5m2": ml_dtypes.float8_e5m2,
-        "f8e8m0": ml_dtypes.float8_e8m0fnu,
-        "f6e2m3": ml_dtypes.float6_e2m3fn,
-        "f6e3m2": ml_dtypes.float6_e3m2fn,
-        "f4e2m1": ml_dtypes.float4_e2m1fn,
-        "i32": np.int32,
-        "i16": np.int16,
-        "i8": np.int8,
-        "i4": np.int8,
-        "u32": np.uint32,
-        "u16": np.uint16,
-        "u8": np.uint8,
-        "u4": np.uint8,
-        "bool": np.bool_,
-    }.items()
+    name: np.dtype(SPECIAL.get(name, f"{dtype.kind}{max(8, dtype.bits)}"))
+    for name, dtype in DTYPES.items()
 }
 F64 = DType("f64", "float", 64)
 """No type of the language: what `tile_trials.py` computes in, so that rounding hides nothing."""
