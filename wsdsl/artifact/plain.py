@@ -16,28 +16,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, cast
 
-from wsdsl.artifact.artifact import (
-    Access,
-    Artifact,
-    Certificate,
-    Choice,
-    Declaration,
-    Names,
-    Refused,
-    Resources,
-    StandIns,
-    Versions,
-)
-from wsdsl.artifact.signature import (
-    MapArgument,
-    NarrowingArgument,
-    PointerArgument,
-    ScalarArgument,
-    Signature,
-    SizeArgument,
-    StrideArgument,
-    WorkspaceTensor,
-)
+from wsdsl.artifact import artifact, signature
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.schedule import Schedule
@@ -47,9 +26,12 @@ NAME, MAGIC = b"wsdsl\n", b"wsdsl\n\0\2"
 KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Access, Artifact, Certificate, Choice, Declaration, WorkspaceTensor, MapArgument, Names,
-        NarrowingArgument, PointerArgument, Refused, Resources, ScalarArgument, Schedule, Signature,
-        SizeArgument, StandIns, StrideArgument, Tensor, Tile, Value, Versions,
+        artifact.Access, artifact.Artifact, artifact.Certificate, artifact.Choice,
+        artifact.Declaration, signature.WorkspaceTensor, signature.MapArgument, artifact.Names,
+        signature.NarrowingArgument, signature.PointerArgument, artifact.Refused,
+        artifact.Resources, signature.ScalarArgument, Schedule, signature.Signature,
+        signature.SizeArgument, artifact.StandIns, signature.StrideArgument, Tensor, Tile, Value,
+        artifact.Versions,
     )
 }  # fmt: skip
 CLASS = "class"

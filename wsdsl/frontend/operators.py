@@ -8,18 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
+from wsdsl.frontend import dtypes, typed
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import (
-    as_dtype,
-    is_rounded,
-    is_small,
-    loses_digits,
-    misfit,
-    promote,
-    show_number,
-    wider,
-)
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
 from wsdsl.frontend.ranges import range_of
 from wsdsl.frontend.source import Report
@@ -57,10 +47,10 @@ class Operators:
         self.report = report
 
     def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
-        wrong = misfit(literal.value, dtype)
+        wrong = dtypes.misfit(literal.value, dtype)
         if wrong:
-            return self.report.error(f"WS0188 {wrong}", loc, wider(literal.value, dtype))
-        return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
+            return self.report.error(f"WS0188 {wrong}", loc, dtypes.wider(literal.value, dtype))
+        return typed.Const(dtypes.as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
 
     def value(self, value: Value) -> typed.Expr | Poison:
         """A value with a type: a number that stands alone is an i32, f32 or bool."""
@@ -91,21 +81,21 @@ class Operators:
         else:
             dtype = held[0].type.dtype
             for other in held[1:]:
-                found = promote(dtype, other.type.dtype)
+                found = dtypes.promote(dtype, other.type.dtype)
                 if found is None:
                     floats = dtype.is_float or other.type.dtype.is_float
                     hint = f"cast one of them, as in cast(x, {F32 if floats else dtype})"
                     return self.differ(what, dtype, other.type.dtype, loc, hint)
                 dtype = found
-            dtype = F32 if is_small(dtype) and not chosen else dtype
+            dtype = F32 if dtypes.is_small(dtype) and not chosen else dtype
         made: list[typed.Expr] = []
         for v in values:
             if isinstance(v, Literal):
                 constant = self.constant(v, dtype, v.loc)
                 if isinstance(constant, Poison):
                     return POISON
-                if is_small(dtype) and is_rounded(v.value, dtype):
-                    number = show_number(v.value)
+                if dtypes.is_small(dtype) and dtypes.is_rounded(v.value, dtype):
+                    number = dtypes.show_number(v.value)
                     hint = f"write cast({number}, {dtype}) to round it, or cast(x, f32)"
                     message = f"WS0189 {dtype} cannot represent {number}"
                     return self.report.error(message, v.loc, hint)
@@ -132,7 +122,7 @@ class Operators:
         in the type of the args.
         """
         own = args[0].type.dtype
-        if not any(isinstance(v, Literal) and loses_digits(v.value, own) for v in values):
+        if not any(isinstance(v, Literal) and dtypes.loses_digits(v.value, own) for v in values):
             return self.map(fn, args, dtype, loc)
         wide = [
             typed.Const(float(v.value), type=Tile(F32), loc=a.loc)
@@ -188,7 +178,7 @@ class Operators:
         hint = "use numbers that Python can compute; element types have up to 32 bits"
 
         def error(fact: str, hint: str = hint) -> Poison:
-            shown = f"{show_number(a.value)} {op} {show_number(b.value)}"
+            shown = f"{dtypes.show_number(a.value)} {op} {dtypes.show_number(b.value)}"
             return self.report.error(f"WS0194 {shown} {fact}", loc, hint)
 
         if op in ("<<", "**") and abs(b.value) > MAX_BITS:
@@ -218,7 +208,7 @@ class Operators:
                 flipped = not a.value if isinstance(a.value, bool) else ~int(a.value)
                 return Literal(flipped, loc=loc)
             return Literal(-a.value if op == "-" else a.value, loc=loc)
-        a = self.cast(a, F32) if is_small(a.type.dtype) and op == "-" else a
+        a = self.cast(a, F32) if dtypes.is_small(a.type.dtype) and op == "-" else a
         dtype = a.type.dtype
         if op == "~" and dtype.is_float:
             return self.unsupported(op, dtype, loc, BITCAST_FIRST)

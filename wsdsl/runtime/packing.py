@@ -7,15 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from wsdsl.artifact.signature import (
-    Argument,
-    MapArgument,
-    NarrowingArgument,
-    PointerArgument,
-    ScalarArgument,
-    SizeArgument,
-    StrideArgument,
-)
+from wsdsl.artifact import signature as args
 from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.tensor_map import MAP_BYTES, replace_address
@@ -28,26 +20,26 @@ ALIGN = 64
 class MapBytes(Protocol):
     """Gives a tensor map's 128 bytes."""
 
-    def __call__(self, argument: MapArgument, /) -> bytes: ...
+    def __call__(self, argument: args.MapArgument, /) -> bytes: ...
 
 
 class MapAt(Protocol):
     """The same for a tensor that lies at an address."""
 
-    def __call__(self, argument: MapArgument, address: int, /) -> bytes: ...
+    def __call__(self, argument: args.MapArgument, address: int, /) -> bytes: ...
 
 
-def size_of(argument: Argument) -> int:
+def size_of(argument: args.Argument) -> int:
     match argument:
-        case MapArgument():
+        case args.MapArgument():
             return MAP_BYTES
-        case PointerArgument() | StrideArgument():
+        case args.PointerArgument() | args.StrideArgument():
             return 8
-        case SizeArgument() | ScalarArgument() | NarrowingArgument():
+        case args.SizeArgument() | args.ScalarArgument() | args.NarrowingArgument():
             return 4
 
 
-def layout(arguments: Sequence[Argument]) -> tuple[tuple[int, ...], int]:
+def layout(arguments: Sequence[args.Argument]) -> tuple[tuple[int, ...], int]:
     """Offsets of the arguments, each at a multiple of its size (maps: of 64), and the total."""
     offsets: list[int] = []
     end = 0
@@ -61,7 +53,7 @@ def layout(arguments: Sequence[Argument]) -> tuple[tuple[int, ...], int]:
 
 
 def argument_bytes(
-    argument: Argument,
+    argument: args.Argument,
     views: Mapping[str, ArrayView],
     scalars: Mapping[str, Scalar],
     dims: Mapping[str, int],
@@ -69,21 +61,21 @@ def argument_bytes(
 ) -> bytes:
     """One argument's value as the kernel reads it. The views are normalised."""
     match argument:
-        case MapArgument():
+        case args.MapArgument():
             return map_bytes(argument)
-        case PointerArgument():
+        case args.PointerArgument():
             return struct.pack("<Q", views[argument.tensor].pointer)
-        case StrideArgument():
+        case args.StrideArgument():
             return struct.pack("<q", _stride(argument, views[argument.tensor]))
-        case SizeArgument():
+        case args.SizeArgument():
             return struct.pack("<i", dims[argument.dim])
-        case ScalarArgument():
+        case args.ScalarArgument():
             return scalar_bytes(argument, scalars[argument.name])
-        case NarrowingArgument():
+        case args.NarrowingArgument():
             return struct.pack("<i", argument.columns)
 
 
-def _stride(argument: StrideArgument, view: ArrayView) -> int:
+def _stride(argument: args.StrideArgument, view: ArrayView) -> int:
     """LaunchError for rows that lie otherwise than the kernel has it in its code."""
     stride = view.strides[argument.dim]
     if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
@@ -92,7 +84,7 @@ def _stride(argument: StrideArgument, view: ArrayView) -> int:
     raise LaunchError(message, hint="make it contiguous: `where` takes contiguous rows")
 
 
-def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:
+def scalar_bytes(argument: args.ScalarArgument, value: Scalar) -> bytes:
     if argument.dtype.is_float:
         return struct.pack("<f", value)
     return struct.pack("<i" if argument.dtype.kind == "int" else "<I", int(value))
@@ -104,7 +96,7 @@ class PackedArguments:
     """
 
     def __init__(
-        self, arguments: Sequence[Argument], values: Iterable[bytes], held: object = None
+        self, arguments: Sequence[args.Argument], values: Iterable[bytes], held: object = None
     ) -> None:
         self.arguments = tuple(arguments)
         self.offsets, self.size = layout(arguments)
@@ -121,7 +113,7 @@ class PackedArguments:
         )
         self.address = ctypes.addressof(self._table)
 
-    def places(self) -> Iterator[tuple[Argument, int]]:
+    def places(self) -> Iterator[tuple[args.Argument, int]]:
         """Each argument, and its address."""
         yield from zip(self.arguments, (self._base + offset for offset in self.offsets))
 
@@ -138,7 +130,7 @@ class PackedArguments:
     def set_scalar(self, name: str, value: Scalar) -> bool:
         """Change a scalar in place; False if the kernel takes none of that name."""
         for i, argument in enumerate(self.arguments):
-            if isinstance(argument, ScalarArgument) and argument.name == name:
+            if isinstance(argument, args.ScalarArgument) and argument.name == name:
                 self.write(i, scalar_bytes(argument, value))
                 return True
         return False
@@ -150,11 +142,11 @@ class PackedArguments:
         made = self.copy(self.held)
         for i, argument in enumerate(self.arguments):
             match argument:
-                case MapArgument(tensor=name) if name in pointers:
+                case args.MapArgument(tensor=name) if name in pointers:
                     replace_address(made._base + self.offsets[i], pointers[name])
-                case PointerArgument(tensor=name) if name in pointers:
+                case args.PointerArgument(tensor=name) if name in pointers:
                     made.write(i, struct.pack("<Q", pointers[name]))
-                case ScalarArgument(name=name) if name in scalars:
+                case args.ScalarArgument(name=name) if name in scalars:
                     made.write(i, scalar_bytes(argument, scalars[name]))
                 case _:
                     pass
@@ -166,9 +158,9 @@ class PackedArguments:
         """A copy in which these tensors lie elsewhere, in rows that `map_at` knows."""
         made = self.copy(held)
         for i, argument in enumerate(self.arguments):
-            if isinstance(argument, PointerArgument) and argument.tensor in pointers:
+            if isinstance(argument, args.PointerArgument) and argument.tensor in pointers:
                 made.write(i, struct.pack("<Q", pointers[argument.tensor]))
-            elif map_at and isinstance(argument, MapArgument) and argument.tensor in pointers:
+            elif map_at and isinstance(argument, args.MapArgument) and argument.tensor in pointers:
                 made.write(i, map_at(argument, pointers[argument.tensor]))
         return made
 
@@ -177,7 +169,7 @@ class PackedArguments:
 
 
 def pack(
-    arguments: Sequence[Argument],
+    arguments: Sequence[args.Argument],
     views: Mapping[str, ArrayView],
     scalars: Mapping[str, Scalar],
     dims: Mapping[str, int],
