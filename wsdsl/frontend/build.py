@@ -21,6 +21,12 @@ def _is_tree(item: Item) -> TypeGuard[Tree[Token]]:
     return isinstance(item, Tree)
 
 
+def _operation(tree: Tree[Token]) -> tuple[Tree[Token], Token, Tree[Token]]:
+    left, op, right = tree.children
+    assert _is_tree(left) and isinstance(op, Token) and _is_tree(right)
+    return left, op, right
+
+
 def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [c for c in tree.children if _is_tree(c)]
 
@@ -159,10 +165,13 @@ class Builder:
             )
         return "function" if kinds == ["function"] else "kernel"
 
-    def _check_returns(self, kind: Kind, body: tuple[s.Statement, ...]) -> None:
+    def _check_returns(
+        self, kind: Kind, body: tuple[s.Statement, ...], inner: bool = False
+    ) -> None:
+        """Reject `return` in kernels, in `inner` blocks and before the end of a function."""
         for position, statement in enumerate(body):
             if isinstance(statement, s.Return):
-                if kind == "kernel":
+                if kind == "kernel" or inner:
                     self._no_return(kind, statement)
                 elif position != len(body) - 1:
                     self.refuse(
@@ -171,18 +180,9 @@ class Builder:
                         "remove the statements after it",
                     )
             elif isinstance(statement, s.For):
-                self._check_no_return(kind, statement.body)
+                self._check_returns(kind, statement.body, inner=True)
             elif isinstance(statement, s.If):
-                self._check_no_return(kind, statement.then + statement.orelse)
-
-    def _check_no_return(self, kind: Kind, body: tuple[s.Statement, ...]) -> None:
-        for statement in body:
-            if isinstance(statement, s.Return):
-                self._no_return(kind, statement)
-            elif isinstance(statement, s.For):
-                self._check_no_return(kind, statement.body)
-            elif isinstance(statement, s.If):
-                self._check_no_return(kind, statement.then + statement.orelse)
+                self._check_returns(kind, statement.then + statement.orelse, inner=True)
 
     def _no_return(self, kind: Kind, statement: s.Return) -> None:
         if kind == "kernel":
@@ -207,10 +207,7 @@ class Builder:
                 left, right = _trees(tree)
                 return [s.Assign(self.targets(left), self.expr(right), loc=loc)]
             case "augmented":
-                left, op, right = tree.children
-                assert _is_tree(left)
-                assert isinstance(op, Token)
-                assert _is_tree(right)
+                left, op, right = _operation(tree)
                 return self._augmented(left, op, right, loc)
             case "expression":
                 child = _trees(tree)[0]
@@ -316,10 +313,7 @@ class Builder:
                 assert _is_tree(operand)
                 return s.Unary(str(op), self.expr(operand), loc=loc)
             case "binary":
-                left, op, right = tree.children
-                assert _is_tree(left)
-                assert isinstance(op, Token)
-                assert _is_tree(right)
+                left, op, right = _operation(tree)
                 return s.Binary(
                     str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op)
                 )

@@ -8,7 +8,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed as t
 from wsdsl.frontend.ranges import may_wrap
 from wsdsl.ir import tile_ops as ops
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, OneResult, Op, Region, Value
 from wsdsl.ir.types import I32, Axis, Tile
 from wsdsl.ir.walk import Namer
 
@@ -127,69 +127,52 @@ class _Converter:
         return self.axes[ref.name]
 
     def expr(self, node: t.Expr, wish: str = "t") -> Value:
-        loc = node.loc
+        loc, kind = node.loc, node.type
+        op: type[OneResult]
+        fields: dict[str, Any]
         match node:
             case t.Ref():
                 return self.values[node.var]
             case t.Const():
-                made = self.fresh(node.type, wish if wish != "t" else "c")
-                op: Op = ops.Constant(result=made, value=node.value, loc=loc)
+                wish = wish if wish != "t" else "c"
+                op, fields = ops.Constant, dict(value=node.value)
             case t.Map():
                 args = tuple(self.expr(a) for a in node.args)
-                made = self.fresh(node.type, wish)
-                op = ops.Map(result=made, fn=node.fn, args=args, wraps=may_wrap(node), loc=loc)
+                op, fields = ops.Map, dict(fn=node.fn, args=args, wraps=may_wrap(node))
             case t.Cast():
-                x = self.expr(node.x)
-                made = self.fresh(node.type, wish)
-                op = ops.Cast(result=made, x=x, loc=loc)
+                op, fields = ops.Cast, dict(x=self.expr(node.x))
             case t.Bitcast():
-                x = self.expr(node.x)
-                made = self.fresh(node.type, wish)
-                op = ops.Bitcast(result=made, x=x, loc=loc)
+                op, fields = ops.Bitcast, dict(x=self.expr(node.x))
             case t.Contract():
-                a, b = self.expr(node.a), self.expr(node.b)
-                made = self.fresh(node.type, wish)
-                op = ops.Contract(result=made, a=a, b=b, loc=loc)
+                op, fields = ops.Contract, dict(a=self.expr(node.a), b=self.expr(node.b))
             case t.Reduce():
-                x = self.expr(node.x)
-                made = self.fresh(node.type, wish)
-                over = dict[str, Any](result=made, fn=node.fn, x=x, axis=node.axis.name, loc=loc)
-                op = ops.ReduceBlocks(**over, size=node.per) if node.per else ops.Reduce(**over)
+                op = ops.ReduceBlocks if node.per else ops.Reduce
+                fields = dict(fn=node.fn, x=self.expr(node.x), axis=node.axis.name)
+                fields |= dict(size=node.per) if node.per else {}
             case t.Scan():
-                x = self.expr(node.x)
-                made = self.fresh(node.type, wish)
-                op = ops.Scan(result=made, x=x, axis=node.axis.name, loc=loc)
+                op, fields = ops.Scan, dict(x=self.expr(node.x), axis=node.axis.name)
             case t.TopK():
                 x, into = self.expr(node.x), self.axis(node.into, loc)
                 before = tuple(self.expr(e) for e in node.before)
-                made = self.fresh(node.type, wish)
-                over = dict[str, Any](result=made, x=x, axis=node.axis.name, loc=loc)
-                op = ops.TopK(**over, into=into, before=before, places=node.places)
+                op, fields = ops.TopK, dict(x=x, axis=node.axis.name, into=into, before=before)
+                fields["places"] = node.places
             case t.Full():
-                value = self.expr(node.value)
+                op, fields = ops.Full, dict(value=self.expr(node.value))
                 for axis in node.axes:
                     self.axis(axis, loc)
-                made = self.fresh(node.type, wish)
-                op = ops.Full(result=made, value=value, loc=loc)
             case t.Index():
-                axis_value = self.axis(node.axis, loc)
-                made = self.fresh(node.type, wish)
-                op = ops.Index(result=made, axis=axis_value, loc=loc)
+                op, fields = ops.Index, dict(axis=self.axis(node.axis, loc))
             case t.End():
-                axis_value = self.axis(node.axis, loc)
-                made = self.fresh(node.type, wish)
-                op = ops.End(result=made, axis=axis_value, loc=loc)
+                op, fields = ops.End, dict(axis=self.axis(node.axis, loc))
             case t.Load():
                 index = tuple(self.entry(e, loc) for e in node.index)
-                made = self.fresh(node.type, wish)
-                tensor = self.tensors[node.tensor.name]
-                op = ops.Load(result=made, tensor=tensor, index=index, loc=loc)
+                op, fields = ops.Load, dict(tensor=self.tensors[node.tensor.name], index=index)
             case t.Lookup():
-                i = self.expr(node.i)
-                made = self.fresh(node.type, wish)
-                op = ops.Lookup(result=made, table=self.tensors[node.table.name], i=i, loc=loc)
+                table = self.tensors[node.table.name]
+                op, fields = ops.Lookup, dict(table=table, i=self.expr(node.i))
             case t.DimSize():
-                made = self.fresh(Tile(I32), f"size_{node.dim}")
-                op = ops.DimSize(result=made, dim=node.dim, loc=loc)
-        self.ops.append(op)
+                kind, wish = Tile(I32), f"size_{node.dim}"
+                op, fields = ops.DimSize, dict(dim=node.dim)
+        made = self.fresh(kind, wish)
+        self.ops.append(op(result=made, loc=loc, **fields))
         return made
