@@ -15,6 +15,7 @@ from wsdsl.runtime import launch_stub as stub
 from wsdsl.runtime import native_code
 from wsdsl.runtime import repeated_calls as repeat
 from wsdsl.runtime.launch_table import Api
+from wsdsl.schedule import Schedule
 
 Calls, Repetition, WORD = stub.Calls, stub.Repetition, ctypes.c_uint64
 CONTEXT, CONTEXT_ID, STREAM, KERNEL, TABLE = 77, 5, 99, 1234, 4321
@@ -134,6 +135,8 @@ def test_other_calls_are_not_repeated(torch, driver) -> None:
     calls = Calls(driver.api)
     calls.add((a, 2.5, out, None, "gelu"), {}, driver.known(2))
     assert calls.launch(a, 2.5, out, None, "gelu") is out
+    calls.add((a, 2.5, out), {"schedule": (schedule := Schedule())}, driver.known(2))
+    assert calls.launch(a, 2.5, out, schedule=schedule) is out
     recorded = torch.zeros(8, 16).requires_grad_()
     others = [
         (out, 2.5, out, None, "gelu"),

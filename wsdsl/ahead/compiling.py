@@ -38,7 +38,7 @@ def compiled(
 
 
 class Compiler:
-    """Compiles each job from when it is added, in at most so many child processes."""
+    """Compiles each job from when it is added, in at most `processes` child processes."""
 
     def __init__(
         self,

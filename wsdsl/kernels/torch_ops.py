@@ -120,8 +120,8 @@ def traced_matmul(
 
 
 def needs_operator(look: object, operand_dtype: Any, a: Any, b: Any, *addends: Any) -> bool:
-    """Check whether autocast converts an operand, or torch records a gradient. Of calls that have
-    a `look` it records none.
+    """Check whether autocast converts an operand, or torch records a gradient: not one of a call
+    that has a `look`.
     """
     torch: Any = _modules.get("torch")
     if torch is None:

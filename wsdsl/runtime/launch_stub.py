@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.dynamo import skip_marked
 from wsdsl.runtime.launch_table import CONSTANTS, Api, Entry, Kind, Site
 from wsdsl.runtime.native_code import cached
+from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
     from wsdsl.runtime.prepared import Repeatable
@@ -109,6 +110,7 @@ class TorchApi:
             Api.LEVEL: sys.intern("_current_level"),
             Api.COUNT_WRITES: torch._C._increment_version,
             Api.TRACING: torch._C._is_tracing, Api.IS_NEGATED: torch.Tensor.is_neg,
+            Api.SCHEDULE: Schedule,
         }  # fmt: skip
         table = {which: id(value) for which, value in self.objects.items()}
         table |= {Api.DLTENSOR: exchange.view, Api.STREAM: exchange.stream}

@@ -187,9 +187,7 @@ class Lent(NamedTuple):
 class Lending:
     """A prepared call's arguments, for every place where it is launched. Threads may share it."""
 
-    __slots__ = (
-        "__weakref__", "_context", "_lent", "_lock", "_needs", "_packed", "_ready", "_workspaces",
-    )  # fmt: skip
+    __slots__ = "__weakref__", "_context", "_lent", "_lock", "_needs", "_owner", "_packed", "_ready"
 
     def __init__(
         self,
@@ -198,7 +196,7 @@ class Lending:
         needs: tuple[Need, ...],
         packed: PackedArguments,
     ) -> None:
-        self._workspaces, self._context, self._needs = workspaces, context, needs
+        self._owner, self._context, self._needs = workspaces, context, needs
         self._packed = packed
         self._ready: dict[Place, PackedArguments] = {}
         self._lent: dict[Place, list[Lent]] = {}
@@ -238,7 +236,7 @@ class Lending:
 
     def _make(self, place: Place) -> PackedArguments:
         with self._lock:
-            buffers = self._workspaces.lend(self._context, place, self._needs)
+            buffers = self._owner.lend(self._context, place, self._needs)
             pointers = {n.name: b.address for n, b in zip(self._needs, buffers)}
             made = self._packed.with_pointers(pointers, buffers)
             # A capture copies arguments into the graph, and is rare.
@@ -247,13 +245,13 @@ class Lending:
                     for known in list(self._ready):
                         self.forget(known)
                 self._ready[place] = made
-                if not self._workspaces.holds(self._context, place, buffers):
+                if not self._owner.holds(self._context, place, buffers):
                     self.forget(place)
             return made
 
     def moved(self, packed: PackedArguments) -> Lending:
         """The same memory for other arguments."""
-        return Lending(self._workspaces, self._context, self._needs, packed)
+        return Lending(self._owner, self._context, self._needs, packed)
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:

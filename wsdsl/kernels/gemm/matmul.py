@@ -107,7 +107,7 @@ class Matmul:
         schedule: as for kernels; mma_promotion_interval=0 sums fp8 faster and less exactly.
         exact, on_miss: as for kernels.
 
-        Without `out`, torch records gradients of a, b, bias and residual; autocast casts a and b.
+        Without `out`, torch records gradients of all arrays; autocast casts a and b.
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
         caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
         has been written then), ScheduleError and CompileError for a schedule that does not.
@@ -122,7 +122,7 @@ class Matmul:
         )  # fmt: skip
         once = not isinstance(constant, (tuple, list))  # it may be an iterator
         look = None if once else self._recent.look(given, options, schedule, stream)
-        if out is None and needs_operator(look, operand_dtype, a, b, bias, residual):
+        if out is None and needs_operator(look, operand_dtype, *given):
             result = traced_matmul(
                 self, a, b, bias, activation, residual, out_dtype, scales, None, accumulate,
                 transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
