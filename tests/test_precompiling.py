@@ -1,7 +1,8 @@
 """Blocks of `precompiling`, and executors that compile."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,28 @@ def test_block_compiles_nothing_when_it_raises() -> None:
         assert not is_built(kernel, 1024)
     assert is_built(kernel, 1024) and not is_built(kernel, 512)
     assert recorder.calls is recorder.launches is None
+
+
+def test_block_compiles_while_it_runs() -> None:
+    class Recorded(Executor):
+        def __init__(self) -> None:
+            self.futures = list[Future[Any]]()
+
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            self.futures.append(Future())
+            return self.futures[-1]
+
+    kernel, executor = parse(TEXT).add, Recorded()
+    with suppress(ZeroDivisionError), precompiling(executor=executor):
+        kernel(ones(512)), kernel(ones(512))
+        assert len(executor.futures) == 1
+        with precompiling():
+            kernel(ones(1024))
+            assert len(executor.futures) == 1
+        assert len(executor.futures) == 2
+        raise ZeroDivisionError
+    assert all(future.cancelled() for future in executor.futures)
+    assert not is_built(kernel, 512) and not is_built(kernel, 1024)
 
 
 def test_block_records_only_its_thread() -> None:
