@@ -207,6 +207,8 @@ def test_native_arguments_are_valid_until_memory_is_replaced(machine: Machine) -
     known = small.repeatable()
     assert known is not None and known.stream_id == place_of(MAIN).stream
     assert bytes(known.packed) == machine.fake.launched[-1][1]
+    again = small.repeatable()
+    assert again is not None and again.packed is known.packed
     machine.stream = SIDE
     assert small.repeatable() is None
     machine.stream = MAIN

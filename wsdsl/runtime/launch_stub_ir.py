@@ -69,7 +69,7 @@ class Stub(Builder):
             self._make(self.word(self.word(entry, Entry.MAKERS), i), self.plus(number, i))
         self._check_overlap(entry)
         with self.b.if_then(self.differs(self.word(entry, Entry.IS_VALID), 0)):
-            # Allocating an output may have run another thread, which replaced the workspace.
+            # Another thread may have replaced the workspace while an output was allocated.
             self.miss_if(self.is_equal(self.word(self.word(entry, Entry.IS_VALID), 0), 0))
         self._patch(entry)
         config = self.word(entry, Entry.CONFIG)
@@ -221,7 +221,6 @@ class Stub(Builder):
         self.miss_if(self.differs(for_graph, 0))
         number = self._out(lambda at: self.call(Api.STREAM_ID, stream, at, result=I32))
         same = self.is_equal(number, self.word(entry, Entry.STREAM_ID))
-        same = self.b.and_(same, self.differs(self.load(valid), 0))
         self.b.cbranch(same, found, following)
         self.b.position_at_end(following)
         self.b.store(self.word(entry, Entry.NEXT), current)

@@ -97,6 +97,8 @@ class Repeater:
         launched: Launched,
     ) -> None:
         api, calls = torch_api(), self._calls
+        if calls and calls.is_known(args, named, 0):
+            return
         call = launched.prepared.repeatable()
         if api is None or call is None or (calls and calls.is_known(args, named, call.stream_id)):
             return

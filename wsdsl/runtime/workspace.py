@@ -199,13 +199,13 @@ class Lending:
         self._owner, self._context, self._needs = workspaces, context, needs
         self._packed = packed
         self._ready: dict[Place, PackedArguments] = {}
-        self._lent: dict[Place, list[Lent]] = {}
+        self._lent: dict[Place, Lent] = {}
         self._lock = threading.Lock()
         workspaces.know(self)
 
     def forget(self, place: Place) -> None:
         """Takes no lock: a thread in `_make`, which has it, may wait for the workspaces' lock."""
-        for lent in self._lent.pop(place, ()):
+        if (lent := self._lent.pop(place, None)) is not None:
             lent.is_valid.value = 0
         self._ready.pop(place, None)
 
@@ -215,10 +215,10 @@ class Lending:
         """
         place = place_of(stream)
         with self._lock:
-            if (held := self._ready.get(place)) is None:
-                return None
-            made = Lent(held.copy(), place.stream, ctypes.c_int64(1))
-            self._lent.setdefault(place, []).append(made)
+            held, made = self._ready.get(place), self._lent.get(place)
+            if held is None or made is not None:
+                return made
+            made = self._lent[place] = Lent(held.copy(), place.stream, ctypes.c_int64(1))
             if self._ready.get(place) is not held:
                 self.forget(place)
             return made
@@ -256,7 +256,7 @@ class Lending:
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:
             known = self._packed.set_scalar(name, value)
-            native = (lent.packed for own in list(self._lent.values()) for lent in own)
+            native = [lent.packed for lent in list(self._lent.values())]
             for packed in [*self._ready.values(), *native]:
                 packed.set_scalar(name, value)
             return known
