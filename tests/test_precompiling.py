@@ -79,6 +79,10 @@ def test_block_compiles_while_it_runs() -> None:
         raise ZeroDivisionError
     assert all(future.cancelled() for future in executor.futures)
     assert not is_built(kernel, 512) and not is_built(kernel, 1024)
+    with ThreadPoolExecutor() as ended:
+        pass
+    with pytest.raises(CompileError, match=r"WS1141 .*shutdown"), precompiling(executor=ended):
+        kernel(ones(512))
 
 
 def test_block_records_only_its_thread() -> None:

@@ -60,7 +60,11 @@ class Compiler:
             self._left.put(job)
             self.prepare(self._num_added)
         else:
-            future = self._executor.submit(run, job)
+            try:
+                future = self._executor.submit(run, job)
+            except RuntimeError as error:  # it is shut down
+                future = Future[Made | Failed]()
+                future.set_exception(error)
             self._ends.append(future.cancel)
             future.add_done_callback(partial(self._report, job))
 

@@ -252,8 +252,7 @@ def asked_early(
     kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]
 ) -> tuple[tuple[str, int], ...]:
     """Return the tensors from which operands are computed, each with the iterations that the load
-    partition prefetches to L2. Other operands are shared by many CTAs: prefetching activations of
-    one row as well takes 1.0 to 3.5 us longer (i4 weights of 2048 x 2048 and 5632 x 2048, H200).
+    partition prefetches to L2. Many CTAs share others (benchmarks/results/inside_models.md).
     """
     sizes = footprint.axis_sizes(kernel, schedule)
     edges = (e for group in groups for e in group.edges if e.consumers[0] == "compute")
