@@ -74,7 +74,7 @@ def sums_kept(lines: list[str]) -> Mutants:
     [
         (exchanged_values, "gemm"),
         (loads_left_out, "if_summed"),
-        (loads_beyond_an_event, "if_in_a_loop"),
+        (loads_beyond_an_event, "in_place_product"),
         (sums_kept, "if_summed"),
     ],
     ids=lambda x: getattr(x, "__name__", x),

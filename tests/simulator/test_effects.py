@@ -19,6 +19,7 @@ from tests.claimed_kernels import claimed
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
+from tests.quantized.test_product import BF16, normal
 from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
@@ -30,6 +31,7 @@ from wsdsl.ir.tcgen05 import COLUMNS
 from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of
 from wsdsl.ir.tensor_ops import FreeTensorMemory, TensorColumns
 from wsdsl.ir.threads import THREADS, threads_of
+from wsdsl.kernels import quantized
 from wsdsl.prover import access
 from wsdsl.prover.global_places import GlobalPlaces
 from wsdsl.prover.prove import prove
@@ -130,6 +132,9 @@ RUNS: dict[str, Callable[[], None]] = {
     "scale factors": partial(_case, "mx", arch="sm_100a"),
     "copied scale factors": partial(_case, "mx_atoms", arch="sm_100a"),
     "claims": _claims,
+    "one row": lambda: quantized.matmul(
+        normal(1, 64, dtype=BF16), quantized.quantize(normal(64, 64), "i4", 64)
+    ),
 }  # fmt: skip
 
 

@@ -158,6 +158,7 @@ ARMS: Arms = {
     f.ConvertLayout: convert_layout,
     **(barriers.ARMS | counters.ARMS | products.ARMS | tensor_memory.ARMS | transposes.ARMS),
     f.ReduceColumns: reductions.convert_reduce_columns,
+    f.MmaSync: reductions.convert_mma_sync,
     f.ScanColumns: convert_scan_columns,
     m.StorePartials: reductions.convert_store_partials,
     m.ReducePartials: reductions.convert_reduce_partials,

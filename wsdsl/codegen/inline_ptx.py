@@ -220,6 +220,16 @@ def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:
     return w.asm(ptx, [at.held], ["i32"] * count)
 
 
+def mma_sync(
+    w: Writer, dtype: str, a: Sequence[str], b: Sequence[str], sums: Sequence[str]
+) -> tuple[str, ...]:
+    """16 x 8 sums plus 16 x 16 by 16 x 8 elements of 16 bits: four, four and two registers."""
+    parts = ", ".join(f"{{{operands(n, count)}}}" for n, count in ((0, 4), (4, 4), (8, 2), (10, 4)))
+    ptx = f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 {parts};"
+    args = [*(("i32", x) for x in (*a, *b)), *(("float", x) for x in sums)]
+    return w.asm(ptx, args, ["float"] * 4, pure=True)
+
+
 def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
     """Two aligned elements: i32 registers, or narrower ones packed in one i16 or i32."""
     return load_shared_words(w, at, 2) if bits == 32 else (load_shared(w, at, 2 * bits),)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.bits import bools_of, from_bits, gathered
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import from_elements, texts_of
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.codegen.writer import Writer
@@ -32,16 +34,10 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
         more = w.multiply(c.threads.warp, (op.apart - 16) * SWIZZLE_SPAN[op.swizzle])
         base = w.add(base, more)
     at = At(base, shared.offset + op.offset)
-    apart, words = list[str](), list[str]()
     if op.swizzle in PACKED_SPAN:
-        texts = _packed(c, op, at, dtype, columns)
-        words = texts if dtype.bits < 16 else []
-        if dtype.bits == 8:
-            apart = [x for word in texts for x in (word, w.binary("lshr", "i32", word, 8))]
-            texts = [gathered(w, x) for x in apart]
-        elif dtype.bits == 4:
-            texts = [_shifted(w, word, 4 * i) for word in texts for i in range(4)]
-    elif rows == 1:
+        c.held[op.result] = of_packed(c, dtype, shape, _packed(c, op, at, dtype, columns))
+        return
+    if rows == 1:
         texts = _line(c, at, dtype, columns)
     elif dtype.bits == 4:
         texts = _nibbles(c, op, at, columns)
@@ -52,17 +48,35 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if dtype.bits == 32 or is_packed(dtype, columns):
         if dtype.name in ("f32", "tf32"):
             texts = [from_bits(w, text, dtype) for text in texts]
-        held = Registers(dtype, *shape, tuple(texts), None, tuple(apart), tuple(words))
-        c.held[op.result] = held
-        return
-    if dtype.bits == 8:
+        c.held[op.result] = Registers(dtype, *shape, tuple(texts))
+    elif dtype.bits == 8:
         c.held[op.result] = from_elements(w, dtype, shape, bools_of(w, texts, dtype))
-        return
+    else:
+        c.held[op.result] = _of_pairs(w, dtype, shape, texts)
+
+
+def _of_pairs(w: Writer, dtype: DType, shape: Shape, texts: Sequence[str]) -> Registers:
+    """Elements of 16 bits that are not held in pairs."""
     elements: list[str] = []
     for text in texts:
         high = w.binary("lshr", "i32", text, 16)
         elements += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
-    c.held[op.result] = from_elements(w, dtype, shape, elements)
+    return from_elements(w, dtype, shape, elements)
+
+
+def of_packed(c: Context, dtype: DType, shape: Shape, words: list[str]) -> Registers:
+    """A fragment of the words that a thread has of a packed tensor's blocks."""
+    w, apart = c.w, list[str]()
+    texts = words
+    if dtype.bits == 8:
+        apart = [x for word in words for x in (word, w.binary("lshr", "i32", word, 8))]
+        texts = [gathered(w, x) for x in apart]
+    elif dtype.bits == 4:
+        texts = [_shifted(w, word, 4 * i) for word in words for i in range(4)]
+    if is_packed(dtype, shape.columns):
+        own = tuple(words) if dtype.bits < 16 else ()
+        return Registers(dtype, *shape, tuple(texts), None, tuple(apart), own)
+    return _of_pairs(w, dtype, shape, texts)
 
 
 def _line(c: Context, at: At, dtype: DType, columns: int) -> list[str]:

@@ -14,14 +14,16 @@ from wsdsl.codegen.block_reductions import in_32_bits, join_of, reduce_blocks, w
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
+from wsdsl.codegen.float_functions import F
 from wsdsl.codegen.fragments import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.literals import f32_literal
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.fragment_ops import MmaSync, ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType, Lanes
+from wsdsl.ir.types import F32, DType, Lanes
 
 WORD, WARP = 4, 32
 """Bytes; lanes."""
@@ -33,6 +35,19 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
         reduce_blocks(c, op, x)
         return
     _define(c, op.result, x.dtype, _within_warp(c.w, op.fn, x))
+
+
+def convert_mma_sync(c: Context, op: MmaSync) -> None:
+    """Two sums at a time, since an instruction waits for the one before it adds to."""
+    a, b = ([x for v in vs for x in c.registers(v).texts] for vs in (op.a, op.b))
+    dtype = c.registers(op.a[0]).dtype
+    sums = [[f32_literal(0.0)] * 4, [f32_literal(0.0)] * 4]
+    for n in range(len(b) // 2):
+        rows, vector = a[4 * n : 4 * n + 4], b[2 * n : 2 * n + 2]
+        sums[n % 2] = [*inline_ptx.mma_sync(c.w, dtype.name, rows, vector, sums[n % 2])]
+    # Columns of the product are the same: of the first are the registers 0 and 2.
+    totals = [F(c.w).add(sums[0][i], sums[1][i]) for i in (0, 2)]
+    _define(c, op.result, F32, totals)
 
 
 def convert_store_partials(c: Context, op: StorePartials) -> None:

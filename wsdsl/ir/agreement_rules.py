@@ -22,7 +22,20 @@ from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
-from wsdsl.ir.types import BOOL, DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
+from wsdsl.ir.types import (
+    BF16,
+    BOOL,
+    DTYPES,
+    F16,
+    F32,
+    Accumulator,
+    DType,
+    Fragment,
+    Shared,
+    Tensor,
+    Tile,
+    Type,
+)
 from wsdsl.ir.wgmma import k_step
 
 Problem = tuple[Op | None, str]
@@ -101,7 +114,7 @@ def _holds(dtype: DType, number: float | bool) -> bool:
 
 
 def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(f.Slice, f.Join, f.ReduceColumns, f.ScanColumns, f.Iota):
+    for op in kernel.of(f.Slice, f.Join, f.ReduceColumns, f.MmaSync, f.ScanColumns, f.Iota):
         match op:
             case f.Slice(x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)):
                 same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
@@ -124,6 +137,12 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"lanes of a striped {x} have no blocks of adjacent columns"
                 elif x.lanes.warps > 1 and (op.size or x.columns) > 32 * x.lanes.vector:
                     yield op, f"warps share the columns of {x}: use store_partials, reduce_partials"
+            case f.MmaSync():
+                kinds = [(x.type, y.type) for x, y in zip(op.a, op.b, strict=False)]
+                fits = all(_multiplies(x, y) for x, y in kinds) and len(op.a) == len(op.b) > 0
+                if not fits or op.result.type != Fragment(F32, f.LINES, 1):
+                    told = ", ".join(f"{x} by {y}" for x, y in kinds)
+                    yield op, f"mma_sync cannot multiply {told} to {op.result.type}"
             case f.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 if kind != x or x.lanes.warps > 1 or x.lanes.striped:
                     yield op, f"a scan of the columns of {x} within a warp does not give {kind}"
@@ -132,6 +151,17 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                     yield op, "an iota must have one row or one column: 64 x 1, or 1 x w"
             case _:
                 pass
+
+
+def _multiplies(x: Type, y: Type) -> bool:
+    """Whether `mma_sync` takes a fragment and a vector."""
+    return (
+        isinstance(x, Fragment)
+        and x == Fragment(x.dtype, f.LINES, x.columns)
+        and y == Fragment(x.dtype, 1, x.columns)
+        and x.dtype in (F16, BF16)
+        and x.columns % k_step(x.dtype) == 0
+    )
 
 
 def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:

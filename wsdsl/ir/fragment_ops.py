@@ -167,6 +167,17 @@ class ReduceColumns(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup")
+class MmaSync(OneResult):
+    """The product of rows and a vector, f32[64x1], by mma.sync.m16n8k16, all of whose columns of B
+    are the vector: the sum over the columns of each fragment of `a`, 64 x K of f16 or bf16, times
+    that of `b`, 1 x K of the same type. Products are exact, sums f32. Every lane gets the result.
+    """
+
+    a: tuple[Value, ...]
+    b: tuple[Value, ...]
+
+
+@op_class(SCHEDULED, "warpgroup")
 class ScanColumns(OneResult):
     """The inclusive prefix sum of the elements of a row; of floats in f32."""
 

@@ -18,7 +18,13 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import MOST_HELD, are_held, height_in, held_axes, read_and_stored
+from wsdsl.lowering.held_rows import (
+    are_held,
+    height_in,
+    held_axes,
+    most_elements,
+    read_and_stored,
+)
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.schedule_findings import cluster_fault, extent_fault, split_fault
 from wsdsl.lowering.spread_rows import spread_axes
@@ -164,8 +170,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 hint = f"use tiles of {fitting} rows, since each has all of `{axis.dim}`"
             limit = f"a multiple of {least}: {THREADS} threads share {counted(height, 'row')}"
             yield extent_fault(kernel, name, sizes[name], limit, hint=hint)
-        elif size * tall > THREADS * MOST_HELD:
-            limit = f"{THREADS * MOST_HELD // tall} or less with {tall} rows"
+        elif size * tall > THREADS * most_elements(kernel):
+            limit = f"{THREADS * most_elements(kernel) // tall} or less with {tall} rows"
             yield extent_fault(kernel, name, sizes[name], limit)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.fragment_ops import Iota, ReduceColumns, ScanColumns
+from wsdsl.ir.factors import significant_bits, unwidened
+from wsdsl.ir.fragment_ops import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldRows
-from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Tile
+from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
+from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering import sums_of_lines
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
@@ -35,8 +37,12 @@ def compute(
             return sums_of_lines.folded(op, context, x)
         case t.Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
-            found = op.x if masked and not context.is_full(op.axis) else _compared(op, made)
-            return _reduce(op, context, pieces(found), masked)
+            clipped = masked and not context.is_full(op.axis)
+            found = op.x if clipped else _compared(op, made)
+            factors = () if clipped else _exact_factors(op, made)
+            if vectors := _rows_and_vector(factors, context, made):
+                return _reduce_by_mma(op, context, *map(pieces, vectors))
+            return _reduce(op, context, pieces(found), masked, [*map(pieces, factors)])
         case t.Scan():
             masked = not _is_zero_outside(op.x, op.axis, context, made)
             return _scan(op, context, pieces(op.x), masked)
@@ -144,8 +150,61 @@ def _compared(op: t.Reduce, made: Mapping[Value, Op]) -> Value:
     return op.x
 
 
-def _reduce(op: t.Reduce, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
-    """Chunks of one width are combined elementwise, then the columns of one are reduced."""
+def _exact_factors(op: t.Reduce, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+    """Return the factors of products that are reduced by addition, if f32 represents the products
+    exactly: `fma` then has the result of `mul` and `add`.
+    """
+    product = made.get(op.x)
+    if op.fn != "add" or not isinstance(product, t.Map) or product.fn != "mul":
+        return ()
+    exact = op.x.as_tile.dtype == F32 and significant_bits(op.x, made) <= F32.significant_bits
+    return product.args if exact else ()
+
+
+def _rows_and_vector(
+    factors: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
+) -> tuple[Value, ...]:
+    """Return the rows and the vector whose elements are multiplied, if `mma_sync` takes them."""
+    found = sorted((unwidened(v, made) for v in factors), key=lambda v: -len(tile_axes(v)))
+    kinds = {v.as_tile.dtype for v in found}
+    fits = kinds in ({F16}, {BF16}) and [len(tile_axes(v)) for v in found] == [2, 1]
+    if not fits or context.shapes.lanes != ACCUMULATOR or context.shapes.in_tensor_memory:
+        return ()
+    shape, (step,) = context.shapes.of(tile_axes(found[0])), map(k_step, kinds)
+    along = shape.columns == tile_axes(found[1])[0] and shape.height == LINES
+    return tuple(found) if along and not any(w % step for w in shape.widths) else ()
+
+
+def _reduce_by_mma(
+    op: t.Reduce, context: PartitionContext, rows: RegisterTile, vector: RegisterTile
+) -> RegisterTile:
+    """Add up exact products by `mma_sync`, of a thread and of the lanes that share its rows."""
+    b, kind = context.builder, op.result.as_tile
+    shape, chunks = context.shapes.of(kind.axes), range(len(rows.shape.widths))
+
+    def piece(i: int, _: int) -> Value:
+        parts = [(rows.get(i, j), vector.least.get(0, j)) for j in chunks]
+        result, shared = b.value(op.result.name, shape.piece(kind.dtype, 0)), context.shared_rows
+        a, by = (tuple(v) for v in zip(*parts, strict=True))
+        total = b.add(MmaSync(result=result, a=a, b=by, loc=op.loc)).result
+        if not shared.are_shared(rows.shape.lanes, op.ctas):
+            return total
+        result = b.value(op.result.name, shape.piece(kind.dtype, 0))
+        return shared.reduce(op.fn, total, op.ctas, result, op.loc)
+
+    return RegisterTile(shape, piece)
+
+
+def _reduce(
+    op: t.Reduce,
+    context: PartitionContext,
+    x: RegisterTile,
+    masked: bool,
+    factors: Sequence[RegisterTile],
+) -> RegisterTile:
+    """Chunks of one width are combined elementwise, then the columns of one are reduced. `factors`:
+    those of exact products.
+    """
     b = context.builder
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
     shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
@@ -166,7 +225,11 @@ def _reduce(op: t.Reduce, context: PartitionContext, x: RegisterTile, masked: bo
     def of_width(i: int, chunks: list[int]) -> Value:
         total = inside.get(i, chunks[0])
         for chunk in chunks[1:]:
-            total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
+            if factors:
+                args = (tile.least.get(i, chunk) for tile in factors)
+                total = b.map("fma", *args, total, type=total.type, wish="partial")
+            else:
+                total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
         total = wide(total)
         made = b.value(op.result.name, shape.piece(work, 0))
         if context.shared_rows.are_shared(x.shape.lanes, op.ctas):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
@@ -23,6 +24,7 @@ from wsdsl.lowering.lanes import (
     ROWS,
     axes_across,
     holds_vectors,
+    loads_packed,
     piece_height,
     piece_lanes,
     reduces_across,
@@ -138,30 +140,50 @@ def read_and_stored(kernel: Kernel) -> frozenset[str]:
 
 
 @once
-def row_bytes(kernel: Kernel) -> int:
+def row_bytes(kernel: Kernel) -> float:
     """Of one column, in all that is loaded along rows: each tensor once."""
-    held, found = held_axes(kernel), dict[Value, int]()
+    held, found = held_axes(kernel), dict[Value, float]()
     for op in kernel.of(Load):
         kind = op.result.type
         if isinstance(kind, Tile) and len(kind.axes) > 1 and held.keys() & {*kind.axes}:
-            found[op.tensor] = op.dtype.bytes
+            found[op.tensor] = op.dtype.bits / 8
     return sum(found.values())
 
 
 @once
-def vector_bytes(kernel: Kernel) -> int:
-    """Of one column, in all that is loaded along them and is the same for all rows."""
+def vector_bytes(kernel: Kernel) -> float:
+    """Of one column, in all that is loaded along them and is the same for all rows; by element of a
+    thread, which has two rows of packed tensors.
+    """
     held, found = held_axes(kernel), dict[Value, int]()
     for op in kernel.of(Load):
         kind = op.result.type
         if isinstance(kind, Tile) and len(kind.axes) == 1 and held.keys() & {*kind.axes}:
             found[op.tensor] = op.dtype.bytes
-    return sum(found.values())
+    return sum(found.values()) / (2 if loads_packed(kernel) else 1)
 
 
 def elements_held(kernel: Kernel) -> int:
-    """Of a row, by a thread, at the most."""
-    return min(MOST_HELD, HELD_BYTES // max(2, row_bytes(kernel)))
+    """Elements of rows per thread, at the most; those of packed tensors are used as they come."""
+    if loads_packed(kernel):
+        return 8 * HELD_BYTES // sum(op.dtype.bits for op in kernel.of(Load) if op.packed)
+    return min(MOST_HELD, int(HELD_BYTES // max(2, row_bytes(kernel))))
+
+
+def most_elements(kernel: Kernel) -> int:
+    """Elements of a tile per thread, at the most."""
+    return elements_held(kernel) if loads_packed(kernel) else MOST_HELD
+
+
+def fewest_rows(kernel: Kernel) -> int:
+    """Rows of a tile, at the least."""
+    return ROWS if loads_packed(kernel) else 1
+
+
+def elements_needed(kernel: Kernel, columns: int) -> int:
+    """Elements per thread of rows with this number of columns, in tiles of the fewest rows."""
+    rows = fewest_rows(kernel)
+    return covering_columns(kernel, columns, rows) * rows // THREADS
 
 
 def with_roles(kernel: Kernel) -> Kernel | None:
@@ -178,13 +200,13 @@ def room_for_rows(kernel: Kernel) -> dict[str, int]:
     if roled is None:
         return {}
     most = MOST_SHARING // (MOST_CTAS if read_and_stored(roled) else 1)
-    most *= THREADS * elements_held(roled)
+    most *= THREADS * elements_held(roled) // fewest_rows(roled)
     return dict.fromkeys(held_axes(roled), most)
 
 
 def usual_height(kernel: Kernel, columns: int) -> int:
     """Rows of a tile of so many columns."""
-    usual = THREADS * min(USUAL, HELD_BYTES // max(2, row_bytes(kernel)))
+    usual = THREADS * min(USUAL, int(HELD_BYTES // max(2, row_bytes(kernel))))
     return min(ROWS, 1 << max(0, (usual // columns).bit_length() - 1))
 
 
@@ -192,7 +214,8 @@ def covering_columns(kernel: Kernel, size: int, height: int) -> int:
     """The tile's columns that hold a row of so many: whole vectors of all threads that share it."""
     vector = thread_vector(kernel)
     lanes = 1 << max(0, (-(-size // vector) - 1).bit_length())
-    unit = max(LEAST, vector * max(THREADS // height, min(32, lanes)))
+    least = PACKED_LINES if loads_packed(kernel) else LEAST
+    unit = max(least, vector * max(THREADS // height, min(32, lanes)))
     return -(-size // unit) * unit
 
 
@@ -230,7 +253,8 @@ def ctas_holding(kernel: Kernel, elements: int, consumers: int) -> int:
     """CTAs on an SM that have registers for so many elements of rows a thread, and for what these
     are multiplied by, if that leaves enough.
     """
-    words = [-(-elements * size // 4) for size in (row_bytes(kernel), vector_bytes(kernel))]
+    loaded = row_bytes(kernel), vector_bytes(kernel)
+    words = [math.ceil(elements * size / 4) for size in loaded]
     groups = [
         kernel.target.register_file // (THREADS * (n + BESIDE)) for n in (sum(words), words[0])
     ]
@@ -253,7 +277,7 @@ def reads_again(kernel: Kernel) -> bool:
 def streamed_columns(kernel: Kernel) -> int:
     """Of a tile of one row that is not held: whole vectors of each thread."""
     elements, vector = (
-        HELD_BYTES // STREAMED_STAGES // max(2, row_bytes(kernel)),
+        int(HELD_BYTES // STREAMED_STAGES // max(2, row_bytes(kernel))),
         thread_vector(kernel),
     )
     return THREADS * max(LEAST, elements // vector * vector)

@@ -56,9 +56,15 @@ def holds_vectors(kernel: Kernel) -> bool:
         and all(op.last is not None for op in tiles)
         and (not _along_rows(kernel) or _may_be_turned(kernel))
         and not any(isinstance(op, Contract) for op in kernel.ops)
-        and all(op.dtype.bits >= 8 for op in accesses)
+        and all(op.dtype.bits >= 8 or (isinstance(op, Load) and op.packed) for op in accesses)
         and (not is_striped(kernel) or _may_be_striped(kernel))
     )
+
+
+@once
+def loads_packed(kernel: Kernel) -> bool:
+    """Whether threads load packed tensors, which have an accumulator's layout."""
+    return any(op.packed for op in kernel.of(Load)) and holds_vectors(kernel)
 
 
 @once
@@ -138,7 +144,7 @@ def thread_vector(kernel: Kernel) -> int:
     adds to whole sectors, so that what is added lies side by side in a warp, be it only in rows
     that are chosen.
     """
-    if is_striped(kernel):
+    if is_striped(kernel) or loads_packed(kernel):
         return 2
     tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
     tiles = [op for op in tiles if op not in _along_rows(kernel) or isinstance(op, Load)]
@@ -181,7 +187,7 @@ def piece_lanes(kernel: Kernel, columns: int) -> Lanes:
 @once
 def height_of(kernel: Kernel) -> int:
     """Rows of a piece, of a kernel whose tiles have sizes."""
-    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+    if not holds_vectors(kernel) or flat_axis(kernel) is not None or loads_packed(kernel):
         return ROWS
     if reduces_rows(kernel):
         return piece_height(lanes_of(kernel))
@@ -196,7 +202,7 @@ def piece_height(lanes: Lanes) -> int:
 @once
 def lanes_of(kernel: Kernel) -> Lanes:
     """Of a kernel whose tiles have sizes."""
-    if not holds_vectors(kernel):
+    if not holds_vectors(kernel) or loads_packed(kernel):
         return ACCUMULATOR
     if reduces_rows(kernel):
         return piece_lanes(kernel, own_columns(kernel))
@@ -294,7 +300,8 @@ def _own(kernel: Kernel, role: Role) -> int:
 @once
 def wide_columns(kernel: Kernel) -> int:
     """Columns of tiles that are wider than an access, or lower than 64 rows; else 0."""
-    if not holds_vectors(kernel) or flat_axis(kernel) is not None or turned(kernel):
+    whole = flat_axis(kernel) is not None or bool(turned(kernel)) or loads_packed(kernel)
+    if whole or not holds_vectors(kernel):
         return 0
     columns = own_columns(kernel)
     rows = any(a.role == "rows" for a in axes_of(kernel).values())

@@ -1,7 +1,8 @@
 """Check loads and tiles of packed tensors (`ir/packing.py`).
 
-Their layout in SMEM is that in memory, and threads read them as fragments. So they are inputs of
-transformed operands alone, in whole tiles of 64 x 64 blocks.
+Threads read them as fragments of 64 x 64 blocks: from SMEM, whose layout is that in memory, as
+inputs of transformed operands, and from GMEM in kernels without MMAs, whose columns are along the
+last dimension.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import tile_axes
+from wsdsl.lowering.lanes import reduces_across
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
 from wsdsl.lowering.schedule_findings import extent_fault
 
@@ -38,8 +40,9 @@ def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
         if load.packed and load not in fits:
             name = load.tensor.name
             yield Finding(
-                f"WS0308 {name} is packed, and this does not load it for a transformed operand of "
-                "`@` that has whole tiles of it and contracts its last dimension",
+                f"WS0308 {name} is packed, and this does not load whole tiles of it for a "
+                "transformed operand of `@` that contracts its last dimension, or in a kernel "
+                "without `@` whose other tensors have their rows along the same axes",
                 load.loc,
                 f"pass {name} unpacked, or an unpacked copy of it for this",
             )
@@ -69,11 +72,17 @@ def _has_order(param: Value) -> bool:
 
 def _fitting(kernel: Kernel) -> set[Load]:
     """Loads that computed operands are made of, element by element, whose last two indices are the
-    operand's axes, the one that is summed over last.
+    operand's axes, the one that is summed over last; without MMAs, of tiles of the only two axes.
     """
     made, found = kernel.definers, set[Load]()
     loops = (op for op in kernel.of(ForTiles) if may_begin_anywhere(op, made))
     parts = {op.index.type.name for op in loops if isinstance(op.index.type, Axis)}
+    if not kernel.of(Contract):
+        tiles = [op for op in kernel.of(Load, Store) if len(op.axes) > 1]
+        names = {tuple(axis.name for axis in op.axes) for op in tiles}
+        whole = len(names) == 1 and not reduces_across(kernel) and not parts & {*next(iter(names))}
+        loads = (op for op in tiles if isinstance(op, Load))
+        return {op for op in loads if whole and op.axes == tuple(v.type for v in op.index[-2:])}
     for product in kernel.of(Contract):
         for operand in computed_operands(kernel, product):
             for _, op in made_of((operand,), made, is_elementwise):

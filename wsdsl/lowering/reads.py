@@ -14,6 +14,7 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment
+from wsdsl.lowering.lanes import loads_packed
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
@@ -24,7 +25,7 @@ Find = Callable[[Value], RegisterTile]
 def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
-    if isinstance(op, Load) and op.packed:
+    if isinstance(op, Load) and op.packed and not loads_packed(context.kernel):
         message = f"WS0334 {op.tensor.name} is packed, and this load is not pipelined"
         raise CompileError(message, op.loc, f"pass {op.tensor.name} unpacked")
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype

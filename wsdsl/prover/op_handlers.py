@@ -32,6 +32,7 @@ HANDLERS: dict[type[Op], Run] = {
     t.Full: scalars.opaque,
     m.LoadGlobal: scalars.load_global,
     f.ReduceColumns: scalars.fresh,
+    f.MmaSync: scalars.fresh,
     f.ScanColumns: scalars.fresh,
     f.Iota: scalars.opaque,
     b.CtaIndex: scalars.place(lambda model, a: model.cta_index(a.cta)),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_ops import FreeTensorMemory, StoreScales, TensorColumns
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
 from wsdsl.prover.skeleton_of_kernel import ACCESSES
@@ -145,8 +146,12 @@ def _of_tensor(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
     if any(x > y for x, y in within):
         return base, base
     apart = (*(held["stride", op.tensor.name, d] for d in tensor.dims[:-1]), 1)
+    bits, more = tensor.dtype.bits, 0
+    if tensor.packed:
+        within[-2:] = [(x & -PACKED_LINES, y & -PACKED_LINES) for x, y in within[-2:]]
+        apart, more = (*apart[:-1], PACKED_LINES), PACKED_LINES * PACKED_LINES - 1
     first, last = (sum(map(int.__mul__, at, apart)) for at in zip(*within, strict=True))
-    bits = tensor.dtype.bits
+    last += more
     return base + first * bits // 8, base + -(-(last + 1) * bits // 8)
 
 

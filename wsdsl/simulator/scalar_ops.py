@@ -114,6 +114,11 @@ def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> Any:
     return finish(made.reshape(-1, 1), op.result)
 
 
+def mma_sync(wg: Warpgroup, op: f.MmaSync) -> Any:
+    rows, vector = (np.concatenate([wg.get(v, op) for v in x], axis=1) for x in (op.a, op.b))
+    return finish(rows.astype(np.float32) @ vector.astype(np.float32).T, op.result)
+
+
 def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> Any:
     return finish(arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)
 
@@ -145,6 +150,7 @@ VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = {
     f.ConvertLayout: convert_layout,
     f.Slice: slice_columns,
     f.ReduceColumns: reduce_columns,
+    f.MmaSync: mma_sync,
     f.ScanColumns: scan_columns,
     f.Iota: iota,
     b.CtaIndex: lambda wg, _: wg.cta.index,

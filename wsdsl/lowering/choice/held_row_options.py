@@ -17,7 +17,7 @@ from wsdsl.lowering import held_rows
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, is_shared
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.lanes import MOST_COLUMNS, ROWS
+from wsdsl.lowering.lanes import MOST_COLUMNS, ROWS, loads_packed
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule, changed
 
@@ -54,7 +54,9 @@ def held_row_option(
     height = held_rows.height_in(kernel, sizes)
     own = {name: -(-size // (ctas * consumers)) for name, size in held.items()}
     if rows:
-        height = _height(kernel, work, rows, max(own.values())) if consumers * ctas == 1 else 1
+        alone = consumers * ctas == 1
+        height = held_rows.fewest_rows(kernel)
+        height = _height(kernel, work, rows, max(own.values())) if alone and height == 1 else height
     tile = dict.fromkeys(rows, height)
     for name, size in own.items():
         if loop_variable(name) in columns:
@@ -77,7 +79,8 @@ def _streamed(
     held, width = held_rows.held_axes(kernel), held_rows.streamed_columns(kernel)
     names = {loop_variable(name) for name in held}
     settled = given.cluster or (given.consumers or 1) > 1 or not names <= {*columns}
-    if settled or held_rows.reads_again(kernel) or max(held.values()) <= width:
+    settled = settled or loads_packed(kernel) or held_rows.reads_again(kernel)
+    if settled or max(held.values()) <= width:
         return None
     tile = {**dict.fromkeys(rows, 1), **dict.fromkeys(names, width), **(given.tile or {})}
     tile |= _others(columns, tile, 1)
@@ -123,11 +126,17 @@ def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | No
     shares = given.consumer_split is None or any(is_shared(name, given) for name in held)
     most = held_rows.elements_held(kernel)
     alone = [team for team in teams if team[0] == 1]
-    for room, tried in ((min(held_rows.USUAL_HELD, most), alone), (most, alone), (most, teams)):
+
+    def needed(team: tuple[int, int]) -> int:
+        return held_rows.elements_needed(kernel, -(-longest // (team[0] * team[1])))
+
+    first = (min(held_rows.USUAL_HELD, most), alone)
+    if loads_packed(kernel):
+        first = (most, [t for t in reversed(alone) if needed(t) >= held_rows.USUAL_HELD])
+    for room, tried in (first, (most, alone), (most, teams)):
         for n, c in tried:
             fits = own * c >= longest if own else True
-            needed = held_rows.covering_columns(kernel, -(-longest // (n * c)), 1)
-            if (n == 1 or shares) and fits and needed <= THREADS * room:
+            if (n == 1 or shares) and fits and needed((n, c)) <= room:
                 return n, c
     return None
 
@@ -160,17 +169,18 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
     rows = [loop_variable(n) for n, axis in axes_of(kernel).items() if axis.role == "rows"]
     tile, height = dict(given.tile or {}), max((chosen.tile or {}).get(n, 1) for n in [*rows, ""])
     if not {*rows} & tile.keys():
-        while height > 1:
+        while height > held_rows.fewest_rows(kernel):
             height //= 2
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
     team, longest = _of(chosen, held[0]), max(held_rows.held_axes(kernel).values())
     for consumers, ctas in (team, *(t for t in _teams(kernel) if t[0] * t[1] > team[0] * team[1])):
-        columns = held_rows.covering_columns(kernel, -(-longest // (consumers * ctas)), 1)
+        needed = held_rows.elements_needed(kernel, -(-longest // (consumers * ctas)))
         cluster = {held[0]: ctas} if ctas > 1 else None
         least = changed(given, consumers=consumers, cluster=cluster)
         if (consumers, ctas) != team:
             yield least
-        most = held_rows.ctas_holding(kernel, columns * height // THREADS, consumers)
+        each = needed * height // held_rows.fewest_rows(kernel)
+        most = held_rows.ctas_holding(kernel, each, consumers)
         if not given.ctas_per_sm:
             yield from (changed(least, ctas_per_sm=most - n) for n in FEWER if most > n)
 

@@ -25,6 +25,7 @@ from wsdsl.lowering.lanes import (
     ROWS,
     flat_axis,
     holds_vectors,
+    loads_packed,
     reduces_rows,
     thread_vector,
     turned,
@@ -51,6 +52,8 @@ def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
     sharing = num_shares(kernel, team)["rows"]
     if not holds_vectors(kernel):
         return ROWS * sharing, PLAIN_WIDTH
+    if loads_packed(kernel):
+        return ROWS * sharing, MOST_COLUMNS
     if flat_axis(kernel) is not None:
         return ROWS * sharing * _flat_columns(kernel, work), 0
     if turned(kernel):
@@ -220,7 +223,8 @@ def walked_row_option(
     apart = {loop.index for loop in output_nest(kernel)[0] if isinstance(loop, ForTiles)}
     walked = {op.index.as_axis for op in kernel.of(ForTiles) if op.index not in apart}
     dims = {a.dim for a in walked if loop_variable(a.name) in columns}
-    if not dims or not rows or not work.sized or not holds_vectors(kernel):
+    packed = loads_packed(kernel)
+    if not dims or not rows or not work.sized or packed or not holds_vectors(kernel):
         return None
     if reduces_rows(kernel) or flat_axis(kernel) is not None or turned(kernel):
         return None

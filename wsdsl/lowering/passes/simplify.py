@@ -39,8 +39,8 @@ SHARED = frozenset((
 ))  # fmt: skip
 PURE = SHARED | {
     Bitcast, Full, b.Advance, b.InitialState, f.AsAccumulator, f.ConvertLayout, f.EmptyAccumulator,
-    f.Iota, f.Join, f.MatrixOperand, f.ReduceColumns, f.ScanColumns, f.Slice, f.ZeroUnless, AxisAt,
-    Whole,
+    f.Iota, f.Join, f.MatrixOperand, f.MmaSync, f.ReduceColumns, f.ScanColumns, f.Slice,
+    f.ZeroUnless, AxisAt, Whole,
 }  # fmt: skip
 
 

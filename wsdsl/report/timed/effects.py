@@ -324,6 +324,7 @@ EFFECTS: dict[type[Op], Effect] = {
     t.Cast: compute,
     t.Bitcast: compute,
     f.ReduceColumns: compute,
+    f.MmaSync: compute,
     f.ScanColumns: compute,
     m.StorePartials: store_partials,
     m.ReducePartials: move_shared,
