@@ -23,7 +23,8 @@ class Form:
     """A kernel's options: one kernel for each. `group`: rows and columns of weights that share a
     scale, where those are more than one along that dimension and fewer than all.
 
-    `scale`: one number for all weights in addition to `scales`. Types are by name.
+    `scale`: one number for all weights in addition to `scales`. Types are by name. `vector`: of one
+    row of x, without MMAs of tiles: packed codes are loaded from GMEM to registers.
     """
 
     x: str
@@ -37,6 +38,7 @@ class Form:
     bias: str | None = None
     activation: str | None = None
     residual: str | None = None
+    vector: bool = False
 
     @property
     def product(self) -> Product:
@@ -45,14 +47,15 @@ class Form:
         def param(name: str, dtype: str | None, *dims: str) -> Param | None:
             return Param(name, DTYPES[dtype], dims) if dtype else None
 
-        x, w = Param("X", DTYPES[self.x], ("M", "K")), Param("W", DTYPES[self.x], ("N", "K"))
+        rows = () if self.vector else ("M",)
+        x, w = Param("X", DTYPES[self.x], (*rows, "K")), Param("W", DTYPES[self.x], ("N", "K"))
         return Product(
-            x, w, Param("out", DTYPES[self.out], ("M", "N")),
+            x, w, Param("out", DTYPES[self.out], (*rows, "N")),
             scale_a=param("scale", "f32" if self.scale else None, "1"),
             scale_b=None if self.by_group else self.scales,
             bias=param("bias", self.bias, "N"),
             activation=self.activation,
-            residual=param("residual", self.residual, "M", "N"),
+            residual=param("residual", self.residual, *rows, "N"),
         )  # fmt: skip
 
     @property
@@ -82,8 +85,8 @@ def source_of(form: Form) -> str:
     lines = [
         "@kernel",
         *head,
-        "    for m, n in tiles(M, N):",
-        "        acc = zeros(f32[m, n])",
+        "    for n in tiles(N):" if form.vector else "    for m, n in tiles(M, N):",
+        "        acc = zeros(f32[n])" if form.vector else "        acc = zeros(f32[m, n])",
         "        for k in tiles(K):",
         *(f"            {line}" for line in _product(form)),
         f"        {store_of(form.product)}",
@@ -108,6 +111,8 @@ def _product(form: Form) -> tuple[str, str]:
     else:
         wide = "cast(w, f32)" if form.zeros else "w"
         weight = f"cast({wide} * {scale}, {x})"
+    if form.vector:
+        return f"w = {number}", f"acc += sum(cast({weight}, f32) * cast(X[k], f32), over=k)"
     return f"w = {number}", f"acc += X[m, k] @ {weight}"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import repeated_with_weights
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
+from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_shape
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
     from wsdsl.kernels.gemm.matmul import Activation
 
+MOST_ROW_BYTES = 4096
+"""Of codes: 64 registers per thread of eight warpgroups, two of whose threads share a row."""
 TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "scale"}
 """The arrays of weights, by the names of `Weights`; values are the kernel's parameters."""
 
@@ -65,10 +70,11 @@ def matmul(
 
     LaunchError for arrays that do not fit; nothing has been written then.
     """
-    arguments, kernel, shape = arranged(x, weights, bias, activation, residual, out_dtype, out)
+    given = x, weights, bias, activation, residual, out_dtype, out
+    arguments, kernel, shape = arranged(*given, tiled=schedule is not None)
     own = [kept for name, kept in TENSORS.items() if getattr(weights, name) is not None]
-    given = with_constants(as_schedule(schedule), own if constant else ())
-    made = kernel(*arguments, schedule=given, stream=stream, exact=exact, on_miss=on_miss)
+    wanted = with_constants(as_schedule(schedule), own if constant else ())
+    made = kernel(*arguments, schedule=wanted, stream=stream, exact=exact, on_miss=on_miss)
     return made.reshape(shape) if out is None else out
 
 
@@ -80,8 +86,12 @@ def arranged(
     residual: Any = None,
     out_dtype: Any = None,
     out: Any = None,
+    *,
+    tiled: bool = False,
 ) -> tuple[tuple[Any, ...], Kernel, tuple[int, ...]]:
-    """The kernel's arguments, the kernel, and the result's shape."""
+    """The kernel's arguments, the kernel, and the result's shape. `tiled`: by tiles of several rows
+    even where x has one, since a schedule names them.
+    """
     held: Any = weights
     if not isinstance(held, Weights):
         raise wrong_option("weights", f"a {type(held).__name__}", "the result of quantized.weights")
@@ -97,17 +107,26 @@ def arranged(
         activation,
         type_of_addend("residual", residual, whole, RESIDUALS),
     )
-    kernel = weights.kernels.get((kind, end))
+    vector = rows == 1 and not tiled and _is_short(weights)
+    kernel = weights.kernels.get((kind, end, vector))
     if kernel is None:
-        kernel = weights.kernels[kind, end] = kernel_of(_form(kind, weights, *end))
-    matrix = padded(x, weights.width - k)
+        form = replace(_form(kind, weights, *end), vector=vector)
+        kernel = weights.kernels[kind, end, vector] = kernel_of(form)
+    matrix, outer = padded(x, weights.width - k), () if vector else (rows,)
     given = [
-        matrix if len(whole) == 2 else matrix.reshape(rows, weights.width),
+        matrix if len(whole) == len(outer) + 1 else matrix.reshape(*outer, weights.width),
         weights.codes, weights.scales, weights.zeros, weights.scale, bias,
-        None if residual is None else residual.reshape(rows, n),
+        None if residual is None else residual.reshape(*outer, n),
     ]  # fmt: skip
-    result = None if out is None else out.reshape(rows, n)
+    result = None if out is None else out.reshape(*outer, n)
     return (*(a for a in given if a is not None), result), kernel, whole
+
+
+def _is_short(weights: Weights) -> bool:
+    """Whether packed rows fit in registers of a cluster, and blocks have one scale per row."""
+    grouped = "KB" in weights.params[0].dims and weights.group[1] % PACKED_LINES
+    row = DTYPES[weights.dtype].size(weights.width)
+    return weights.is_packed and not grouped and row <= MOST_ROW_BYTES
 
 
 def _form(
