@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -45,9 +46,6 @@ ARITY: dict[str, int] = {
     **t.OTHER_FUNCTIONS,
 }
 Copy = m.TmaLoad | m.TmaStore | p.PrefetchBox | m.ThreadLoad | m.ThreadStore | p.PrefetchTile
-COPIES = (
-    m.TmaLoad, m.TmaStore, p.PrefetchBox, m.ThreadLoad, m.ThreadStore, p.PrefetchTile,
-)  # fmt: skip
 
 
 def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
@@ -174,7 +172,8 @@ def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
 
 def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.of(*COPIES):
+    copies: tuple[type[Copy], ...] = get_args(Copy)
+    for op in kernel.of(*copies):
         tensor = _tensor_of(op, made)
         if tensor is None:
             yield op, "no make_tensor_map defines the tensor of this copy"

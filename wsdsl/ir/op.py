@@ -235,6 +235,15 @@ def ops_of(module: ModuleType) -> tuple[type[Op], ...]:
     return tuple([c for c in held if c.levels])
 
 
+def by_op(*modules: ModuleType, prefix: str = "") -> dict[type[Op], Any]:
+    """Return the function of each SCHEDULED op that one of the modules defines, by its name: that
+    of the op in the IR after a prefix.
+    """
+    names = {prefix + op_name(cls): cls for cls in THREADS}
+    own = ((m.__name__, *item) for m in modules for item in vars(m).items() if item[0] in names)
+    return {names[name]: f for module, name, f in own if getattr(f, "__module__", "") == module}
+
+
 @cache
 def fields_of(cls: type[Op]) -> tuple[tuple[str, FieldKind], ...]:
     """(name, kind) of every field but `loc`, in declaration order."""

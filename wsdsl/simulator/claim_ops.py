@@ -9,7 +9,7 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.context import END_TOGETHER, Arms, Warpgroup, ended
+from wsdsl.simulator.context import END_TOGETHER, Warpgroup, ended
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.shared_memory import span
 from wsdsl.simulator.shared_ops import read_by_warps, read_shared
@@ -77,6 +77,3 @@ def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
     first, given = held.view(np.int32)[:2]
     wg.cta.cluster.refused |= not given
     wg.values[op.result.name] = int(first) // op.ctas if given else NOTHING_LEFT
-
-
-CLAIMS: Arms = {b.ClaimCluster: claim_cluster, b.ClaimedCluster: claimed_cluster}

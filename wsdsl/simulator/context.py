@@ -334,7 +334,3 @@ def shape_of(value: Value) -> tuple[int, int] | None:
         return value.type.rows, value.type.columns
     assert isinstance(value.type, Tile)
     return None
-
-
-Arms = dict[type[Op], Callable[[Warpgroup, Any], Steps | None]]
-"""The function that runs an op, by its class."""

@@ -6,28 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir.copy_rules import boxes_of_warps, place_of_box
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
-from wsdsl.simulator.context import (
-    Arms,
-    Blocked,
-    SharedItems,
-    Steps,
-    StoreGroup,
-    Warpgroup,
-    destinations,
-)
-from wsdsl.simulator.counter_ops import COUNTERS
+from wsdsl.simulator.context import Blocked, SharedItems, Steps, StoreGroup, Warpgroup, destinations
 from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_ops import access_global, check_repeated
-from wsdsl.simulator.partial_ops import reduce_partials, store_partials
 from wsdsl.simulator.races import CopyOut, StoredOut
 from wsdsl.simulator.shared_memory import Region, tile
-from wsdsl.simulator.shared_ops import BY_THREADS, aligned, read_shared, write_shared
+from wsdsl.simulator.shared_ops import aligned, read_shared, write_shared
 from wsdsl.simulator.tensor_map import TensorMapValue
 from wsdsl.simulator.transfers import Transfer
 
@@ -219,24 +207,3 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     write_shared(wg, op, region, wg.everyone, what, lines)
     access = wg.by_threads(op, wg.everyone, wg.full_name)
     access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
-
-
-UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
-"""The launch has made the tensor, and nobody sees what comes to a cache."""
-COPY: Arms = {
-    m.AllocateShared: allocate_shared,
-    m.MakeTensorMap: make_tensor_map,
-    **dict.fromkeys(UNSEEN, lambda _, __: None),
-    m.TmaLoad: tma_load,
-    m.TmaStore: tma_store,
-    m.ThreadStore: thread_store,
-    m.TmaStoreCommit: tma_store_commit,
-    m.TmaStoreWait: tma_store_wait,
-    m.ThreadLoad: thread_load,
-    **BY_THREADS,
-    **COUNTERS,
-    m.StorePartials: store_partials,
-    m.ReducePartials: reduce_partials,
-    m.SendFragment: send_fragment,
-    m.ReceiveFragment: receive_fragment,
-}

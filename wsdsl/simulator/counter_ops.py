@@ -9,7 +9,7 @@ import numpy as np
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.context import Arms, SharedItems, Warpgroup
+from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.global_ops import add_elements, places
 from wsdsl.simulator.scalar_ops import as_array
 from wsdsl.simulator.shared_memory import span
@@ -83,10 +83,3 @@ def _overwrite(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, wor
         what = f"it overwrites `{shared.label}`"
         write_shared(wg, op, region, wg.everyone, what, words.view(np.uint8))
     return held
-
-
-COUNTERS: Arms = {
-    ClearCounters: clear_counters,
-    AddCounters: add_counters,
-    StoreCounters: store_counters,
-}

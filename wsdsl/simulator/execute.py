@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, by_op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
-from wsdsl.simulator.claim_ops import CLAIMS
-from wsdsl.simulator.context import Arms, Steps, Warpgroup, op_word
-from wsdsl.simulator.copy_ops import COPY
-from wsdsl.simulator.global_ops import GLOBAL
+from wsdsl.simulator import (
+    claim_ops,
+    cluster_ops,
+    copy_ops,
+    counter_ops,
+    global_ops,
+    partial_ops,
+    shared_ops,
+    sync_ops,
+    tensor_core_ops,
+    tensor_memory_ops,
+    thread_barrier_ops,
+)
+from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.scalar_ops import assign
-from wsdsl.simulator.sync_ops import SYNC
-from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
-from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
-from wsdsl.simulator.thread_barrier_ops import MEETING
 
-SEEN: Arms = {**SYNC, **CLAIMS, **MEETING, **COPY, **GLOBAL, **TENSOR_CORE, **TENSOR_MEMORY}
+UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+"""The launch has allocated the tensor, and no thread sees what comes to a cache."""
+SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    **dict.fromkeys(UNSEEN, lambda _, __: None),
+    **by_op(
+        claim_ops, cluster_ops, copy_ops, counter_ops, global_ops, partial_ops, shared_ops,
+        sync_ops, tensor_core_ops, tensor_memory_ops, thread_barrier_ops,
+    ),
+}  # fmt: skip
 """Ops that others can see, or that depend on others: any warpgroup may be overtaken before one."""
 
 
 def warpgroup_steps(kernel: Kernel, wg: Warpgroup) -> Steps:
     """Run the kernel as one warpgroup; ends in what must not be left over."""
-    for p in kernel.params:
-        if isinstance(p.type, Tile):
-            wg.values[p.name] = wg.cta.arguments.scalars[p.name]
+    for param in kernel.params:
+        if isinstance(param.type, Tile):
+            wg.values[param.name] = wg.cta.arguments.scalars[param.name]
     yield from _run(wg, kernel.body)
     _check_end(wg, kernel.body[-1])
 

@@ -12,7 +12,7 @@ from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
-from wsdsl.simulator.context import Arms, Warpgroup, shape_of
+from wsdsl.simulator.context import Warpgroup, shape_of
 from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_races import Actor, At
 from wsdsl.simulator.races import Access
@@ -185,6 +185,3 @@ def _store_flags(
         told = flags.store((tensor.name, at), int(tensor.array[at]), after, wg.actors)
         if told:
             wg.fail(op, f"it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
-
-
-GLOBAL: Arms = {m.LoadGlobal: load_global, m.StoreGlobal: store_global}

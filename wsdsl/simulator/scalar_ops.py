@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Op, Value, by_op
 from wsdsl.ir.types import Accumulator, DType, Fragment, Tile
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -140,19 +141,8 @@ def advance(wg: Warpgroup, op: b.Advance) -> Any:
 
 VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = {
     t.Map: map_values,
-    t.Cast: cast,
-    t.Bitcast: bitcast,
-    t.Constant: constant,
-    t.Full: full,
     t.DimSize: lambda wg, op: wg.cta.arguments.size(op.dim),
-    f.ZeroUnless: zero_unless,
-    f.Join: join,
-    f.ConvertLayout: convert_layout,
     f.Slice: slice_columns,
-    f.ReduceColumns: reduce_columns,
-    f.MmaSync: mma_sync,
-    f.ScanColumns: scan_columns,
-    f.Iota: iota,
     b.CtaIndex: lambda wg, _: wg.cta.index,
     b.NumCtas: lambda wg, _: wg.cta.num_ctas,
     b.ClusterIndex: lambda wg, _: wg.cta.cluster.index,
@@ -160,7 +150,7 @@ VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = {
     b.CtaRank: lambda wg, _: wg.cta.rank,
     b.WarpgroupIndex: lambda wg, _: wg.rank,
     b.InitialState: lambda _, op: State(0, op.parity),
-    b.Advance: advance,
+    **by_op(sys.modules[__name__]),
 }
 """The result of ops that neither wait nor touch memory."""
 

@@ -13,7 +13,7 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN, line_place, lines_reached
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import Arms, SharedItems, State, Warpgroup
+from wsdsl.simulator.context import SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import Region, alignment, tile
@@ -207,13 +207,3 @@ def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
     held = read_by_warps(wg, op, f"it reads item {item} of `{shared.label}`", *regions)
     lines = np.concatenate(held).view(numpy_dtype(kind.dtype))
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)
-
-
-BY_THREADS: Arms = {
-    m.LoadPanels: load_panels,
-    m.StoreShared: store_shared,
-    m.LoadShared: load_shared,
-    m.ClearPanels: clear_panels,
-    tr.StoreTransposed: store_transposed,
-    tr.LoadTransposed: load_transposed,
-}

@@ -6,7 +6,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import Barriers
 from wsdsl.simulator.barriers import Barrier, RemoteArrival
-from wsdsl.simulator.context import Arms, Blocked, State, Steps, Warpgroup
+from wsdsl.simulator.context import Blocked, State, Steps, Warpgroup
 
 
 def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
@@ -114,16 +114,3 @@ def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
         )
     cta.free_registers -= taken
     wg.registers = op.count
-
-
-SYNC: Arms = {
-    b.AllocateBarriers: allocate_barriers,
-    b.InitializeBarriers: initialize_barriers,
-    b.FenceBarrierInit: fence_barrier_init,
-    b.FenceAsyncProxy: fence_async_proxy,
-    b.SyncWarp: sync_warp,
-    b.ArriveBarrier: arrive_barrier,
-    b.ArriveExpectTx: arrive_expect_tx,
-    b.WaitBarrier: wait_barrier,
-    b.SetMaxRegisters: set_max_registers,
-}

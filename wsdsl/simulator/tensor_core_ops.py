@@ -21,7 +21,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import UNDEFINED, Arms, Blocked, Steps, Warpgroup
+from wsdsl.simulator.context import UNDEFINED, Blocked, Steps, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
@@ -222,14 +222,3 @@ def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
                 hint="list it in the `fragments` of the wgmma_wait that covers the wgmma",
                 extra=job.op,
             )
-
-
-TENSOR_CORE: Arms = {
-    f.MatrixOperand: matrix_operand,
-    f.EmptyAccumulator: empty_accumulator,
-    f.AsAccumulator: as_accumulator,
-    f.WgmmaFence: wgmma_fence,
-    f.Wgmma: wgmma,
-    f.WgmmaCommit: wgmma_commit,
-    f.WgmmaWait: wgmma_wait,
-}

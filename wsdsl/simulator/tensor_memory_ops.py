@@ -19,7 +19,7 @@ from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, word_cells, words_in_shared
-from wsdsl.simulator.context import UNDEFINED, Arms, State, Warpgroup, destinations
+from wsdsl.simulator.context import UNDEFINED, State, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.shared_memory import Region, span
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
@@ -299,19 +299,3 @@ def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
         access.epochs = clocks.own[wg.everyone].copy()
     wg.cell_accesses = [access for access in wg.cell_accesses if not access.waited]
     clocks.tick(wg.actors)
-
-
-TENSOR_MEMORY: Arms = {
-    t.AllocateTensorMemory: allocate_tensor_memory,
-    t.FreeTensorMemory: free_tensor_memory,
-    t.TensorColumns: tensor_columns,
-    t.TensorProduct: tensor_product,
-    t.TensorCommit: tensor_commit,
-    t.TensorLoad: tensor_load,
-    t.TensorStore: tensor_store,
-    t.StoreScales: store_scales,
-    t.TensorCopy: tensor_copy,
-    t.TensorStoreWait: tensor_store_wait,
-    t.TensorWait: tensor_wait,
-    t.TensorFence: tensor_fence,
-}

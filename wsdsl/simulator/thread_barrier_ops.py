@@ -9,7 +9,7 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import NUM_NAMED, Meeting
-from wsdsl.simulator.context import Arms, Blocked, Steps, Warpgroup
+from wsdsl.simulator.context import Blocked, Steps, Warpgroup
 
 
 def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
@@ -142,13 +142,3 @@ def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
         )
     wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
     wg.cta.residents.flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
-
-
-MEETING: Arms = {
-    b.SyncCta: sync_cta,
-    b.SyncCluster: sync_cluster,
-    b.NamedBarrierSync: named_barrier_sync,
-    b.NamedBarrierArrive: named_barrier_arrive,
-    b.ArriveFlag: arrive_flag,
-    b.WaitFlag: wait_flag,
-}
