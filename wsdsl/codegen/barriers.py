@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import Addresses
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.held import Scalar, Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At, comment
 from wsdsl.diagnostics import CompileError
@@ -54,10 +54,13 @@ def convert_wait_predecessor(c: Context, op: b.WaitPredecessor) -> None:
         nvvm.wait_predecessor(c.w)
 
 
-def convert_named_barrier(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> None:
+def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> None:
     number = str(op.barrier) if op.item is None else c.w.add(c.scalar(op.item).text, op.barrier)
     threads, waits = 128 * op.num_warpgroups, isinstance(op, b.NamedBarrierSync)
     nvvm.named_barrier(c.w, number, threads, waits)
+
+
+convert_named_barrier_arrive = convert_named_barrier_sync
 
 
 def convert_advance(c: Context, op: b.Advance) -> None:
@@ -111,6 +114,10 @@ def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
     inline_ptx.flag_arrive(c.w, _flag(c, op), f"{order}.gpu.global.{kind}", amount, _one_thread(c))
 
 
+def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
+    inline_ptx.flag_wait(c.w, _flag(c, op), c.scalar(op.count).text)
+
+
 def _flag(c: Context, op: b.ArriveFlag | b.WaitFlag) -> inline_ptx.Global:
     return Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
 
@@ -153,26 +160,3 @@ def convert_claimed_cluster(c: Context, op: b.ClaimedCluster) -> None:
     )
     found = w.asm_value(ptx, [at.held], early=True)
     c.held[op.result] = Scalar(found, I32, nonnegative=True)
-
-
-ARMS: Arms = {
-    b.AllocateBarriers: convert_allocate_barriers,
-    b.InitializeBarriers: convert_initialize_barriers,
-    b.FenceBarrierInit: convert_fence_barrier_init,
-    b.SyncCta: lambda c, _: nvvm.sync_cta(c.w),
-    b.SyncCluster: lambda c, op: nvvm.sync_cluster(c.w, op.relaxed),
-    b.SyncWarp: lambda c, _: nvvm.sync_warp(c.w),
-    b.WaitPredecessor: convert_wait_predecessor,
-    b.LaunchDependents: lambda c, _: nvvm.launch_dependents(c.w),
-    b.NamedBarrierSync: convert_named_barrier,
-    b.NamedBarrierArrive: convert_named_barrier,
-    b.ArriveFlag: convert_arrive_flag,
-    b.WaitFlag: lambda c, op: inline_ptx.flag_wait(c.w, _flag(c, op), c.scalar(op.count).text),
-    b.Advance: convert_advance,
-    b.WaitBarrier: convert_wait_barrier,
-    b.ArriveBarrier: convert_arrive_barrier,
-    b.ArriveExpectTx: convert_arrive_expect_tx,
-    b.FenceAsyncProxy: lambda c, op: nvvm.fence_async_proxy(c.w, op.everywhere),
-    b.ClaimCluster: convert_claim_cluster,
-    b.ClaimedCluster: convert_claimed_cluster,
-}

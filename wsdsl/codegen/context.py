@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from wsdsl.codegen.held import (
     ColumnsAt,
@@ -153,7 +153,3 @@ class Context:
         if shared.num == 1:
             return self.smem
         return self.w.add(self.smem, self.w.multiply(index, shared.bytes))
-
-
-Arms = dict[type[Op], Callable[[Context, Any], object]]
-"""The function that converts an op, by its class."""

@@ -5,6 +5,7 @@ Elementwise maths, direct accesses to GMEM, stores to SMEM and control flow have
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,43 +13,38 @@ from typing import Any
 
 from wsdsl.codegen import (
     barriers,
+    block_access,
+    block_reductions,
+    casts,
     control,
     counters,
+    elementwise,
+    global_access,
     inline_ptx,
     nvvm,
+    panel_loads,
     products,
     reductions,
+    shared_stores,
     tensor_memory,
+    thread_load,
+    thread_store,
+    tma_copies,
     transposes,
 )
-from wsdsl.codegen.barriers import placed
-from wsdsl.codegen.block_access import convert_receive_fragment, convert_send_fragment
-from wsdsl.codegen.block_reductions import convert_scan_columns
-from wsdsl.codegen.casts import convert_bitcast, convert_cast
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import shape_of
-from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
-from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Held, Registers, Scalar, SharedAt, StateAt
-from wsdsl.codegen.panel_loads import convert_load_panels, convert_load_shared
 from wsdsl.codegen.register_operands import convert_layout
-from wsdsl.codegen.shared_stores import convert_clear_panels, convert_store_shared
-from wsdsl.codegen.thread_load import convert_thread_load
-from wsdsl.codegen.thread_store import convert_thread_store
-from wsdsl.codegen.tma_copies import (
-    convert_prefetch_box,
-    convert_prefetch_tile,
-    convert_tma_load,
-    convert_tma_store,
-)
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Region, Value, op_name
+from wsdsl.ir.op import Op, Region, Value, by_op, op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import I32, Shared
@@ -84,7 +80,9 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
 
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
-    c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
+    c.held[op.result] = SharedAt(
+        barriers.placed(op), op.result.type.bytes, op.result.type.num, op.label
+    )
 
 
 # Fragments ---------------------------------------------------------------------------------------
@@ -122,45 +120,25 @@ VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
     f.Iota: lambda c, op: iota(c, c.scalar(op.start), shape_of(op.result.type), op.apart),
 }
 """The results of ops of one line."""
-ARMS: Arms = {
+ARMS: dict[type[Op], Callable[[Context, Any], object]] = {
     **{kind: partial(define, value_of) for kind, value_of in VALUES.items()},
-    t.Constant: convert_constant,
-    t.Map: convert_map,
-    t.Cast: convert_cast,
-    t.Bitcast: convert_bitcast,
-    t.Full: convert_full,
-    t.If: control.convert_if,
-    b.ForRange: control.convert_for_range,
-    b.Elect: control.convert_elect,
-    b.SetMaxRegisters: convert_set_max_registers,
-    m.AllocateShared: convert_allocate_shared,
     m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor
+    b.SyncCta: lambda c, _: nvvm.sync_cta(c.w),
+    b.SyncCluster: lambda c, op: nvvm.sync_cluster(c.w, op.relaxed),
+    b.SyncWarp: lambda c, _: nvvm.sync_warp(c.w),
+    b.LaunchDependents: lambda c, _: nvvm.launch_dependents(c.w),
+    b.FenceAsyncProxy: lambda c, op: nvvm.fence_async_proxy(c.w, op.everywhere),
     p.PrefetchTensorMap: lambda c, op: inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text),
-    p.PrefetchBox: convert_prefetch_box,
-    m.TmaLoad: convert_tma_load,
-    m.ThreadLoad: convert_thread_load,
-    m.ClearPanels: convert_clear_panels,
-    p.PrefetchTile: convert_prefetch_tile,
-    m.ThreadStore: convert_thread_store,
-    m.LoadPanels: convert_load_panels,
-    m.SendFragment: convert_send_fragment,
-    m.ReceiveFragment: convert_receive_fragment,
-    m.StoreShared: convert_store_shared,
-    m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: lambda c, _: inline_ptx.tma_store_commit(c.w, c.threads.first_lane),
     m.TmaStoreWait: lambda c, op: inline_ptx.tma_store_wait(
         c.w, op.pending, op.read, c.threads.first_lane
     ),
-    m.LoadShared: convert_load_shared,
-    m.LoadGlobal: convert_load_global,
-    m.StoreGlobal: convert_store_global,
-    f.Join: convert_join,
+    tm.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;"),
     f.ConvertLayout: convert_layout,
-    **(barriers.ARMS | counters.ARMS | products.ARMS | tensor_memory.ARMS | transposes.ARMS),
-    f.ReduceColumns: reductions.convert_reduce_columns,
-    f.MmaSync: reductions.convert_mma_sync,
-    f.ScanColumns: convert_scan_columns,
-    m.StorePartials: reductions.convert_store_partials,
-    m.ReducePartials: reductions.convert_reduce_partials,
-}
+    **by_op(
+        barriers, block_access, block_reductions, casts, control, counters, elementwise,
+        global_access, panel_loads, products, reductions, shared_stores, tensor_memory, thread_load,
+        thread_store, tma_copies, transposes, sys.modules[__name__], prefix="convert_",
+    ),
+}  # fmt: skip
 HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

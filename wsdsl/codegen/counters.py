@@ -15,7 +15,7 @@ from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import wide
 from wsdsl.codegen.bits import REDUCTIONS, to_bits
 from wsdsl.codegen.casts import cast
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.fragments import broadcast_shape, elements, source_element
@@ -203,10 +203,3 @@ class _Places:
 
     def at(self, element: int) -> str:
         return self.texts[source_element(element, self.shape, self.held.shape)]
-
-
-ARMS: Arms = {
-    ClearCounters: convert_clear_counters,
-    AddCounters: convert_add_counters,
-    StoreCounters: convert_store_counters,
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from wsdsl.codegen import nvvm, wgmma_ptx
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.codegen.held import Descriptor, Registers
@@ -136,14 +136,3 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, *x.shape, texts)
-
-
-ARMS: Arms = {
-    f.MatrixOperand: convert_matrix_operand,
-    f.EmptyAccumulator: convert_empty_accumulator,
-    f.WgmmaFence: convert_wgmma_fence,
-    f.Wgmma: convert_wgmma,
-    f.WgmmaCommit: convert_wgmma_commit,
-    f.WgmmaWait: convert_wgmma_wait,
-    f.ZeroUnless: convert_zero_unless,
-}

@@ -10,7 +10,7 @@ from itertools import islice, product
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.barriers import item_at, placed
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import register_type
 from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At, operands
@@ -36,7 +36,7 @@ LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""
 
 
-def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
+def convert_allocate_tensor_memory(c: Context, op: t.AllocateTensorMemory) -> None:
     assert isinstance(op.result.type, TensorMemory)
     at = At(c.smem, placed(op))
     c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", op.result.type.columns)
@@ -47,7 +47,7 @@ def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
         c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;")
 
 
-def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
+def convert_free_tensor_memory(c: Context, op: t.FreeTensorMemory) -> None:
     held = c.shared(op.memory)
     with c.w.where(_is_first_warp(c)):
         base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
@@ -61,7 +61,7 @@ def _is_first_warp(c: Context) -> str:
     return c.w.compare("eq", first, 0)
 
 
-def convert_columns(c: Context, op: t.TensorColumns) -> None:
+def convert_tensor_columns(c: Context, op: t.TensorColumns) -> None:
     base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
     kind = op.result.type_as(Columns)
     c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
@@ -74,7 +74,7 @@ def _address(c: Context, sums: Value, state: Value, column: int) -> str:
     return c.w.add(item, column)
 
 
-def convert_product(c: Context, op: t.TensorProduct) -> None:
+def convert_tensor_product(c: Context, op: t.TensorProduct) -> None:
     """Each instruction takes 32 bytes of a line; none waits for another. Descriptors hold in both
     CTAs of a pair.
     """
@@ -121,7 +121,7 @@ def _high(held: Descriptor) -> int:
     return held.high | VERSION
 
 
-def convert_commit(c: Context, op: t.TensorCommit) -> None:
+def convert_tensor_commit(c: Context, op: t.TensorCommit) -> None:
     at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
@@ -132,7 +132,7 @@ def convert_commit(c: Context, op: t.TensorCommit) -> None:
     c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", args)
 
 
-def convert_load(c: Context, op: t.TensorLoad) -> None:
+def convert_tensor_load(c: Context, op: t.TensorLoad) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
     kind = op.result.type_as(Accumulator)
     address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
@@ -153,7 +153,7 @@ def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
     return c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
 
 
-def convert_store(c: Context, op: t.TensorStore) -> None:
+def convert_tensor_store(c: Context, op: t.TensorStore) -> None:
     """Pairs of 16 bits are a lane's own in an accumulator, too: they lie in one cell."""
     value, shape = c.registers(op.value), stored_shape(op)
     address = _of_half(c, _address(c, op.columns, op.state, op.column), op)
@@ -167,7 +167,7 @@ def convert_store(c: Context, op: t.TensorStore) -> None:
         c.w.asm(ptx, [("i32", c.w.add(address, at)), *((type, text) for text in own)])
 
 
-def convert_wait(c: Context, op: t.TensorWait) -> None:
+def convert_tensor_wait(c: Context, op: t.TensorWait) -> None:
     """The registers pass through: nothing reads them before."""
     loads = [c.registers(load) for load in op.loads]
     held = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
@@ -177,7 +177,7 @@ def convert_wait(c: Context, op: t.TensorWait) -> None:
         c.held[value] = Registers(load.dtype, *load.shape, tuple(islice(texts, len(load.texts))))
 
 
-def convert_copy(c: Context, op: t.TensorCopy) -> None:
+def convert_tensor_copy(c: Context, op: t.TensorCopy) -> None:
     """Each instruction copies an atom: 32 rows of 16 bytes, eight of which are 128 bytes apart from
     the next ones.
     """
@@ -258,22 +258,6 @@ def _kept(c: Context, valid: str, word: int) -> str:
     return w.asm_value(ptx, [("i32", w.multiply(left, 8))])
 
 
-def convert_fence(c: Context, op: t.TensorFence) -> None:
+def convert_tensor_fence(c: Context, op: t.TensorFence) -> None:
     order = "after" if op.after else "before"
     c.w.asm(f"tcgen05.fence::{order}_thread_sync;")
-
-
-ARMS: Arms = {
-    t.AllocateTensorMemory: convert_allocate,
-    t.FreeTensorMemory: convert_free,
-    t.TensorColumns: convert_columns,
-    t.TensorProduct: convert_product,
-    t.TensorCommit: convert_commit,
-    t.TensorLoad: convert_load,
-    t.TensorStore: convert_store,
-    t.StoreScales: convert_store_scales,
-    t.TensorCopy: convert_copy,
-    t.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;"),
-    t.TensorWait: convert_wait,
-    t.TensorFence: convert_fence,
-}

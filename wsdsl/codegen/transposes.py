@@ -16,7 +16,7 @@ from functools import reduce
 
 from wsdsl.codegen import fragments, inline_ptx
 from wsdsl.codegen.bits import from_bits, to_bits
-from wsdsl.codegen.context import Arms, Context
+from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.held import Registers
@@ -175,6 +175,3 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     for e in range(0, count, lanes.vector):
         words += inline_ptx.load_shared_words(w, at(e), vector // WORD)
     define(c, op.result, from_words(w, dtype, shape, words))
-
-
-ARMS: Arms = {StoreTransposed: convert_store_transposed, LoadTransposed: convert_load_transposed}

@@ -109,11 +109,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = kernel.definers
     units = _alignments(kernel)
-    placed = (
-        m.AllocateShared, b.AllocateBarriers, TensorCopy, m.TmaLoad, m.LoadPanels, m.ClearPanels,
-        MatrixOperand, m.StoreShared,
-    )  # fmt: skip
-    for op in kernel.of(*placed):
+    for op in kernel.having("offset"):
         if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
