@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import OneResult, Op, Region, Value
 from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.types import BOOL, I32, Tile, Type
 from wsdsl.ir.walk import Namer
@@ -32,6 +32,11 @@ class Builder:
     def value(self, wish: str, type: Type) -> Value:
         return Value(self.namer.new(wish), type)
 
+    def make(self, kind: Callable[..., OneResult], wish: str, type: Type, **fields: Any) -> Value:
+        """Append an op of one result, and return this. `fields` are all others of the op."""
+        made = kind(result=self.value(wish, type), **{"loc": self.loc, **fields})
+        return self.add(made).result
+
     @contextmanager
     def region(self) -> Generator[list[Op]]:
         outer, self.ops = self.ops, []
@@ -55,25 +60,20 @@ class Builder:
         return self.constant(value, FLAG, str(value).lower())
 
     def constant(self, value: int | float | bool, type: Type, wish: str = "c") -> Value:
-        made = self.value(wish, type)
-        self.add(Constant(result=made, value=value, loc=self.loc))
+        made = self.make(Constant, wish, type, value=value)
         self.known[made] = value
         return made
 
     def size(self, dim: str, static: int | None = None) -> Value:
         if static is not None:
             return self.integer(static)
-        made = self.value(f"size_{dim}", INT)
-        self.add(DimSize(result=made, dim=dim, loc=self.loc))
-        return made
+        return self.make(DimSize, f"size_{dim}", INT, dim=dim)
 
     def map(self, fn: str, *args: Value, type: Type | None = None, wish: str = "t") -> Value:
         """A scalar or fragment op; the type is the first argument's, or bool for comparisons."""
         if type is None:
             type = FLAG if fn in COMPARISONS else args[0].type
-        made = self.value(wish, type)
-        self.add(Map(result=made, fn=fn, args=args, loc=self.loc))
-        return made
+        return self.make(Map, wish, type, fn=fn, args=args)
 
     def plus(self, a: Value, b: int | Value, wish: str = "t") -> Value:
         if isinstance(b, int):

@@ -210,8 +210,7 @@ def _zeros(b: Builder, kind: Fragment) -> Value:
     """As an operand in registers."""
     zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
     full = b.add(Full(result=b.value("none", kind), value=zero, loc=b.loc)).result
-    made = b.value("operand", kind.as_operand)
-    return b.add(ConvertLayout(result=made, x=full, loc=b.loc)).result
+    return b.make(ConvertLayout, "operand", kind.as_operand, x=full, loc=b.loc)
 
 
 @dataclass

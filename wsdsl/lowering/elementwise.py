@@ -244,9 +244,7 @@ def _reduce(
             made = b.map(op.fn, made, other, wish=op.result.name)
         if work == dtype:
             return made
-        return b.add(
-            t.Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)
-        ).result
+        return b.make(t.Cast, "sum", shape.piece(dtype, 0), x=made, loc=op.loc)
 
     return RegisterTile(shape, piece)
 

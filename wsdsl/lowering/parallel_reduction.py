@@ -210,8 +210,7 @@ class ParallelReduction:
                 for i in range(count)
             ]
             for part in found:
-                made = b.value("total", kind)
-                total = b.add(Map(result=made, fn="add", args=(total, part))).result
+                total = b.make(Map, "total", kind, fn="add", args=(total, part))
             return total
 
         at_once = self.slicing.at_once(self.slicing.width)

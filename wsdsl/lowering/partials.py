@@ -121,8 +121,7 @@ class Partials:
 
     def store(self, sum: Value, place: Place) -> None:
         b = self.builder
-        value = b.value(sum.name, self._renamed(sum.as_tile, place))
-        b.add(RenameAxes(result=value, x=sum))
+        value = b.make(RenameAxes, sum.name, self._renamed(sum.as_tile, place), x=sum)
         b.add(Store(tensor=place.tensor, index=place.index, value=value))
 
     def over_pieces(

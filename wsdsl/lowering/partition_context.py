@@ -261,8 +261,7 @@ class PartitionContext:
             if isinstance(kind, Tile):
                 return self.start(axis, i, j)
             start = self.start(axis, i, j)
-            made = self.builder.value(f"{axis}_index", kind)
-            return self.builder.add(Iota(result=made, start=start, apart=shape.apart)).result
+            return self.builder.make(Iota, f"{axis}_index", kind, start=start, apart=shape.apart)
 
         return RegisterTile(shape, iota)
 
@@ -271,8 +270,7 @@ class PartitionContext:
         b, shape = self.builder, self.shapes.of((axis,))
         kind = shape.piece(I32, 0)
         assert isinstance(kind, Fragment)
-        rows = b.value("line", dataclasses.replace(kind, columns=1))
-        b.add(Iota(result=rows, start=b.integer(0)))
+        rows = b.make(Iota, "line", dataclasses.replace(kind, columns=1), start=b.integer(0))
         columns = b.value("column", dataclasses.replace(kind, rows=1))
         b.add(Iota(result=columns, start=self.start(axis, i, 0)))
         width = b.integer(kind.columns)
@@ -323,8 +321,7 @@ class PartitionContext:
             kind = shape.piece(I32, j)
             index = first
             if isinstance(kind, Fragment):
-                made = b.value(f"{axis}_place", kind)
-                index = b.add(Iota(result=made, start=first, apart=shape.apart)).result
+                index = b.make(Iota, f"{axis}_place", kind, start=first, apart=shape.apart)
         else:
             index = first
         if every > 1:

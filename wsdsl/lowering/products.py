@@ -74,8 +74,7 @@ class Products:
         held = fragment.as_fragment
         kind = Accumulator(held.dtype, held.rows, held.columns)
         self.unfenced = True
-        made = frag.AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
-        return self.builder.add(made).result
+        return self.builder.make(frag.AsAccumulator, "acc", kind, x=fragment, loc=loc)
 
     def resume(self, tile: Accumulated, loc: Loc | None) -> tuple[Value, ...]:
         """The tile's accumulators, for another product or to be carried on."""
@@ -334,10 +333,7 @@ class Products:
         if not isinstance(tile.started, bool):
             unless = tile.started
             whole = tuple(
-                b.add(
-                    frag.ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)
-                ).result
-                for w in whole
+                b.make(frag.ZeroUnless, "sum", w.type, x=w, cond=unless, loc=loc) for w in whole
             )
 
         return self.sliced(shape, lambda i: whole[i])

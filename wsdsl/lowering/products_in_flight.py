@@ -72,8 +72,7 @@ class InFlight:
         loop = self.loop
         b.loc = loop.loc
         first = tuple(
-            b.add(NoSlot(result=b.value("none", Slot()), ring=ring, loc=loop.loc)).result
-            for ring in self.rings
+            b.make(NoSlot, "none", Slot(), ring=ring, loc=loop.loc) for ring in self.rings
         )
         before = tuple(b.value("before", Slot()) for _ in self.rings)
         last = tuple(b.value("last", Slot()) for _ in self.rings)

@@ -231,10 +231,8 @@ def spread_out(b: Builder, value: Value, kind: Type) -> Value:
         return value
     if isinstance(value.type, Tile):
         return b.add(Full(result=b.value("spread", kind), value=value)).result
-    every = b.value("every", dataclasses.replace(kind, dtype=BOOL))
-    b.add(Full(result=every, value=b.flag(True)))
-    made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
-    return b.add(made).result
+    every = b.make(Full, "every", dataclasses.replace(kind, dtype=BOOL), value=b.flag(True))
+    return b.make(Map, "spread", kind, fn="where", args=(every, value, value))
 
 
 def narrow(

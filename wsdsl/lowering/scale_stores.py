@@ -78,8 +78,7 @@ def copy_scales(
 ) -> None:
     """In front of the products: there is one place for them, and what copies is in order."""
     rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
-    state = b.value("s", State())
-    b.add(InitialState(result=state, parity=0))
+    state = b.make(InitialState, "s", State(), parity=0)
     where = dict[str, Any](state=state, column=rings.copied[op.result])
     made = TensorCopy(
         scales=rings.scales,

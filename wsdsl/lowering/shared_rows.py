@@ -94,9 +94,7 @@ class SharedRows:
         """Which warpgroup this is of those that share rows."""
         b, found = self.builder, None
         if ctas > 1:
-            found = b.times(
-                b.add(bar.CtaRank(result=b.value("rank", INT))).result, self.groups, "part"
-            )
+            found = b.times(b.make(bar.CtaRank, "rank", INT), self.groups, "part")
         if self.groups > 1:
             own = b.add(bar.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
             found = own if found is None else b.plus(found, own, "part")
@@ -144,8 +142,7 @@ class SharedRows:
     def next_state(self, loc: Loc | None) -> Value:
         """Of the buffer that CTAs write next; at first that of the first one."""
         if self.state is None:
-            made = self.builder.value("s", State())
-            self.state = self.builder.add(bar.InitialState(result=made, parity=0, loc=loc)).result
+            self.state = self.builder.make(bar.InitialState, "s", State(), parity=0, loc=loc)
         return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
@@ -176,8 +173,7 @@ class SharedRows:
             b.add(StorePartials(fn=fn, x=x, **to, **where))
         b.add(bar.WaitBarrier(barriers=full, state=state, loc=loc))
         yield where
-        self.state = b.value("s", State())
-        b.add(bar.Advance(result=self.state, state=state, num=BUFFERS, loc=loc))
+        self.state = b.make(bar.Advance, "s", State(), state=state, num=BUFFERS, loc=loc)
 
     def exchanged(
         self, op: ExchangeRows, find: Callable[[Value], RegisterTile]
@@ -216,8 +212,7 @@ class SharedRows:
                 for cta in range(ctas):
                     at = n * size + cta * own * WORD * rows
                     one = dict[str, Any](fn="max", parts=1, offset=at)
-                    got = b.value(x.name, x.type)
-                    made[-1].append(b.add(ReducePartials(result=got, **one, **where)).result)
+                    made[-1].append(b.make(ReducePartials, x.name, x.type, **one, **where))
         self._again(loc)
         return made
 

@@ -193,8 +193,7 @@ class TensorReads:
         started = self.started.get(op.result)
         if started is None:
             return sum
-        made = ZeroUnless(result=b.value("sum", kind), x=sum, cond=started, loc=op.loc)
-        return b.add(made).result
+        return b.make(ZeroUnless, "sum", kind, x=sum, cond=started, loc=op.loc)
 
     def finish(self) -> None:
         """What nobody asked for is read, too."""

@@ -141,8 +141,7 @@ class _Words:
         if which:
             by = b.constant(which * part.bits, Tile(named.as_tensor.dtype))
             word = b.map("shr", word, by, type=word.type, wish="word")
-        low = b.value("part", Tile(part, kind.axes))
-        b.add(Cast(result=low, x=word, loc=op.loc))
+        low = b.make(Cast, "part", Tile(part, kind.axes), x=word, loc=op.loc)
         b.add(Bitcast(result=op.result, x=low, loc=op.loc))
 
     def store(self, op: Store) -> None:
@@ -164,8 +163,7 @@ class _Words:
                 continue
             axes = dict.fromkeys((*word.as_tile.axes, *wide.as_tile.axes))
             kind = Tile(named.as_tensor.dtype, tuple(axes))
-            made = Map(result=b.value("word", kind), fn="or", args=(word, wide), loc=op.loc)
-            word = b.add(made).result
+            word = b.make(Map, "word", kind, fn="or", args=(word, wide), loc=op.loc)
         assert word is not None
         b.add(with_fields(op, tensor=named, index=op.index[:-1], value=word))
 

@@ -164,9 +164,7 @@ class _Reader:
                 b.ops += self.by_one(waits)
 
     def state(self, kind: type[bar.InitialState | bar.Advance], **told: Any) -> Value:
-        made = self.b.value("s", State())
-        self.b.add(kind(result=made, loc=self.b.loc, **told))
-        return made
+        return self.b.make(kind, "s", State(), loc=self.b.loc, **told)
 
     def ask(self, read: Value, asked: Value, first: Value | None) -> None:
         """For the tile behind this one. Each CTA of the cluster gets the answer, and expects it."""

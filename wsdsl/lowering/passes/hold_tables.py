@@ -26,11 +26,12 @@ from collections.abc import Iterable, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
-from wsdsl.ir.types import DTYPES, I32, DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, rewrite
+from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.passes.drop_unused import without_unused
 
-U8, U32 = DTYPES["u8"], DTYPES["u32"]
+U8, WORD = DTYPES["u8"], Tile(DTYPES["u32"])
 LONG, SHORT = BYTE_OF_WORDS["byte_of"], BYTE_OF_WORDS["byte_of_8"]
 ENTRIES, IN_WORD = 16, 4
 
@@ -89,11 +90,8 @@ def _fits(op: Lookup) -> bool:
     )
 
 
-class _Maker:
+class _Maker(Builder):
     """`ops`: what stands in front of the loops."""
-
-    def __init__(self, namer: Namer) -> None:
-        self.namer, self.ops = namer, list[Op]()
 
     def words(self, table: Value) -> tuple[Value, ...]:
         """Four entries each, the first one in the lowest bits."""
@@ -101,36 +99,22 @@ class _Maker:
         assert isinstance(size, int)
         made: list[Value] = []
         for first in range(0, IN_WORD * (SHORT if size <= SHORT * IN_WORD else LONG), IN_WORD):
-            word = self.constant(0, U32)
+            word = self.constant(0, WORD, "entry")
             for i, at in enumerate(range(first, min(first + IN_WORD, size))):
-                word = self.map("or", word, self.entry(table, dtype, at, 8 * i))
+                word = self.map("or", word, self.entry(table, dtype, at, 8 * i), wish="entry")
             made.append(word)
         return tuple(made)
 
     def filled(self, words: tuple[Value, ...]) -> tuple[Value, ...]:
         """Zeros behind those of a short table."""
-        return (*words, *(self.constant(0, U32) for _ in range(LONG - len(words))))
+        return (*words, *(self.constant(0, WORD, "entry") for _ in range(LONG - len(words))))
 
     def entry(self, table: Value, dtype: DType, at: int, shift: int) -> Value:
-        held = self.value(dtype)
-        self.ops.append(Load(result=held, tensor=table, index=(self.constant(at, I32),)))
+        held = self.value("entry", Tile(dtype))
+        self.add(Load(result=held, tensor=table, index=(self.constant(at, INT, "entry"),)))
         if dtype != U8:
-            raw = self.value(U8)
-            self.ops.append(Bitcast(result=raw, x=held))
-            held = raw
-        wide = self.value(U32)
-        self.ops.append(Cast(result=wide, x=held))
-        return self.map("shl", wide, self.constant(shift, U32)) if shift else wide
-
-    def map(self, fn: str, *args: Value) -> Value:
-        made = self.value(U32)
-        self.ops.append(Map(result=made, fn=fn, args=args))
-        return made
-
-    def constant(self, number: int, dtype: DType) -> Value:
-        made = self.value(dtype)
-        self.ops.append(Constant(result=made, value=number))
-        return made
-
-    def value(self, dtype: DType) -> Value:
-        return Value(self.namer.new("entry"), Tile(dtype))
+            held = self.make(Bitcast, "entry", Tile(U8), x=held)
+        wide = self.make(Cast, "entry", WORD, x=held)
+        if not shift:
+            return wide
+        return self.map("shl", wide, self.constant(shift, WORD, "entry"), wish="entry")

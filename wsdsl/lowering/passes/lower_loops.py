@@ -212,11 +212,7 @@ class _Loops:
         else:
             first = b.add(bar.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
             step = b.add(bar.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        rank = (
-            b.add(bar.CtaRank(result=b.value("rank", INT), loc=op.loc)).result
-            if in_cluster
-            else None
-        )
+        rank = b.make(bar.CtaRank, "rank", INT, loc=op.loc) if in_cluster else None
         part: Value | None = None
         if rank and op.sharing > 1:
             sharing = b.integer(op.sharing)
