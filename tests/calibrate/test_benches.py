@@ -6,20 +6,7 @@ import pytest
 
 from tests.calibrate.fake_gpu import FakeGpu
 from wsdsl.artifact.versions import find_ptxas
-from wsdsl.calibrate import (
-    barriers,
-    dram,
-    hand_over,
-    issue,
-    kernels,
-    l2,
-    l2_threads,
-    latency,
-    power,
-    rings,
-    smem,
-    tensor,
-)
+from wsdsl.calibrate import barriers, dram, issue, kernels, l2, latency, power, rings, smem, tensor
 from wsdsl.calibrate.asm import PATIENCE
 from wsdsl.calibrate.benches import benches
 from wsdsl.codegen.gate import HARMLESS
@@ -118,7 +105,7 @@ def test_barriers():
     cycles = {"mbarrier_turns": 80, "named_barrier": 30, "cluster_barrier": 190, "exchange": 600,
               "sends": 131072 / 14, "hand_over": 3000, "counter": 700}  # fmt: skip
     gpu = FakeGpu(lambda kernel, count, _: cycles[kernel.name] * count)
-    found = barriers.measure(gpu) | barriers.measure_cluster(gpu) | hand_over.measure(gpu)
+    found = barriers.measure(gpu) | barriers.measure_cluster(gpu) | barriers.measure_hand_over(gpu)
     assert found == approx(
         mbarrier_cycles=40, named_barrier_cycles=30, cluster_barrier_cycles=190,
         cluster_exchange_cycles=300, cluster_send_bytes=14, hand_over_cycles=1500,
@@ -130,7 +117,7 @@ def test_l2():
     gpu = FakeGpu(lambda kernel, count, _: count * 16384 / 80)
     assert l2.measure(gpu) == approx(l2_own_bytes=80, l2_one_bytes=80, l2_tma_store_bytes=80)
     assert sorted(grid for _, grid, _, _ in gpu.launched) == [1, 132, 132]
-    found = l2_threads.measure(FakeGpu(lambda kernel, count, _: count * 65536 / 40))
+    found = l2.measure_threads(FakeGpu(lambda kernel, count, _: count * 65536 / 40))
     assert found == approx(l2_load_bytes=40, l2_store_bytes=40)
 
 

@@ -81,11 +81,11 @@ class Asm:
             self(f"mbarrier.init.shared::cta.b64 [{first}+{8 * n}], {count};")
         self("fence.mbarrier_init.release.cluster;")
 
-    def start(self) -> None:
-        """All threads of the CTA are here."""
+    @contextmanager
+    def timed(self) -> Generator[None]:
+        """Measure from one barrier of all threads of the CTA to another."""
         self("bar.sync 0;\nmov.u64 timer0, %globaltimer;\nmov.u64 clock0, %clock64;")
-
-    def stop(self) -> None:
+        yield
         self("bar.sync 0;\nmov.u64 clock1, %clock64;\nmov.u64 timer1, %globaltimer;")
 
     def keep(self, registers: str, count: int, type: str = "b32") -> None:

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wsdsl.calibrate import (
-    barriers,
-    dram,
-    hand_over,
-    issue,
-    kernels,
-    l2,
-    l2_threads,
-    latency,
-    power,
-    smem,
-    tensor,
-)
+from wsdsl.calibrate import barriers, dram, issue, kernels, l2, latency, power, smem, tensor
 from wsdsl.calibrate.asm import Kernel
 from wsdsl.calibrate.gpu import Gpu
 
@@ -38,11 +26,11 @@ def benches(power_seconds: float) -> tuple[Bench, ...]:
         Bench("issue", issue.measure, issue.KERNELS),
         Bench("barriers", barriers.measure, barriers.KERNELS),
         Bench("cluster", barriers.measure_cluster, barriers.CLUSTER_KERNELS),
-        Bench("hand_over", hand_over.measure, hand_over.KERNELS),
+        Bench("hand_over", barriers.measure_hand_over, barriers.HAND_OVER_KERNELS),
         Bench("latency", latency.measure, latency.KERNELS),
         Bench("kernels", kernels.measure, kernels.KERNELS),
         Bench("l2", l2.measure, l2.KERNELS),
-        Bench("l2_threads", l2_threads.measure, l2_threads.KERNELS),
+        Bench("l2_threads", l2.measure_threads, l2.THREAD_KERNELS),
         Bench("dram", dram.measure, dram.KERNELS),
         Bench("power", lambda gpu: power.measure(gpu, power_seconds), power.KERNELS),
     )

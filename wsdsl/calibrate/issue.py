@@ -19,12 +19,10 @@ def instructions(name: str, form: str) -> Kernel:
     asm("add.u32 u0, tid, 0x3f000000;\nadd.u32 u1, tid, 0x3e800000;")
     for n in range(CHAINS):
         asm(f"add.u32 v{n}, tid, {0x3F800000 + n};")
-    asm.start()
-    with asm.loop("i", "count"):
+    with asm.timed(), asm.loop("i", "count"):
         for _ in range(UNROLLED):
             for n in range(CHAINS):
                 asm(form.format(v=f"v{n}"))
-    asm.stop()
     asm.keep("v", CHAINS)
     return kernel(name, asm, THREADS)
 

@@ -1,4 +1,5 @@
-"""Measure TMA bandwidth between L2 and the SMs, where each SM accesses different cache lines.
+"""Measure bandwidth between L2 and the SMs, of TMA and of threads, where each SM accesses different
+cache lines.
 
 CTAs of a matmul share lines: an SM gets a line that another SM of its GPC has just loaded, if they
 keep step, and CTAs that only load do not. So the rates of shared lines are fitted to measured
@@ -7,6 +8,7 @@ matmuls instead.
 
 from __future__ import annotations
 
+from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 from wsdsl.calibrate.rings import BLOCK, BLOCK_ROWS, loads, stores
 
@@ -15,6 +17,12 @@ PITCH = 512
 COUNT = 2000
 STORED = 1 << 17
 """Bytes that a CTA stores to again and again."""
+THREADS = 512
+EACH = 8
+"""Accesses per thread, of 16 bytes, that are in flight together."""
+OWN = THREADS * EACH * 16
+"""Bytes of a CTA."""
+ROUNDS = 300
 LOADS, STORES = loads("boxes", boxes=True), stores("stores")
 KERNELS = (LOADS, STORES)
 
@@ -31,3 +39,35 @@ def measure(gpu: Gpu) -> dict[str, float]:
         "l2_tma_store_bytes": gpu.run(STORES, gpu.num_sms, COUNT, stored, *anew),
     }
     return {name: COUNT * BLOCK / run.cycles for name, run in taken.items()}
+
+
+def accesses(name: str, form: str) -> Kernel:
+    """`form`: an access to `{at}` of `{values}`."""
+    asm = Asm()
+    asm(f".reg .f32 v<{4 * EACH}>;\nmad.wide.u32 address, tid, 16, place;")
+    asm(f"mad.wide.u32 address, cta, {OWN}, address;")
+    for n in range(4 * EACH):
+        asm(f"mov.f32 v{n}, 0f00000000;")
+    with asm.timed():
+        with asm.loop("i", "count"):
+            for n in range(EACH):
+                values = ", ".join(f"v{4 * n + m}" for m in range(4))
+                asm(form.format(at=f"[address+{16 * THREADS * n}]", values=f"{{{values}}}"))
+            if name == "thread_loads":
+                # So that no load of the next round starts before all of this one are there.
+                asm.keep("v", 4 * EACH, "f32")
+        asm("membar.gl;")
+    return kernel(name, asm, THREADS, "u64 place")
+
+
+THREAD_LOADS = accesses("thread_loads", "ld.relaxed.gpu.global.v4.f32 {values}, {at};")
+THREAD_STORES = accesses("thread_stores", "st.relaxed.gpu.global.v4.f32 {at}, {values};")
+THREAD_KERNELS = (THREAD_LOADS, THREAD_STORES)
+
+
+def measure_threads(gpu: Gpu) -> dict[str, float]:
+    place = gpu.buffer(gpu.num_sms * OWN)
+    gpu.clear(place, gpu.num_sms * OWN)
+    taken = {"l2_load_bytes": THREAD_LOADS, "l2_store_bytes": THREAD_STORES}
+    cycles = {name: gpu.run(run, gpu.num_sms, ROUNDS, place).cycles for name, run in taken.items()}
+    return {name: ROUNDS * OWN / time for name, time in cycles.items()}

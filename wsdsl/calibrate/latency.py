@@ -27,8 +27,7 @@ def loads(name: str, burst: int, wait_counts: bool) -> Kernel:
     asm(f"add.u32 bar, base, {burst * BOX_BYTES};\nmov.u32 x, 0;")
     with asm.where("eq.u32 tid, 0"):
         asm.init("bar", 1)
-    asm.start()
-    with asm.where("eq.u32 tid, 0"), asm.loop("i", "count"):
+    with asm.timed(), asm.where("eq.u32 tid, 0"), asm.loop("i", "count"):
         asm("and.b32 k, i, 1;")
         bytes = burst * BOX_BYTES
         if wait_counts:
@@ -45,7 +44,6 @@ def loads(name: str, burst: int, wait_counts: bool) -> Kernel:
         if wait_counts:
             asm("mov.u64 clock1, %clock64;")
         asm("sub.u64 clock1, clock1, before;\nadd.u64 spent, spent, clock1;")
-    asm.stop()
     # The sample is what was spent, and not the time from start to stop.
     asm("add.u64 clock1, clock0, spent;")
     return kernel(name, asm, 32, "map rows", "u32 wrap")

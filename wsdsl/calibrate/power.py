@@ -44,27 +44,26 @@ def products(loaded: bool) -> Kernel:
     asm(f"and.b32 k, k, {DATA_BYTES - 1};")
     _fill(asm)
     asm("fence.proxy.async.shared::cta;\nshr.u32 j, warp, 2;\nbar.sync 0;")
-    asm.start()
-    with asm.where("lt.u32 warp, 8"):
-        asm("setmaxnreg.inc.sync.aligned.u32 240;")
-        with asm.loop("i", "count"):
+    with asm.timed():
+        with asm.where("lt.u32 warp, 8"):
+            asm("setmaxnreg.inc.sync.aligned.u32 240;")
+            with asm.loop("i", "count"):
+                if loaded:
+                    asm("mad.lo.u32 bar, stage, 8, full;")
+                    asm.wait("bar", "phase")
+                asm(f"mad.lo.u32 place, stage, {SLOT}, base;\nmad.lo.u32 x, j, 8192, place;")
+                asm("mov.u32 y, x;\nadd.u32 k, place, 16384;")
+                tensor.operands(asm, "y", "k")
+                asm("setp.ne.u32 further, i, 0;")
+                tensor.group(asm, 16, COLUMNS, False)
+                _advance(asm, loaded)
+            asm("wgmma.wait_group.sync.aligned 0;")
+            asm.keep("d", COLUMNS // 2, "f32")
+        with asm.where("ge.u32 warp, 8"):
+            asm("setmaxnreg.dec.sync.aligned.u32 24;")
             if loaded:
-                asm("mad.lo.u32 bar, stage, 8, full;")
-                asm.wait("bar", "phase")
-            asm(f"mad.lo.u32 place, stage, {SLOT}, base;\nmad.lo.u32 x, j, 8192, place;")
-            asm("mov.u32 y, x;\nadd.u32 k, place, 16384;")
-            tensor.operands(asm, "y", "k")
-            asm("setp.ne.u32 further, i, 0;")
-            tensor.group(asm, 16, COLUMNS, False)
-            _advance(asm, loaded)
-        asm("wgmma.wait_group.sync.aligned 0;")
-        asm.keep("d", COLUMNS // 2, "f32")
-    with asm.where("ge.u32 warp, 8"):
-        asm("setmaxnreg.dec.sync.aligned.u32 24;")
-        if loaded:
-            with asm.where("eq.u32 tid, 256"):
-                _bring(asm)
-    asm.stop()
+                with asm.where("eq.u32 tid, 256"):
+                    _bring(asm)
     return kernel("power_fed" if loaded else "power_shared", asm, 384, "u64 source")
 
 
@@ -115,10 +114,8 @@ def _bring(asm: Asm) -> None:
 
 def idle() -> Kernel:
     asm = Asm()
-    asm.start()
-    with asm.loop("i", "count"):
+    with asm.timed(), asm.loop("i", "count"):
         asm("mad.lo.u32 sink, sink, 3, i;")
-    asm.stop()
     return kernel("idle", asm, 32)
 
 

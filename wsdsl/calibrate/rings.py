@@ -56,8 +56,7 @@ def loads(name: str, *, boxes: bool, slots: int = SLOTS) -> Kernel:
     asm(f"mul.lo.u32 k, cta, {2 * BLOCK_ROWS};")
     if not boxes:
         asm(f"mad.wide.u32 address, cta, {BLOCK}, source;")
-    asm.start()
-    with asm.where("eq.u32 tid, 0"):
+    with asm.timed(), asm.where("eq.u32 tid, 0"):
         with asm.loop("i", "count"):
             take(asm)
             expect(asm)
@@ -71,7 +70,6 @@ def loads(name: str, *, boxes: bool, slots: int = SLOTS) -> Kernel:
         with asm.loop("i", slots):
             take(asm)
             step(asm, slots)
-    asm.stop()
     params = ("map rows", "u32 wrap") if boxes else ("u64 source", "u64 stride")
     return kernel(name, asm, 32, *params)
 
@@ -81,8 +79,7 @@ def stores(name: str) -> Kernel:
     asm = Asm()
     asm(f".reg .b64 offset;\nmov.u64 offset, 0;\nmul.wide.u32 mine, cta, {BLOCK};")
     asm("mad.lo.u64 mine, mine, apart, target;\nfence.proxy.async.shared::cta;")
-    asm.start()
-    with asm.where("eq.u32 tid, 0"):
+    with asm.timed(), asm.where("eq.u32 tid, 0"):
         with asm.loop("i", "count"):
             asm(f"""
                 add.u64 address, mine, offset;
@@ -92,7 +89,6 @@ def stores(name: str) -> Kernel:
                 add.u64 offset, offset, stride;
                 and.b64 offset, offset, wrap;""")
         asm("cp.async.bulk.wait_group 0;")
-    asm.stop()
     return kernel(name, asm, 32, "u64 target", "u64 apart", "u64 stride", "u64 wrap")
 
 
@@ -102,8 +98,7 @@ def copies(name: str) -> Kernel:
     asm(".reg .b64 into;\n.reg .b32 full, state, from;\nmov.u32 full, 0;\nmov.u32 state, 0;")
     begin(asm, SLOTS)
     asm(f"mad.wide.u32 address, cta, {BLOCK}, source;\nmad.wide.u32 into, cta, {BLOCK}, target;")
-    asm.start()
-    with asm.where("eq.u32 tid, 0"):
+    with asm.timed(), asm.where("eq.u32 tid, 0"):
         for _ in range(AHEAD):
             _copied_load(asm)
         with asm.loop("i", "count"):
@@ -117,7 +112,6 @@ def copies(name: str) -> Kernel:
             asm("cp.async.bulk.commit_group;\nadd.u64 into, into, stride;")
             step(asm, SLOTS, "full", "state")
         asm("cp.async.bulk.wait_group 0;")
-    asm.stop()
     return kernel(name, asm, 32, "u64 source", "u64 target", "u64 stride")
 
 

@@ -21,13 +21,11 @@ FILL_SLOTS = 4
 def reads() -> Kernel:
     asm = Asm()
     asm(f".reg .b32 v<{4 * EACH}>;\nmad.lo.u32 k, tid, 16, base;")
-    asm.start()
-    with asm.loop("i", "count"):
+    with asm.timed(), asm.loop("i", "count"):
         for n in range(EACH):
             own = ", ".join(f"v{4 * n + m}" for m in range(4))
             asm(f"ld.volatile.shared.v4.b32 {{{own}}}, [k+{16 * THREADS * n}];")
         asm.keep("v", 4 * EACH)
-    asm.stop()
     return kernel("smem_reads", asm, THREADS)
 
 
@@ -40,22 +38,21 @@ def fills() -> Kernel:
     # After the stages that TMA fills.
     asm(f"add.u32 j, base, {1 << 17};\nadd.u32 k, base, {(1 << 17) + tensor.GROUP_BYTES};")
     tensor.operands(asm, "j", "k")
-    asm.start()
-    with asm.where("lt.u32 warp, 4"):
-        with asm.loop("i", "count"):
-            asm("setp.ne.u32 further, i, 0;")
-            tensor.group(asm, 16, NARROW, False)
-        asm("wgmma.wait_group.sync.aligned 0;")
-    with asm.where("eq.u32 tid, 128"):
-        with asm.loop("i", "others"):
-            rings.take(asm)
-            rings.expect(asm)
-            asm(f"{rings.BULK} [to], [address], {rings.BLOCK}, [at];")
-            rings.step(asm, FILL_SLOTS)
-        with asm.loop("i", FILL_SLOTS):
-            rings.take(asm)
-            rings.step(asm, FILL_SLOTS)
-    asm.stop()
+    with asm.timed():
+        with asm.where("lt.u32 warp, 4"):
+            with asm.loop("i", "count"):
+                asm("setp.ne.u32 further, i, 0;")
+                tensor.group(asm, 16, NARROW, False)
+            asm("wgmma.wait_group.sync.aligned 0;")
+        with asm.where("eq.u32 tid, 128"):
+            with asm.loop("i", "others"):
+                rings.take(asm)
+                rings.expect(asm)
+                asm(f"{rings.BULK} [to], [address], {rings.BLOCK}, [at];")
+                rings.step(asm, FILL_SLOTS)
+            with asm.loop("i", FILL_SLOTS):
+                rings.take(asm)
+                rings.step(asm, FILL_SLOTS)
     asm.keep("d", NARROW // 2, "f32")
     return kernel("products_beside_fills", asm, 160, "u32 others", "u64 source")
 

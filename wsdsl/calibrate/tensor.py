@@ -58,15 +58,14 @@ def products(bits: int, columns: int, in_registers: bool, settled: bool = False)
     operands(asm, "y", "k")
     for n in range(16):
         asm(f"add.u32 a{n}, tid, {n};")
-    asm.start()
-    with asm.loop("i", "count"):
-        asm("setp.ne.u32 further, i, 0;")
-        if settled:
-            group(asm, bits, columns, in_registers, steps=1, pending=0)
-        else:
-            group(asm, bits, columns, in_registers)
-    asm("wgmma.wait_group.sync.aligned 0;")
-    asm.stop()
+    with asm.timed():
+        with asm.loop("i", "count"):
+            asm("setp.ne.u32 further, i, 0;")
+            if settled:
+                group(asm, bits, columns, in_registers, steps=1, pending=0)
+            else:
+                group(asm, bits, columns, in_registers)
+        asm("wgmma.wait_group.sync.aligned 0;")
     asm.keep("d", columns // 2, "f32")
     where = "registers" if in_registers else "smem"
     name = f"{'settled' if settled else 'products'}_{bits}_n{columns}_{where}"
