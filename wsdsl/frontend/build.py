@@ -21,12 +21,6 @@ def _is_tree(item: Item) -> TypeGuard[Tree[Token]]:
     return isinstance(item, Tree)
 
 
-def _operation(tree: Tree[Token]) -> tuple[Tree[Token], Token, Tree[Token]]:
-    left, op, right = tree.children
-    assert _is_tree(left) and isinstance(op, Token) and _is_tree(right)
-    return left, op, right
-
-
 def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [c for c in tree.children if _is_tree(c)]
 
@@ -82,22 +76,16 @@ class Builder:
             introduced = _dims_call(right)
             wrong = [n for n in introduced or [] if not (n.isidentifier() and n.isascii())]
             if wrong:
-                self.refuse(
-                    f"WS0118 `{wrong[0]}` cannot name a dimension",
-                    self.loc(right),
-                    'use A-Z a-z 0-9 _ in names, as in dims("M N K")',
-                )
+                hint = 'use A-Z a-z 0-9 _ in names, as in dims("M N K")'
+                self.refuse(f"WS0118 `{wrong[0]}` cannot name a dimension", self.loc(right), hint)
                 return
             if names and introduced is not None and len(names) == len(introduced):
                 module.dims.update(zip(names, introduced, strict=True))
                 return
             if names and introduced is not None:
-                given = counted(len(introduced), "dimension")
-                self.refuse(
-                    f"WS0119 {given} cannot be assigned to {counted(len(names), 'name')}",
-                    self.loc(tree),
-                    'write one name per dimension, as in `M, N = dims("M N")`',
-                )
+                given, named = counted(len(introduced), "dimension"), counted(len(names), "name")
+                hint = 'write one name per dimension, as in `M, N = dims("M N")`'
+                self.refuse(f"WS0119 {given} cannot be assigned to {named}", self.loc(tree), hint)
                 return
             before = len(self.findings)
             value = constant(self.expr(right))
@@ -105,11 +93,8 @@ class Builder:
                 module.constants[names[0]] = value
                 return
             del self.findings[before:]
-        self.refuse(
-            "WS0120 this is not a kernel, a function, dims(…) or a constant",
-            self.loc(tree),
-            "move it into a kernel, or write NAME = number",
-        )
+        message = "WS0120 this is not a kernel, a function, dims(…) or a constant"
+        self.refuse(message, self.loc(tree), "move it into a kernel, or write NAME = number")
 
     def _plain_names(self, tree: Tree[Token]) -> list[str] | None:
         parts = _trees(tree) if tree.data == "tuple" else [tree]
@@ -119,8 +104,7 @@ class Builder:
 
     def definition(self, tree: Tree[Token]) -> s.Definition:
         *decorators, name, params, _, suite = tree.children
-        assert isinstance(name, Token)
-        assert _is_tree(suite)
+        assert isinstance(name, Token) and _is_tree(suite)
         loc = self.loc(name)
         kind: Kind | None = self.kind
         if kind is None:
@@ -144,25 +128,18 @@ class Builder:
             assert _is_tree(dotted)
             kind = str(dotted.children[-1])
             if kind not in ("kernel", "function"):
-                self.refuse(
-                    f"WS0121 `@{kind}` is not a decorator of the language",
-                    self.loc(dotted),
-                    "write @kernel above a kernel, @function above a function that it calls",
-                )
+                message = f"WS0121 `@{kind}` is not a decorator of the language"
+                hint = "write @kernel above a kernel, @function above a function that it calls"
+                self.refuse(message, self.loc(dotted), hint)
                 return "kernel"
             kinds.append(kind)
             if _is_tree(call) and _trees(call):
-                self.refuse(
-                    "WS0122 a decorator takes no arguments in a file or string",
-                    self.loc(call),
-                    "pass the schedule to the compiler: --set, or compile(schedule=…)",
-                )
+                message = "WS0122 a decorator takes no arguments in a file or string"
+                hint = "pass the schedule to the compiler: --set, or compile(schedule=…)"
+                self.refuse(message, self.loc(call), hint)
         if kinds not in (["kernel"], ["function"]):
-            self.refuse(
-                f"WS0123 `{name}` is neither a kernel nor a function",
-                loc,
-                "write either @kernel or @function above the def",
-            )
+            message = f"WS0123 `{name}` is neither a kernel nor a function"
+            self.refuse(message, loc, "write either @kernel or @function above the def")
         return "function" if kinds == ["function"] else "kernel"
 
     def _check_returns(
@@ -174,11 +151,8 @@ class Builder:
                 if kind == "kernel" or inner:
                     self._no_return(kind, statement)
                 elif position != len(body) - 1:
-                    self.refuse(
-                        "WS0124 `return` is not the last statement",
-                        statement.loc,
-                        "remove the statements after it",
-                    )
+                    message = "WS0124 `return` is not the last statement"
+                    self.refuse(message, statement.loc, "remove the statements after it")
             elif isinstance(statement, s.For):
                 self._check_returns(kind, statement.body, inner=True)
             elif isinstance(statement, s.If):
@@ -207,7 +181,8 @@ class Builder:
                 left, right = _trees(tree)
                 return [s.Assign(self.targets(left), self.expr(right), loc=loc)]
             case "augmented":
-                left, op, right = _operation(tree)
+                left, op, right = tree.children
+                assert _is_tree(left) and isinstance(op, Token) and _is_tree(right)
                 return self._augmented(left, op, right, loc)
             case "expression":
                 child = _trees(tree)[0]
@@ -241,11 +216,8 @@ class Builder:
         for part in parts:
             inner = _trees(part)[0] if part.data == "group" else part
             if inner.data not in ("name", "subscript"):
-                self.refuse(
-                    "WS0127 only a name or an indexed tensor can be assigned to",
-                    self.loc(part),
-                    "write `acc = …` or `C[m, n] = …`",
-                )
+                message = "WS0127 only a name or an indexed tensor can be assigned to"
+                self.refuse(message, self.loc(part), "write `acc = …` or `C[m, n] = …`")
             else:
                 made.append(self.expr(inner))
         return tuple(made)
@@ -293,18 +265,14 @@ class Builder:
             case "number":
                 value = number(str(tree.children[0]))
                 if value is None:
-                    self.refuse(
-                        "WS0129 this number does not fit any element type", loc, NUMBERS_HINT
-                    )
+                    message = "WS0129 this number does not fit any element type"
+                    self.refuse(message, loc, NUMBERS_HINT)
                 return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":
-                self.refuse(
-                    "WS0130 a kernel cannot contain strings",
-                    loc,
-                    "write types and `inf` without quotes, and remarks as # comments",
-                )
+                hint = "write types and `inf` without quotes, and remarks as # comments"
+                self.refuse("WS0130 a kernel cannot contain strings", loc, hint)
                 return s.Number(0, loc=loc)
             case "group":
                 return replace(self.expr(_trees(tree)[0]), loc=loc)
@@ -312,13 +280,8 @@ class Builder:
                 op, operand = tree.children
                 assert _is_tree(operand)
                 return s.Unary(str(op), self.expr(operand), loc=loc)
-            case "binary":
-                left, op, right = _operation(tree)
-                return s.Binary(
-                    str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op)
-                )
-            case "comparison":
-                return self._comparison(tree, loc)
+            case "binary" | "comparison":
+                return self._binary(tree, loc)
             case "call":
                 return self._call(tree, loc)
             case "subscript":
@@ -334,17 +297,12 @@ class Builder:
     def _colon(self, tree: Tree[Token], base: Tree[Token]) -> Loc:
         return self.loc(base) if tree.meta.empty else self.loc(tree)
 
-    def _comparison(self, tree: Tree[Token], loc: Loc) -> s.Expr:
+    def _binary(self, tree: Tree[Token], loc: Loc) -> s.Expr:
         left, op, right, *more = tree.children
-        assert _is_tree(left)
-        assert isinstance(op, Token)
-        assert _is_tree(right)
+        assert _is_tree(left) and isinstance(op, Token) and _is_tree(right)
         if more:
-            self.refuse(
-                f"WS0131 a comparison takes 2 values, not {2 + len(more) // 2}",
-                loc,
-                "compare in pairs: (a <= b) & (b < c)",
-            )
+            message = f"WS0131 a comparison takes 2 values, not {2 + len(more) // 2}"
+            self.refuse(message, loc, "compare in pairs: (a <= b) & (b < c)")
         return s.Binary(str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op))
 
     def _call(self, tree: Tree[Token], loc: Loc) -> s.Expr:
@@ -362,10 +320,9 @@ class Builder:
                 keywords.append(s.Keyword(str(name), self.expr(value), loc=self.loc(a)))
             else:
                 if keywords:
+                    message = "WS0132 a positional argument follows a keyword argument"
                     self.refuse(
-                        "WS0132 a positional argument follows a keyword argument",
-                        self.loc(a),
-                        "write keyword arguments last: max(x, over=k)",
+                        message, self.loc(a), "write keyword arguments last: max(x, over=k)"
                     )
                 args.append(self.expr(a))
         if function.data == "name" and function.children[0] == "print":

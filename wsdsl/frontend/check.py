@@ -68,11 +68,9 @@ class Checker(Loops):
                 params.append(made)
         body = self.block(self.definition.body)
         if not len(self.report) and not _stores(body):
-            self.report.error(
-                f"WS0138 kernel `{self.definition.name}` stores nothing",
-                self.definition.loc,
-                "assign to a tile of a tensor parameter: C[m, n] = x",
-            )
+            message = f"WS0138 kernel `{self.definition.name}` stores nothing"
+            hint = "assign to a tile of a tensor parameter: C[m, n] = x"
+            self.report.error(message, self.definition.loc, hint)
         return typed.TypedKernel(self.definition.name, tuple(params), body, self.definition.loc)
 
     def param(self, p: s.Param) -> TensorRef | Var | Poison:
@@ -146,10 +144,8 @@ class Checker(Loops):
                 self.branch(node)
             case s.ExprStatement():
                 found = self.entity(node.expr)
-                silent = isinstance(found, Poison) or (
-                    isinstance(found, Several) and not found.items
-                )
-                if not silent:
+                nothing = isinstance(found, Several) and not found.items
+                if not (nothing or isinstance(found, Poison)):
                     hint = "assign it to a name, or store it to a tensor"
                     self.report.error("WS0142 this statement has no effect", node.loc, hint)
             case s.Return():
@@ -165,10 +161,9 @@ class Checker(Loops):
         else:
             several = self.entity(node.value)
             found = several.items if isinstance(several, Several) else [several]
-            locs = [node.value.loc] * len(found)
             if isinstance(several, Poison):
                 found = [POISON] * len(node.targets)
-                locs = [node.value.loc] * len(found)
+            locs = [node.value.loc] * len(found)
         if len(found) != len(node.targets):
             given, names = counted(len(found), "value"), counted(len(node.targets), "name")
             message = f"WS0143 {given} cannot be assigned to {names}"
@@ -199,9 +194,8 @@ class Checker(Loops):
             return entity
         if isinstance(entity, typed.Map) and isinstance(before, typed.Ref):
             axes = before.type.axes
-            entity = (
-                self.ops.in_order(entity, axes) if set(axes) == set(entity.type.axes) else entity
-            )
+            if set(axes) == set(entity.type.axes):
+                entity = self.ops.in_order(entity, axes)
         return read(self.let(name, entity), loc)
 
     def augmented(self, node: s.Augmented) -> None:
@@ -237,11 +231,8 @@ class Checker(Loops):
         known = {a for e in index for a in ([e.name] if isinstance(e, AxisRef) else e.type.axes)}
         missing = [a for a in value.type.axes if a not in known]
         if missing:
-            self.report.error(
-                f"WS0146 the value has the axis `{missing[0]}`, which the index lacks",
-                loc,
-                f"reduce it first: sum(x, over={missing[0]})",
-            )
+            message = f"WS0146 the value has the axis `{missing[0]}`, which the index lacks"
+            self.report.error(message, loc, f"reduce it first: sum(x, over={missing[0]})")
             return
         kinds = (value.type.dtype, tensor.type.dtype)
         if BOOL in kinds and kinds[0] != kinds[1]:

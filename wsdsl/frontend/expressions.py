@@ -194,11 +194,9 @@ class Expressions:
         x, y = a.type, b.type
         shared = [axis for axis in x.axes if axis in y.axes]
         if not shared:
-            return self.report.error(
-                f"WS0165 operands of `@` share no axis: {x} and {y}",
-                node.loc,
-                "load both with the same loop variable, or use `*`, which broadcasts",
-            )
+            hint = "load both with the same loop variable, or use `*`, which broadcasts"
+            message = f"WS0165 operands of `@` share no axis: {x} and {y}"
+            return self.report.error(message, node.loc, hint)
         eights = {x.dtype.name, y.dtype.name} <= {"f8e4m3", "f8e5m2"}
         integers = x.dtype.is_integer and y.dtype.is_integer
         if x.dtype != y.dtype and not eights and not integers:
@@ -250,11 +248,8 @@ class Expressions:
         dims = tensor.type.dims
         if len(node.entries) != len(dims):
             has = f"`{tensor.name}` has {counted(len(dims), 'dimension')}"
-            return self.report.error(
-                f"WS0167 {has}, not {len(node.entries)}",
-                node.loc,
-                f"match the declaration {tensor}",
-            )
+            message = f"WS0167 {has}, not {len(node.entries)}"
+            return self.report.error(message, node.loc, f"match the declaration {tensor}")
         entries = [self.entry(tensor, d, e) for d, e in zip(dims, node.entries, strict=True)]
         found = [e for e in entries if not isinstance(e, Poison)]
         twice = self.twice([e.name for e in found if isinstance(e, AxisRef)], node)
@@ -305,11 +300,8 @@ class Expressions:
             return None
         named = isinstance(dim, str) and beyond.startswith("-")
         has = "no negative indices" if named else f"the size {dim}"
-        return self.report.error(
-            f"WS0172 {beyond} outside this dimension of `{tensor.name}`, which has {has}",
-            loc,
-            _instead(tensor, dim),
-        )
+        message = f"WS0172 {beyond} outside this dimension of `{tensor.name}`, which has {has}"
+        return self.report.error(message, loc, _instead(tensor, dim))
 
     # Calls
 

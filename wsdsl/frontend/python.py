@@ -9,17 +9,9 @@ from typing import Any
 
 from wsdsl import annotations, language
 from wsdsl.diagnostics import Loc, ParseError
+from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.build import Kind
-from wsdsl.frontend.entities import (
-    Builtin,
-    DimName,
-    Entity,
-    Foreign,
-    FunctionRef,
-    Literal,
-    TypeName,
-)
 from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.parse import parse
 from wsdsl.frontend.scope import WORDS, Capture, Scope
@@ -63,39 +55,39 @@ def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any
 
 
 def _capture(written: Written, annotated: dict[str, Any]) -> Capture:
-    functions: dict[int, FunctionRef] = {}
+    functions: dict[int, e.FunctionRef] = {}
 
-    def capture(name: str) -> Entity | None:
+    def capture(name: str) -> e.Entity | None:
         found = annotated.get(name, written.names.get(name, NOTHING))
         if isinstance(found, language.Function):
             if id(found) not in functions:
                 inlined = definition_of(written.function(found), "function")
-                functions[id(found)] = FunctionRef(*inlined)
+                functions[id(found)] = e.FunctionRef(*inlined)
             return functions[id(found)]
         return None if found is NOTHING else _entity(name, found)
 
     return capture
 
 
-def _entity(name: str, held: Any) -> Entity | None:
+def _entity(name: str, held: Any) -> e.Entity | None:
     """What a Python object means in a kernel."""
     if isinstance(held, annotations.Dim):
-        return DimName(held.name)
+        return e.DimName(held.name)
     if isinstance(held, (bool, int, float)):
-        return Literal(held, loc=NOWHERE)
+        return e.Literal(held, loc=NOWHERE)
     if isinstance(held, Integral):  # NumPy's
-        return Literal(int(held), loc=NOWHERE)
+        return e.Literal(int(held), loc=NOWHERE)
     if isinstance(held, Real):
-        return Literal(float(held), loc=NOWHERE)
+        return e.Literal(float(held), loc=NOWHERE)
     if isinstance(held, type) and issubclass(held, annotations.Tile) and held.__name__ in DTYPES:
-        return TypeName(DTYPES[held.__name__])
+        return e.TypeName(DTYPES[held.__name__])
     word = getattr(held, "__name__", "")
     if getattr(held, "__module__", "") == language.__name__ and word in WORDS:
-        return Builtin(word)
+        return e.Builtin(word)
     if any(held is b for b in (builtins.sum, builtins.max, builtins.min, builtins.abs)):
-        return Builtin(word)
+        return e.Builtin(word)
     if held is builtins.bool:
-        return TypeName(DTYPES["bool"])
+        return e.TypeName(DTYPES["bool"])
     if getattr(builtins, name, NOTHING) is held:
         return None
     what = "a module" if isinstance(held, ModuleType) else f"of type {type(held).__name__}"
@@ -108,4 +100,4 @@ def _entity(name: str, held: Any) -> Entity | None:
         hint = told
     elif hasattr(held, "__array__") or hasattr(held, "__dlpack__"):
         hint = "pass the array as a parameter"
-    return Foreign(f"WS0136 `{name}` is {what}, which a kernel cannot use", hint)
+    return e.Foreign(f"WS0136 `{name}` is {what}, which a kernel cannot use", hint)

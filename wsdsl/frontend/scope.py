@@ -7,16 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend.entities import (
-    Builtin,
-    DimName,
-    Entity,
-    Foreign,
-    FunctionRef,
-    Literal,
-    TypeName,
-)
 from wsdsl.frontend.foreign import meant
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import DTYPES
@@ -27,7 +19,7 @@ WORDS = (
     *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
 )  # fmt: skip
 
-Capture = Callable[[str], Entity | None]
+Capture = Callable[[str], e.Entity | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,28 +29,28 @@ class Scope:
     module: s.Module
     capture: Capture = field(default=lambda name: None)
 
-    def find(self, name: str, node: s.Name) -> Entity | None:
+    def find(self, name: str, node: s.Name) -> e.Entity | None:
         module = self.module
         if name in module.constants:
-            return Literal(module.constants[name], loc=node.loc)
+            return e.Literal(module.constants[name], loc=node.loc)
         if name in module.dims:
-            return DimName(module.dims[name])
+            return e.DimName(module.dims[name])
         captured = self.capture(name)
-        if isinstance(captured, Literal):
-            return Literal(captured.value, loc=node.loc)
+        if isinstance(captured, e.Literal):
+            return e.Literal(captured.value, loc=node.loc)
         if captured is not None:
             return captured
         definition = module.definitions.get(name)
         if definition is not None and definition.kind == "function":
-            return FunctionRef(definition, self)
+            return e.FunctionRef(definition, self)
         if definition is not None:
             hint = "call an @function, which several kernels can share"
-            return Foreign(f"WS0137 a kernel cannot use kernel `{name}`", hint)
+            return e.Foreign(f"WS0137 a kernel cannot use kernel `{name}`", hint)
         if name in DTYPES:
-            return TypeName(DTYPES[name])
+            return e.TypeName(DTYPES[name])
         if name == "inf":
-            return Literal(math.inf, loc=node.loc)
-        return Builtin(name) if name in WORDS else None
+            return e.Literal(math.inf, loc=node.loc)
+        return e.Builtin(name) if name in WORDS else None
 
 
 def suggestion(

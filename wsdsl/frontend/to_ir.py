@@ -16,7 +16,7 @@ from wsdsl.ir.walk import Namer
 def to_ir(kernel: t.TypedKernel) -> Kernel:
     converter = _Converter()
     params = tuple(converter.param(p) for p in kernel.params)
-    body = converter.block(kernel.body)
+    body = converter.region(kernel.body)
     return Kernel(name=kernel.name, level="tile", params=params, body=body, loc=kernel.loc)
 
 
@@ -38,24 +38,19 @@ class _Converter:
         self.values[var] = Value(self.namer.new(var.hint), var.type)
         return self.values[var]
 
-    def fresh(self, kind: Tile, wish: str = "t") -> Value:
-        return Value(self.namer.new(wish), kind)
-
-    def block(self, body: tuple[t.Statement, ...]) -> Region:
+    def region(
+        self,
+        body: tuple[t.Statement, ...],
+        last: list[t.Expr] | None = None,
+        loc: Loc | None = None,
+    ) -> Region:
+        """A block; `last`: the values that it yields, if it is that of a loop or an `if`."""
         outer, self.ops = self.ops, []
         axes = dict(self.axes)
         for statement in body:
             self.statement(statement)
-        made, self.ops, self.axes = tuple(self.ops), outer, axes
-        return made
-
-    def region(self, body: tuple[t.Statement, ...], last: list[t.Expr], loc: Loc) -> Region:
-        """A block that ends by handing on values."""
-        outer, self.ops = self.ops, []
-        axes = dict(self.axes)
-        for statement in body:
-            self.statement(statement)
-        self.ops.append(ops.Yield(values=tuple(self.expr(e) for e in last), loc=loc))
+        if last is not None:
+            self.ops.append(ops.Yield(values=tuple(self.expr(e) for e in last), loc=loc))
         made, self.ops, self.axes = tuple(self.ops), outer, axes
         return made
 
@@ -88,33 +83,24 @@ class _Converter:
     def loop(self, node: t.ForTiles | t.ForEach) -> None:
         init = tuple(self.expr(c.init) for c in node.carried)
         args = tuple(self.name(c.arg) for c in node.carried)
-        last = [c.next for c in node.carried]
+        outer = dict(self.axes)
+        op: type[ops.ForTiles | ops.ForEach]
+        fields: dict[str, Any]
         if isinstance(node, t.ForTiles):
             start = None if node.start is None else self.expr(node.start)
             stop = None if node.stop is None else self.expr(node.stop)
             kind = Axis(node.axis.name, node.axis.dim, node.axis.by)
-            index = Value(self.namer.new(node.axis.name), kind)
-            outer = dict(self.axes)
-            self.axes[node.axis.name] = index
-            body = self.region(node.body, last, node.loc)
-            self.axes = outer
-            result = tuple(self.name(c.result) for c in node.carried)
-            self.ops.append(
-                ops.ForTiles(
-                    result=result, index=index, start=start, stop=stop, init=init, args=args,
-                    body=body, loc=node.loc,
-                )
-            )  # fmt: skip
-            return
-        index = self.name(node.var)
-        body = self.region(node.body, last, node.loc)
+            index = self.axes[node.axis.name] = Value(self.namer.new(node.axis.name), kind)
+            op, fields = ops.ForTiles, dict(start=start, stop=stop)
+        else:
+            index = self.name(node.var)
+            op, fields = ops.ForEach, dict(dim=node.dim)
+        fields["body"] = self.region(node.body, [c.next for c in node.carried], node.loc)
+        self.axes = outer
         result = tuple(self.name(c.result) for c in node.carried)
         self.ops.append(
-            ops.ForEach(
-                result=result, dim=node.dim, index=index, init=init, args=args, body=body,
-                loc=node.loc,
-            )
-        )  # fmt: skip
+            op(result=result, index=index, init=init, args=args, loc=node.loc, **fields)
+        )
 
     def entry(self, entry: t.Entry, loc: Loc) -> Value:
         return self.axis(entry, loc) if isinstance(entry, t.AxisRef) else self.expr(entry)
@@ -173,6 +159,6 @@ class _Converter:
             case t.DimSize():
                 kind, wish = Tile(I32), f"size_{node.dim}"
                 op, fields = ops.DimSize, dict(dim=node.dim)
-        made = self.fresh(kind, wish)
+        made = Value(self.namer.new(wish), kind)
         self.ops.append(op(result=made, loc=loc, **fields))
         return made
