@@ -46,6 +46,14 @@ def of_each(make: Callable[[K], V]) -> Callable[[K], V]:
     return found
 
 
+def remember(known: dict[K, V], key: K, value: V, most: int) -> V:
+    """Add to a cache, which is emptied before it has more than `most` entries."""
+    if len(known) >= most:
+        known.clear()
+    known[key] = value
+    return value
+
+
 def after_fork(call: Callable[[], object]) -> None:
     """Have a fork of this process call it, where a system has forks."""
     if hasattr(os, "register_at_fork"):

@@ -14,7 +14,7 @@ from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, LaunchError, counted
 from wsdsl.execution import runs_simulated
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
-from wsdsl.lazy import cached_property
+from wsdsl.lazy import cached_property, remember
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
@@ -289,9 +289,7 @@ class Serving(Callee):
         found = self._called.get(asked)
         if found is None:
             found = self._fitting(call, schedule, alignment, exact=exact)
-            if len(self._called) >= MAX_CALLED:
-                self._called.clear()
-            self._called[asked] = found
+            remember(self._called, asked, found, MAX_CALLED)
         return found
 
     def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:

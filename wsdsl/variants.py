@@ -19,7 +19,7 @@ from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError, of_defaul
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
-from wsdsl.lazy import after_fork, cached_property
+from wsdsl.lazy import after_fork, cached_property, remember
 from wsdsl.records import find
 from wsdsl.records.card import card_of
 from wsdsl.records.row import Asked, Sizes
@@ -288,10 +288,7 @@ class Variants:
         return artifact and self.adopt(asked, choice, artifact)
 
     def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
-        if len(self.choices) >= MAX_CHOICES:
-            self.choices.clear()
-        self.choices[asked] = compiled
-        return compiled
+        return remember(self.choices, asked, compiled, MAX_CHOICES)
 
     def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
         """Of all that a kernel's code is made of, but for the tools."""

@@ -140,7 +140,7 @@ ACCESS = Access(reads=frozenset("A"), writes=frozenset("C"), mapped=frozenset("A
 def card(monkeypatch: pytest.MonkeyPatch, capacity: int = 1 << 40) -> FakeDriver:
     fake = FakeDriver(capacity)
     fake.install(monkeypatch.setattr)
-    monkeypatch.setattr(copies, "_pools", {})
+    monkeypatch.setattr(copies._pool, "known", {})
     fake.args_bytes = layout(PLAIN.arguments)[1]
     return fake
 

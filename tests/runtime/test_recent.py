@@ -80,7 +80,7 @@ pytestmark = pytest.mark.usefixtures("quick_collections")
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     made = Card()
     made.fake.install(monkeypatch.setattr)
-    monkeypatch.setattr(workspace, "_private_streams", {})
+    monkeypatch.setattr(workspace._private_stream, "known", {})
     torch = SimpleNamespace(
         empty=made.empty,
         bfloat16="torch.bfloat16",
@@ -317,7 +317,7 @@ def test_unused_numbers_are_still_checked(card: Card) -> None:
 
 
 def test_no_array_is_held_that_is_copied(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_pools", {})
+    monkeypatch.setattr(copies._pool, "known", {})
     monkeypatch.setattr(alignment, "fits_in_memory", lambda *_: True)
     monkeypatch.setattr(padding, "padded_operands", lambda kernel, sizes, names, singly: names)
     kernel = CASES["gemm"].fresh()

@@ -105,7 +105,7 @@ pytestmark = pytest.mark.usefixtures("quick_collections")
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     fake = FakeDriver()
     fake.install(monkeypatch.setattr)
-    monkeypatch.setattr(workspace, "_private_streams", {})
+    monkeypatch.setattr(workspace._private_stream, "known", {})
     made = Machine(fake)
     monkeypatch.setattr(launch, "current_stream", lambda view: lambda: made.stream)
     yield made

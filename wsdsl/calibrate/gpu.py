@@ -171,20 +171,9 @@ class Cuda:
         return found
 
     def _config(self, kernel: Kernel, grid: int, early: bool) -> Any:
-        cuda = driver.api()
-        config = cuda.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = kernel.threads, 1, 1
-        config.sharedMemBytes, config.hStream = kernel.smem_bytes, self._stream
-        attributes: list[Any] = []
-        if early:
-            made = cuda.CUlaunchAttribute()
-            ids = cuda.CUlaunchAttributeID
-            made.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-            made.value.programmaticStreamSerializationAllowed = 1
-            attributes = [made]
-        config.attrs, config.numAttrs = attributes, len(attributes)
-        return config
+        attributes = [driver.launch_attribute(together=False)] if early else []
+        size = grid, kernel.threads, kernel.smem_bytes
+        return driver.launch_config(*size, self._stream, attributes)
 
 
 class _Packed:

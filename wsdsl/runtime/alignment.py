@@ -8,6 +8,7 @@ from typing import Any
 from wsdsl.artifact.artifact import Access
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
+from wsdsl.lazy import remember
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.copies import fits_in_memory
 from wsdsl.runtime.packed import packed_strides
@@ -49,10 +50,8 @@ class Alignments:
             made = [copy for n in copied if (copy := copies[n]) is not None]
             if made and call.device != "cpu" and not fits_in_memory(made, call.device):
                 copied = ()
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
             found = tuple(n for n in blocked if n not in copied), copied
-            self._known[asked] = found
+            remember(self._known, asked, found, MAX_KNOWN)
         return found
 
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError
+from wsdsl.lazy import remember
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
-from wsdsl.runtime.device import Context, context_for, current, may_allocate
+from wsdsl.runtime.device import Context, EachContext, context_for, current, may_allocate
 from wsdsl.runtime.packing import MapAt, PackedArguments
 from wsdsl.runtime.padding import Padded
 
@@ -82,30 +83,20 @@ class Copies:
                 pointers = dict(zip(self._padded, held, strict=True))
                 arguments = packed.with_pointers(pointers, packed, self._map_at)
                 copies = (copy.copy_to(pointers[name]) for name, copy in self._padded.items())
-                found = arguments, tuple(copies)
-                if len(self._kept) >= MAX_KEPT:
-                    self._kept.clear()
-                self._kept[key] = found
+                found = remember(self._kept, key, (arguments, tuple(copies)), MAX_KEPT)
             return found
 
 
-_pools: dict[int, Any] = {}
-_pool_lock = threading.Lock()
-
-
+@EachContext
 def _pool(context: Context) -> Any:
     """The memory pool of all copies on a GPU."""
-    with _pool_lock:
-        found = _pools.get(context.id)
-        if found is None:
-            cuda = driver.api()
-            wanted = cuda.CUmemPoolProps()
-            wanted.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-            wanted.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-            wanted.location.id = context.device.index
-            threshold = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-            with current(context), may_allocate():
-                found = driver.call("cuMemPoolCreate", wanted)
-                driver.call("cuMemPoolSetAttribute", found, threshold, cuda.cuuint64_t(KEPT_BYTES))
-            _pools[context.id] = found
-        return found
+    cuda = driver.api()
+    wanted = cuda.CUmemPoolProps()
+    wanted.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    wanted.location.id = context.device.index
+    threshold = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    with current(context), may_allocate():
+        found = driver.call("cuMemPoolCreate", wanted)
+        driver.call("cuMemPoolSetAttribute", found, threshold, cuda.cuuint64_t(KEPT_BYTES))
+    return found

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import TARGETS
 from wsdsl.runtime import driver
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,19 @@ class Context:
     handle: Any
     id: int
     device: Device
+
+
+class EachContext(Generic[T]):
+    """A function of a context that runs once for each of them, in one thread at a time."""
+
+    def __init__(self, make: Callable[..., T]) -> None:
+        self.make, self.known, self._lock = make, dict[int, T](), threading.Lock()
+
+    def __call__(self, context: Context, *rest: Any) -> T:
+        with self._lock:
+            if context.id not in self.known:
+                self.known[context.id] = self.make(context, *rest)
+            return self.known[context.id]
 
 
 @cache

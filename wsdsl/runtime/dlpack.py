@@ -62,13 +62,6 @@ def describe(array: Any) -> ArrayView:
         name += f"x{tensor.dtype.lanes}"
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
-    return ArrayView(
-        pointer=(tensor.data or 0) + tensor.byte_offset,
-        dtype=dtype_named(name, bits // 8),
-        shape=shape,
-        strides=strides,
-        device=device,
-        framework="dlpack",
-        # An unconsumed capsule frees its tensor when it dies.
-        keepalive=(array, capsule),
-    )
+    held = array, capsule  # An unconsumed capsule frees its tensor when it dies.
+    found = (tensor.data or 0) + tensor.byte_offset, dtype_named(name, bits // 8), shape, strides
+    return ArrayView(*found, device, framework="dlpack", keepalive=held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -82,6 +83,31 @@ def call(function: str, *arguments: Any) -> Any:
     if int(status) != 0:
         raise DriverError(function, name_of(status), describe(status))
     return results[0] if len(results) == 1 else tuple(results) or None
+
+
+def launch_config(
+    grid: int, threads: int, smem_bytes: int, stream: Any = 0, attributes: Sequence[Any] = ()
+) -> Any:
+    """A CUlaunchConfig of one dimension."""
+    config = api().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes, config.hStream = smem_bytes, stream
+    config.attrs, config.numAttrs = [*attributes], len(attributes)
+    return config
+
+
+def launch_attribute(together: bool) -> Any:
+    """The launch attribute of a kernel whose CTAs all wait for each other, or of one that waits for
+    the one in front of it by itself.
+    """
+    made, of = api().CUlaunchAttribute(), api().CUlaunchAttributeID
+    if together:
+        made.id, made.value.cooperative = of.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
+    else:
+        made.id = of.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        made.value.programmaticStreamSerializationAllowed = 1
+    return made
 
 
 def describe(status: Any) -> str:

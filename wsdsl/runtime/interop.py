@@ -163,15 +163,8 @@ def _torch(array: Any) -> ArrayView:
         kind, index = array.device.type, array.device.index
         device = f"cuda:{index or 0}" if kind == "cuda" else str(kind)
         _torch_devices[array.device] = device
-    return ArrayView(
-        pointer=address,
-        dtype=dtype,
-        shape=tuple(array.shape),
-        strides=tuple(array.stride()),
-        device=device,
-        framework="torch",
-        keepalive=array,
-    )
+    shape, strides = tuple(array.shape), tuple(array.stride())
+    return ArrayView(address, dtype, shape, strides, device, framework="torch", keepalive=array)
 
 
 def _torch_look(array: Any) -> tuple[Any, int]:
@@ -195,21 +188,14 @@ def _jax(array: Any) -> ArrayView:
         hint = "call the kernel for the shard of each device"
         raise LaunchError(f"WS0746 a JAX array sharded over {len(devices)} devices", hint=hint)
     device = devices[0]
-    index = getattr(device, "local_hardware_id", None)
-    on_gpu = device.platform in ("gpu", "cuda")
+    index, name = getattr(device, "local_hardware_id", None), str(device.platform)
+    if name in ("gpu", "cuda"):
+        name = f"cuda:{device.id if index is None else index}"
     # JAX writes on streams of its own; nothing else says when it is done.
     array.block_until_ready()
-    shape = tuple(array.shape)
-    return ArrayView(
-        pointer=int(array.unsafe_buffer_pointer()),
-        dtype=dtype_named(str(array.dtype.name), array.dtype.itemsize),
-        shape=shape,
-        strides=contiguous_strides(shape),
-        device=f"cuda:{device.id if index is None else index}" if on_gpu else str(device.platform),
-        readonly=True,
-        framework="jax",
-        keepalive=array,
-    )
+    address, shape = int(array.unsafe_buffer_pointer()), tuple(array.shape)
+    dtype = dtype_named(str(array.dtype.name), array.dtype.itemsize)
+    return ArrayView(address, dtype, shape, contiguous_strides(shape), name, True, "jax", array)
 
 
 def _element_strides(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -220,16 +206,10 @@ def _element_strides(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def _cupy(array: Any) -> ArrayView:
-    name, itemsize = str(array.dtype.name), int(array.dtype.itemsize)
-    return ArrayView(
-        pointer=int(array.data.ptr),
-        dtype=dtype_named(name, itemsize),
-        shape=tuple(array.shape),
-        strides=_element_strides(array.strides, itemsize),
-        device=f"cuda:{int(array.device.id)}",
-        framework="cupy",
-        keepalive=array,
-    )
+    itemsize, device = int(array.dtype.itemsize), f"cuda:{int(array.device.id)}"
+    dtype = dtype_named(str(array.dtype.name), itemsize)
+    shape, strides = tuple(array.shape), _element_strides(array.strides, itemsize)
+    return ArrayView(int(array.data.ptr), dtype, shape, strides, device, False, "cupy", array)
 
 
 def _cupy_look(array: Any) -> tuple[Any, int]:
@@ -246,16 +226,9 @@ def _numpy(array: Any) -> ArrayView:
         hint = "give a uint8 array of half the width, two elements per byte, low nibble first"
         raise LaunchError(f"WS0748 {name} of ml_dtypes takes a byte per element", hint=hint)
     pointer, readonly = array.__array_interface__["data"]
-    return ArrayView(
-        pointer=int(pointer),
-        dtype=dtype_named(name, itemsize),
-        shape=tuple(array.shape),
-        strides=_element_strides(array.strides, max(1, itemsize)),
-        device="cpu",
-        readonly=bool(readonly),
-        framework="numpy",
-        keepalive=array,
-    )
+    strides = _element_strides(array.strides, max(1, itemsize))
+    found = int(pointer), dtype_named(name, itemsize), tuple(array.shape), strides, "cpu"
+    return ArrayView(*found, bool(readonly), "numpy", array)
 
 
 def _cuda_array_interface(array: Any) -> ArrayView:
@@ -268,21 +241,11 @@ def _cuda_array_interface(array: Any) -> ArrayView:
     name = "bool" if kind == "b" else f"{words.get(kind, kind)}{8 * itemsize}"
     if order == ">":
         raise LaunchError(f"{FOREIGN} {name}", hint="convert it")
-    pointer, readonly = interface["data"]
-    shape = tuple(int(n) for n in interface["shape"])
-    strides = interface.get("strides")
-    return ArrayView(
-        pointer=int(pointer or 0),
-        dtype=dtype_named(name, itemsize),
-        shape=shape,
-        strides=contiguous_strides(shape)
-        if strides is None
-        else _element_strides(strides, itemsize),
-        device=f"cuda:{_device_of(int(pointer or 0))}",
-        readonly=bool(readonly),
-        framework="cuda array interface",
-        keepalive=array,
-    )
+    pointer, readonly = int(interface["data"][0] or 0), bool(interface["data"][1])
+    shape, held = tuple(int(n) for n in interface["shape"]), interface.get("strides")
+    strides = contiguous_strides(shape) if held is None else _element_strides(held, itemsize)
+    found = pointer, dtype_named(name, itemsize), shape, strides, f"cuda:{_device_of(pointer)}"
+    return ArrayView(*found, readonly, "cuda array interface", array)
 
 
 def _device_of(pointer: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
 from wsdsl.runtime.device import (
     Context,
+    EachContext,
     context_for,
     current,
     is_capturing,
@@ -124,11 +124,8 @@ class Launcher:
             return None
         found = self._resident.get(context.id)
         if found is None:
-            config = driver.api().CUlaunchConfig()
-            config.gridDimX, config.gridDimY, config.gridDimZ = size, 1, 1
-            config.blockDimX, config.blockDimY, config.blockDimZ = self.signature.threads, 1, 1
-            config.sharedMemBytes = self.signature.smem_bytes
-            config.numAttrs = 0
+            own = self.signature
+            config = driver.launch_config(size, own.threads, own.smem_bytes)
             with current(context):
                 found = int(driver.call("cuOccupancyMaxActiveClusters", kernel.handle, config))
             self._resident[context.id] = found
@@ -239,26 +236,18 @@ def launcher_of(artifact: Artifact) -> Launcher:
     return found
 
 
-_zero_buffers: dict[int, int] = {}
-_zero_lock = threading.Lock()
-
-
 def _needs_zeros(signature: Signature, views: Mapping[str, ArrayView]) -> bool:
     return any(isinstance(a, MapArgument) and views[a.tensor].is_empty for a in signature.arguments)
 
 
+@EachContext
 def _zeros(context: Context, stream: int) -> int:
     """Address of a few zero bytes, one buffer a context, for the maps of empty tensors."""
-    with _zero_lock:
-        found = _zero_buffers.get(context.id)
-        if found is not None:
-            return found
-        if is_capturing(stream):
-            message = "WS0753 an empty tensor needs an allocation, but a CUDA graph is captured"
-            hint = "call the kernel once with these arrays before the capture"
-            raise LaunchError(message, hint=hint)
-        with current(context), may_allocate():
-            address = int(driver.call("cuMemAlloc", ZEROS_BYTES))
-            driver.call("cuMemsetD8", address, 0, ZEROS_BYTES)
-        _zero_buffers[context.id] = address
-        return address
+    if is_capturing(stream):
+        message = "WS0753 an empty tensor needs an allocation, but a CUDA graph is captured"
+        hint = "call the kernel once with these arrays before the capture"
+        raise LaunchError(message, hint=hint)
+    with current(context), may_allocate():
+        address = int(driver.call("cuMemAlloc", ZEROS_BYTES))
+        driver.call("cuMemsetD8", address, 0, ZEROS_BYTES)
+    return address

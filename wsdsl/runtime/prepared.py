@@ -9,6 +9,7 @@ from typing import Any
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import followed, marked, outside
+from wsdsl.lazy import remember
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
@@ -33,20 +34,6 @@ Fills = Mapping[str, tuple[int, int]]
 def fills_of(views: Mapping[str, ArrayView]) -> Fills:
     found = {name: byte_range(view) for name, view in views.items() if not view.is_empty}
     return {name: (low, high - low) for name, (low, high) in found.items()}
-
-
-def _attribute(together: bool) -> Any:
-    """The launch attribute of a kernel whose CTAs all wait for each other, or of one that waits for
-    the one in front of it by itself.
-    """
-    cuda = driver.api()
-    made, of = cuda.CUlaunchAttribute(), cuda.CUlaunchAttributeID
-    if together:
-        made.id, made.value.cooperative = of.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
-    else:
-        made.id = of.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        made.value.programmaticStreamSerializationAllowed = 1
-    return made
 
 
 def _never() -> Any:
@@ -184,7 +171,7 @@ class Prepared:
         stream = self._stream_of()
         config = self._configs.get(stream)
         if config is None:
-            config = self._config(stream)
+            config = remember(self._configs, stream, self._new_config(stream), MAX_STREAMS)
         # Whatever other threads do, the memory is there until the launch has been called.
         packed = self._packed if self._lending is None else self._lending.arguments(stream)
         if self._copies is None:
@@ -248,24 +235,11 @@ class Prepared:
         if self._copies is not None:
             self._copies.set_scalar(name, value)
 
-    def _config(self, stream: int) -> Any:
-        config = self._new_config(stream)
-        if len(self._configs) >= MAX_STREAMS:
-            self._configs.clear()
-        self._configs[stream] = config
-        return config
-
     def _new_config(self, stream: int) -> Any:
-        config = driver.api().CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = self._grid, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
-        config.sharedMemBytes = self._signature.smem_bytes
-        config.hStream = stream
         # CTAs that run together start when there is room for all, so not early.
-        together = self._signature.together
-        attributes = [_attribute(together)] if together or self._early else []
-        config.attrs, config.numAttrs = attributes, len(attributes)
-        return config
+        own, together = self._signature, self._signature.together
+        attributes = [driver.launch_attribute(together)] if together or self._early else []
+        return driver.launch_config(self._grid, own.threads, own.smem_bytes, stream, attributes)
 
     def _retry(self, config: Any, table: int, status: Any) -> None:
         """Launch once more with the kernel's own context current; this thread may have another."""

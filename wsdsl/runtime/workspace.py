@@ -20,7 +20,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
-from wsdsl.runtime.device import Context, current, may_allocate
+from wsdsl.runtime.device import Context, EachContext, current, may_allocate
 from wsdsl.runtime.packing import PackedArguments
 from wsdsl.runtime.streams import MAX_STREAMS, Place, place_of
 from wsdsl.runtime.views import ArrayView, contiguous_strides
@@ -96,19 +96,17 @@ def _free(context: Context, address: int) -> None:
         driver.call("cuMemFree", address)
 
 
-_private_streams: dict[int, Any] = {}
-_private_lock = threading.Lock()
+@EachContext
+def _private_stream(_: Context) -> Any:
+    flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
+    return driver.call("cuStreamCreate", int(flag))
 
 
 def _zero(context: Context, address: int, bytes: int) -> None:
     """Zero the bytes on a private non-blocking stream, so that the memset is not captured into a
     graph; it is complete on return.
     """
-    with _private_lock:
-        stream = _private_streams.get(context.id)
-        if stream is None:
-            flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
-            stream = _private_streams[context.id] = driver.call("cuStreamCreate", int(flag))
+    stream = _private_stream(context)
     driver.call("cuMemsetD8Async", address, 0, bytes, stream)
     driver.call("cuStreamSynchronize", stream)
 

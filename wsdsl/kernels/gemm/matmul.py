@@ -18,6 +18,7 @@ from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
 from wsdsl.kernels.gemm.product import Product
 from wsdsl.kernels.torch_ops import needs_operator, traced_matmul
+from wsdsl.lazy import remember
 from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
@@ -202,7 +203,8 @@ class Matmul:
                 tuple(numbers),
             )  # fmt: skip
             plan = _planned(views, options)
-            self._remember(remembered, plan)
+            if remembered is not None:
+                remember(self._plans, remembered, plan, MAX_PLANS)
         if out is None:
             out = allocate(views["a"], plan.shape, plan.dtype)
             # JAX's arrays are read-only, but `allocate` has just created this one.
@@ -239,12 +241,6 @@ class Matmul:
                     plan.compiled.clear()
             self._recent = Recent()
         return tuned
-
-    def _remember(self, key: tuple[Any, ...] | None, plan: Plan) -> None:
-        if len(self._plans) >= MAX_PLANS:
-            self._plans.clear()
-        if key is not None:
-            self._plans[key] = plan
 
 
 def _unknown(names: Iterable[str], call: Callable[..., Any]) -> LaunchError:
