@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from wsdsl.diagnostics import LaunchError
+from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 RAW = {1: np.uint8, 2: np.int16}
@@ -92,26 +93,6 @@ def placed_like(array: Any, like: Any) -> Any:
             return array
 
 
-def contiguous(array: Any) -> Any:
-    """As it is where it is so, or can be no other thing."""
-    if hasattr(array, "contiguous"):
-        return array.contiguous()
-    if framework(array) == "cupy":
-        return sys.modules["cupy"].ascontiguousarray(array)
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
-
-
-def padded(array: Any, columns: int) -> Any:
-    """Append `columns` zeros to each row."""
-    if not columns:
-        return array
-    over = [(0, 0)] * (len(array.shape) - 1) + [(0, columns)]
-    match framework(array):
-        case "torch":
-            return sys.modules["torch"].nn.functional.pad(array, (0, columns))
-        case "cupy":
-            return sys.modules["cupy"].pad(array, over)
-        case "jax":
-            return sys.modules["jax.numpy"].pad(array, over)
-        case _:
-            return np.pad(array, over)
+def packed_like(held: Packed, like: Any) -> Packed:
+    """A packed array as `placed_like` places its bytes."""
+    return Packed(placed_like(on_host(held.data), like), held.shape, held.dtype)

@@ -162,10 +162,10 @@ def transposed(array: Any, order: list[int]) -> Any:
 
 
 def with_zeros(array: Any, over: list[tuple[int, int]]) -> Any:
-    """Longer along its last two axes."""
+    """Longer along its last axes."""
     if not any(more for _, more in over):
         return array
     module = module_of(array)
     if hasattr(array, "permute"):
-        return module.nn.functional.pad(array, (*over[1], *over[0]))
-    return module.pad(array, [(0, 0)] * (len(array.shape) - 2) + over)
+        return module.nn.functional.pad(array, [n for pair in reversed(over) for n in pair])
+    return module.pad(array, [(0, 0)] * (len(array.shape) - len(over)) + over)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.callee import repeated_with_weights
 from wsdsl.dynamo import opaque
-from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_option, wrong_shape
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.kernels.torch_ops import traced_lossless, with_gradient
 from wsdsl.runtime.interop import describe
+from wsdsl.runtime.packed import with_zeros
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
@@ -123,7 +123,7 @@ def arranged(
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
     dtype = type_of_output(out, out_dtype, whole, "bf16", OUTPUTS)
-    matrix = padded(x, weights.width - k).reshape(rows, weights.width)
+    matrix = with_zeros(x, [(0, weights.width - k)]).reshape(rows, weights.width)
     given = (getattr(weights, name) for name in WEIGHTS)
     result = None if out is None else out.reshape(rows, n)
     return (matrix, *given, result), kernel_of(weights.palette.kind, dtype), whole

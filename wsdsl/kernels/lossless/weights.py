@@ -13,7 +13,8 @@ import numpy as np
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.arrays import packed_like
 from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import ROW, Kind, Palette, choose, chunks, upper_counts
 from wsdsl.kernels.torch_ops import Stored
@@ -109,8 +110,7 @@ class Weights(Stored):
         for name in ("entries", "marks", "firsts", "verbatim"):
             moved[name] = placed_like(on_host(moved[name]), like)
         for name in ("codes", "low"):
-            held: Packed = moved[name]
-            moved[name] = Packed(placed_like(on_host(held.data), like), held.shape, held.dtype)
+            moved[name] = packed_like(moved[name], like)
         return Weights(**moved)
 
     def unpack(self) -> Any:
@@ -167,18 +167,13 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
         shape=(bits.shape[0], bits.shape[1]),
         palette=chosen,
         entropy=float(-np.sum(own * np.log2(own))),
-        codes=_ordered(codes, U4, weights),
-        low=_ordered(low, U8, weights),
+        codes=packed_like(in_order(codes, U4), weights),
+        low=packed_like(in_order(low, U8), weights),
         entries=placed_like(np.array(chosen.entries, np.uint8), weights),
         marks=placed_like(marks, weights),
         firsts=placed_like(firsts, weights),
         verbatim=placed_like(kept, weights),
     )
-
-
-def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
-    made = in_order(array, dtype)
-    return Packed(placed_like(made.data, like), made.shape, made.dtype)
 
 
 def _encoded(bits: Bits, palette: Palette, flags: Bools) -> tuple[Bytes, Bytes, Bytes]:

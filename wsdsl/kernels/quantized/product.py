@@ -12,7 +12,6 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.arrays import padded
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.form import ACTIVATIONS
@@ -20,6 +19,7 @@ from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
 from wsdsl.kernels.torch_ops import traced_stored, with_gradient
 from wsdsl.runtime.interop import describe
+from wsdsl.runtime.packed import with_zeros
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
@@ -112,7 +112,7 @@ def arranged(
     if kernel is None:
         form = replace(_form(kind, weights, *end), vector=vector)
         kernel = weights.kernels[kind, end, vector] = kernel_of(form)
-    matrix, outer = padded(x, weights.width - k), () if vector else (rows,)
+    matrix, outer = with_zeros(x, [(0, weights.width - k)]), () if vector else (rows,)
     given = [
         matrix if len(whole) == len(outer) + 1 else matrix.reshape(*outer, weights.width),
         weights.codes, weights.scales, weights.zeros, weights.scale, bias,

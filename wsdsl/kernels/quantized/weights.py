@@ -10,7 +10,7 @@ import numpy as np
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.arrays import OF_HOST, contiguous, on_host, placed_like, shape_of, type_name
+from wsdsl.kernels.arrays import OF_HOST, on_host, packed_like, placed_like, shape_of, type_name
 from wsdsl.kernels.checks import AS_BITS
 from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.form import Param
@@ -18,7 +18,7 @@ from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
 from wsdsl.kernels.torch_ops import Stored
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
-from wsdsl.runtime.packed import Packed
+from wsdsl.runtime.packed import Packed, contiguous
 from wsdsl.runtime.packed import pack as in_order
 from wsdsl.runtime.repeated_calls import Repeater
 from wsdsl.runtime.views import adapt
@@ -118,12 +118,9 @@ class Weights(Stored):
             if (held := getattr(self, name)) is not None
         }
         moved["scales"] = placed_like(self._host_scales(), like)
-        held = self.codes
-        if isinstance(held, Packed):
-            moved["codes"] = Packed(placed_like(on_host(held.data), like), held.shape, held.dtype)
-        else:
-            moved["codes"] = placed_like(on_host(held), like)
-        return replace(self, **moved)
+        packed, codes = self.is_packed, self.codes
+        codes = packed_like(codes, like) if packed else placed_like(on_host(codes), like)
+        return replace(self, codes=codes, **moved)
 
     def dequantize(self, dtype: Any = "f32") -> Any:
         """[N, K] of f64 (not by JAX), f32, f16 or bf16: codes minus zero points are exact, what is

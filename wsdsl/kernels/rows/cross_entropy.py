@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal, Unpack, get_args
 
-from wsdsl.kernels.arrays import contiguous, framework, type_name
+from wsdsl.kernels.arrays import framework, type_name
 from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_option, wrong_shape
 from wsdsl.kernels.rows import arrays
 from wsdsl.kernels.rows.softmax import SUMS
 from wsdsl.runtime.interop import describe
+from wsdsl.runtime.packed import contiguous
 
 Reduction = Literal["none", "sum", "mean"]
 IGNORED = -100
