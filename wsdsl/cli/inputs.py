@@ -13,7 +13,7 @@ from wsdsl.cli.target import outputs
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
-from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.ir.types import Tensor, Tile
 from wsdsl.lowering.axes import loop_variable
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def random_arguments(
     import numpy as np
 
     from wsdsl.runtime.interop import numpy_dtype
+    from wsdsl.tune.memory import bytes_shape, random_array
 
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
@@ -111,29 +112,6 @@ def require_memory(bytes_of: Mapping[str, int]) -> None:
             f"all arrays with their copies need {needed / 2**30:,.1f} GiB of memory "
             f"(`{largest}` alone {bytes_of[largest] / 2**30:,.1f}); {there / 2**30:,.1f} GiB exist"
         )
-
-
-def bytes_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of the array that holds such a tensor: of 4 bits, two elements to a byte."""
-    return shape if dtype.bits >= 8 else (*shape[:-1], dtype.size(shape[-1]))
-
-
-def random_array(
-    generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]
-) -> np.ndarray[Any, Any]:
-    import numpy as np
-
-    from wsdsl.runtime.interop import numpy_dtype
-
-    if dtype.bits < 8:
-        # Two to a byte, all patterns.
-        return generator.integers(0, 256, bytes_shape(dtype, shape)).astype(np.uint8)
-    if dtype.name == "f8e8m0":
-        # Scale factors: negative ones would be NaN.
-        return np.exp2(generator.integers(-4, 5, shape), dtype="f4").astype(numpy_dtype(dtype))
-    if dtype.is_float:
-        return generator.standard_normal(shape, "float32").astype(numpy_dtype(dtype))
-    return generator.integers(0, 2 if dtype.kind == "bool" else 8, shape).astype(numpy_dtype(dtype))
 
 
 def copies(arguments: Iterable[Any]) -> list[Any]:

@@ -22,14 +22,8 @@ from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.busiest import claimed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import (
-    Prediction,
-    crowding_between,
-    gather_cycles,
-    predict,
-    results_share,
-    sum_cycles,
-)
+from wsdsl.lowering.model import predict as model
+from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.report.bottleneck import bottleneck
 from wsdsl.report.figure import draw_worker
@@ -243,17 +237,16 @@ class _Clock:
         self.places = asked.uneven
         self.apart = prediction.apart * prediction.stretch / depth
         self.rates, self.start, self.turn = asked.rates, asked.start, asked.turn
-        self.written, self.read = sum_cycles(asked)
-        self.between = crowding_between(asked, prediction.work)
-        self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
-        self.gather = gather_cycles(asked, schedule, prediction.work.parts)
-        self.pingpong, self.slices = (
-            num_pingpong_consumers(schedule),
-            schedule.reduction == "parallel",
+        self.written, self.read = model.sum_cycles(asked)
+        self.between = model.crowding_between(asked, prediction.work)
+        self.results = (
+            prediction.epilogue * prediction.stretch * model.results_share(asked, schedule)
         )
-        self.sent = (
-            prediction.handing / prediction.work.iterations if prediction.sharing > 1 else 0.0
-        )
+        self.gather = model.gather_cycles(asked, schedule, prediction.work.parts)
+        self.pingpong = num_pingpong_consumers(schedule)
+        self.slices = schedule.reduction == "parallel"
+        is_sent = prediction.sharing > 1
+        self.sent = prediction.handing / prediction.work.iterations if is_sent else 0.0
         self.handed: dict[tuple[int, int], float] = {}
         """By tile and step: when the sums up to there are in memory."""
 

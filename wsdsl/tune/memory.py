@@ -5,13 +5,17 @@ caller's arrays are.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.runtime import driver
 from wsdsl.runtime.interop import numpy_dtype
 from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.tune.spec import Argument
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ALIGN = 256
 MAX_SETS = 16
@@ -28,27 +32,13 @@ class Held:
 
     def __init__(self, argument: Argument, device: int) -> None:
         self.argument, self.dtype = argument, DTYPES[argument.dtype]
-        unplaced = ArrayView(
-            1 << 40,
-            self.dtype,
-            argument.shape,
-            argument.strides,
-            f"cuda:{device}",
-            packed=argument.packed,
-        )
+        layout = self.dtype, argument.shape, argument.strides
+        unplaced = ArrayView(1 << 40, *layout, f"cuda:{device}", packed=argument.packed)
         low, high = byte_range(unplaced)
         self.bytes = max(16, high - low)
         base = int(driver.call("cuMemAlloc", self.bytes + 2 * ALIGN))
         self.low = base + (argument.offset + low - (1 << 40)) % ALIGN
-        pointer = self.low + ((1 << 40) - low)
-        self.view = ArrayView(
-            pointer,
-            self.dtype,
-            argument.shape,
-            argument.strides,
-            f"cuda:{device}",
-            packed=argument.packed,
-        )
+        self.view = replace(unplaced, pointer=self.low + ((1 << 40) - low))
 
     def fill(self, random: tuple[int, int], seed: int) -> None:
         """`random`: the address and bytes of numbers of its type."""
@@ -82,22 +72,33 @@ class Held:
         return out
 
 
+def random_array(
+    generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    if dtype.bits < 8:
+        # Two to a byte, all patterns.
+        return generator.integers(0, 256, bytes_shape(dtype, shape)).astype(np.uint8)
+    if dtype.name == "f8e8m0":
+        # Scale factors: negative ones would be NaN.
+        return np.exp2(generator.integers(-4, 5, shape), dtype="f4").astype(numpy_dtype(dtype))
+    if dtype.is_float:
+        return generator.standard_normal(shape, "float32").astype(numpy_dtype(dtype))
+    return generator.integers(0, 2 if dtype.kind == "bool" else 8, shape).astype(numpy_dtype(dtype))
+
+
+def bytes_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of the array that holds such a tensor: of 4 bits, two elements to a byte."""
+    return shape if dtype.bits >= 8 else (*shape[:-1], dtype.size(shape[-1]))
+
+
 def random_numbers(dtype_name: str) -> tuple[int, int]:
     """On the GPU: the address, and how many bytes."""
     import numpy as np
 
-    dtype, generator = DTYPES[dtype_name], np.random.default_rng(17)
-    if dtype.bits < 8:
-        made = generator.integers(0, 256, RANDOM_BYTES, dtype=np.uint8)
-    elif dtype.name == "f8e8m0":
-        # Scales around 1; the byte 255 would be NaN.
-        made = generator.integers(123, 132, RANDOM_BYTES).astype(np.uint8)
-    elif dtype.is_float:
-        num = RANDOM_BYTES // dtype.bytes
-        made = generator.standard_normal(num, "float32").astype(numpy_dtype(dtype))
-    else:
-        num, most = RANDOM_BYTES // dtype.bytes, 2 if dtype.kind == "bool" else 8
-        made = generator.integers(0, most, num).astype(numpy_dtype(dtype))
+    dtype = DTYPES[dtype_name]
+    made = random_array(np.random.default_rng(17), dtype, (8 * RANDOM_BYTES // dtype.bits,))
     pointer = int(driver.call("cuMemAlloc", made.nbytes))
     driver.call("cuMemcpyHtoD", pointer, made.ctypes.data, made.nbytes)
     return pointer, made.nbytes

@@ -78,10 +78,9 @@ def store_partials(agent: Agent, op: m.StorePartials) -> None:
     if op.barriers is None or op.state is None or not isinstance(op.x.type, Fragment):
         return
     there = agent.now + agent.sm.speeds.rates.cluster_exchange_cycles
+    moved = 4 * op.x.type.rows * op.x.type.lanes.warps
     for cta in agent.sm.cluster:
-        barrier = cta.barriers[op.barriers.name][agent.get(op.state).stage]
-        moved = 4 * op.x.type.rows * op.x.type.lanes.warps
-        cta.arrive(barrier, there, count=0, tx=-moved)
+        cta.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-moved)
 
 
 def load_global(agent: Agent, op: m.LoadGlobal) -> None:
@@ -129,13 +128,11 @@ def store_global(agent: Agent, op: m.StoreGlobal) -> None:
 def tma_load(agent: Agent, op: m.TmaLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     box, name = sm.boxes[op.map.name]
-    stage = agent.get(op.state).stage
     for other in destinations(agent, op.multicast):
         begin, end = other.loads.take(agent.now, box * speeds.load)
         end = max(end, other.memory.take(begin, box * speeds.memory)[1])
         counts = other if op.cta is None else reached(agent, op.cta, 0.0)[0]
-        barrier = counts.barriers[op.barriers.name][stage]
-        counts.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
+        counts.arrive(op.barriers, agent.get(op.state), end + speeds.filled, count=0, tx=-int(box))
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 
@@ -231,22 +228,19 @@ def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
         return
     other, later = reached(agent, op.cta, agent.sm.speeds.rates.mbarrier_cycles)
     count = 128 if op.each_thread else 4 if op.each_warp else 1
-    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
-    other.arrive(barrier, agent.now + later, count)
+    other.arrive(op.barriers, agent.get(op.state), agent.now + later, count)
 
 
 def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
     other, later = reached(agent, op.cta, at_once=0.0)
-    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
-    other.arrive(barrier, agent.now + later, 1, op.tx_bytes)
+    other.arrive(op.barriers, agent.get(op.state), agent.now + later, 1, op.tx_bytes)
 
 
 def claim_cluster(agent: Agent, op: b.ClaimCluster) -> None:
     """The response takes the latency of L2."""
     there = agent.now + agent.sm.speeds.rates.tma_l2_cycles
     for sm in agent.sm.cluster:
-        barrier = sm.barriers[op.barriers.name][agent.get(op.state).stage]
-        sm.arrive(barrier, there, count=0, tx=-ANSWER_BYTES)
+        sm.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-ANSWER_BYTES)
 
 
 def claimed_cluster(agent: Agent, op: b.ClaimedCluster) -> None:
@@ -310,8 +304,8 @@ def send_fragment(agent: Agent, op: m.SendFragment) -> None:
     other = sm.cluster[int(agent.get(op.cta))]
     moved = num_bytes(op.value.type)
     _, end = sm.exchange.take(agent.now, moved * speeds.send)
-    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
-    other.arrive(barrier, end + speeds.rates.cluster_exchange_cycles, count=0, tx=-int(moved))
+    there = end + speeds.rates.cluster_exchange_cycles
+    other.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-int(moved))
     agent.until(end, "DSMEM")
 
 

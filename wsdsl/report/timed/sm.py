@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Tensor
 from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.edges import edge_names
@@ -67,7 +67,9 @@ class Sm:
         self.last = 0.0
         """When its last store is complete."""
 
-    def arrive(self, barrier: Barrier, at: float, count: int = 1, tx: int = 0) -> None:
+    def arrive(self, barriers: Value, state: Any, at: float, count: int = 1, tx: int = 0) -> None:
+        """At the barrier of a state's stage."""
+        barrier = self.barriers[barriers.name][state.stage]
         if barrier.arrive(at, count, tx):
             self.run.wake(barrier)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.ir.types import Fragment, Type
 from wsdsl.ir.wgmma import MAX_COLUMNS
@@ -78,24 +79,9 @@ class Speeds:
             start=asked.start - first,
         )
 
-    def product(
-        self,
-        columns: int,
-        bits: int,
-        steps: float,
-        *,
-        a_in_registers: bool = False,
-        rows: int = 0,
-        cta_group: int = 1,
-    ) -> float:
-        """Of `steps` instructions; `rows`, `cta_group`: of those in tensor memory."""
-        each = self.rates.tensor_cycles(
-            min(MAX_COLUMNS, columns),
-            bits,
-            a_in_registers=a_in_registers,
-            rows=rows,
-            cta_group=cta_group,
-        )
+    def product(self, columns: int, bits: int, steps: float, **operands: Any) -> float:
+        """Of `steps` instructions; `operands` are as in `Rates.tensor_cycles`."""
+        each = self.rates.tensor_cycles(min(MAX_COLUMNS, columns), bits, **operands)
         return steps * each * self.power
 
 

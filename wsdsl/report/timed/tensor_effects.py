@@ -50,11 +50,11 @@ def store_scales(agent: Agent, op: tm.StoreScales) -> None:
 
 
 def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
-    sm, rates, stage = agent.sm, agent.sm.speeds.rates, agent.get(op.state).stage
+    sm, rates = agent.sm, agent.sm.speeds.rates
     over = max((agent.now, *agent.products))
     for other in destinations(agent, op.multicast):
         later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
-        other.arrive(other.barriers[op.barriers.name][stage], over + later, 1)
+        other.arrive(op.barriers, agent.get(op.state), over + later)
 
 
 TENSOR_EFFECTS: dict[type[Op], Effect] = {
