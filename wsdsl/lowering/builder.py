@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
@@ -74,6 +75,10 @@ class Builder:
         if type is None:
             type = FLAG if fn in COMPARISONS else args[0].type
         return self.make(Map, wish, type, fn=fn, args=args)
+
+    def joined(self, fn: str, values: Iterable[Value], wish: str) -> Value:
+        """All values by a function, from the first one on: each is asked for when it is joined."""
+        return reduce(lambda a, b: self.map(fn, a, b, wish=wish), values)
 
     def plus(self, a: Value, b: int | Value, wish: str = "t") -> Value:
         if isinstance(b, int):

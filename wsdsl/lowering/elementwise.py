@@ -223,13 +223,13 @@ def _reduce(
         inside = with_inside(inside, context, op.axis, own, neutral(op.fn, own))
 
     def of_width(i: int, chunks: list[int]) -> Value:
-        total = inside.get(i, chunks[0])
-        for chunk in chunks[1:]:
-            if factors:
+        if factors:
+            total = inside.get(i, chunks[0])
+            for chunk in chunks[1:]:
                 args = (tile.least.get(i, chunk) for tile in factors)
                 total = b.map("fma", *args, total, type=total.type, wish="partial")
-            else:
-                total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
+        else:
+            total = b.joined(op.fn, (inside.get(i, chunk) for chunk in chunks), "partial")
         total = wide(total)
         made = b.value(op.result.name, shape.piece(work, 0))
         if context.shared_rows.are_shared(x.shape.lanes, op.ctas):
@@ -239,9 +239,7 @@ def _reduce(
     def piece(i: int, j: int) -> Value:
         widths = x.shape.widths
         alike = [[c for c, w in enumerate(widths) if w == own] for own in dict.fromkeys(widths)]
-        made, *others = [of_width(i, chunks) for chunks in alike]
-        for other in others:
-            made = b.map(op.fn, made, other, wish=op.result.name)
+        made = b.joined(op.fn, [of_width(i, chunks) for chunks in alike], op.result.name)
         if work == dtype:
             return made
         return b.make(t.Cast, "sum", shape.piece(dtype, 0), x=made, loc=op.loc)
@@ -265,15 +263,11 @@ def _reduce_blocks(
         chunks = [j for j in range(len(shape.widths)) if shape.first_column(j) // op.size == block]
         parts = list[Value]()
         for width in dict.fromkeys(shape.widths[j] for j in chunks):
-            total, *others = [x.get(i, j) for j in chunks if shape.widths[j] == width]
-            for other in others:
-                total = b.map(op.fn, total, other, wish="partial")
+            own = [x.get(i, j) for j in chunks if shape.widths[j] == width]
+            total = b.joined(op.fn, own, "partial")
             made = b.value(op.result.name, column.piece(dtype, 0))
             parts.append(b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result)
-        total, *others = parts
-        for other in others:
-            total = b.map(op.fn, total, other, wish=op.result.name)
-        return total
+        return b.joined(op.fn, parts, op.result.name)
 
     def piece(i: int, j: int) -> Value:
         if shape.widths[j] > op.size:

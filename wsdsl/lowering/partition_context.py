@@ -206,19 +206,20 @@ class PartitionContext:
     def is_last(self, axis: str, size: int, i: int, j: int) -> Value:
         """Whether elements are the last ones of a block of `size`."""
         b, indices = self.builder, self.indices(axis).get(i, j)
-        kind = dataclasses.replace(indices.as_fragment, dtype=BOOL)
-        rest = b.map("mod", indices, b.integer(size), type=indices.type, wish="rest")
-        last = b.map("eq", rest, b.integer(size - 1), type=kind, wish="last")
+        last = self._is_in_block(indices, size, size - 1, "last")
         if self.is_full(axis) and self.static.get(self.axes[axis].dim, 1) % size == 0:
             return last
         end = b.map("sub", self.stop(axis), b.integer(1), wish="end")
-        return b.map("or", last, b.map("eq", indices, end, type=kind), wish="last")
+        return b.map("or", last, b.map("eq", indices, end, type=last.type), wish="last")
 
     def is_first(self, axis: str, size: int, i: int, j: int) -> Value:
-        b, indices = self.builder, self.indices(axis).get(i, j)
-        kind = dataclasses.replace(indices.as_fragment, dtype=BOOL)
+        return self._is_in_block(self.indices(axis).get(i, j), size, 0, "first")
+
+    def _is_in_block(self, indices: Value, size: int, place: int, wish: str) -> Value:
+        """Whether elements are at this place of their blocks."""
+        b, kind = self.builder, dataclasses.replace(indices.as_fragment, dtype=BOOL)
         rest = b.map("mod", indices, b.integer(size), type=indices.type, wish="rest")
-        return b.map("eq", rest, b.integer(0), type=kind, wish="first")
+        return b.map("eq", rest, b.integer(place), type=kind, wish=wish)
 
     def stop(self, axis: str) -> Value:
         """Behind the last element that its tiles may have."""
@@ -317,13 +318,9 @@ class PartitionContext:
         first = self.row_in_tile(axis, i) if rows else self.column_in_tile(axis, j)
         if not alone:
             first = b.plus(self.tiles[axis].start, first)
-        if every == 1 or not self.within(axis, every):
-            kind = shape.piece(I32, j)
-            index = first
-            if isinstance(kind, Fragment):
-                index = b.make(Iota, f"{axis}_place", kind, start=first, apart=shape.apart)
-        else:
-            index = first
+        index, kind = first, shape.piece(I32, j)
+        if isinstance(kind, Fragment) and (every == 1 or not self.within(axis, every)):
+            index = b.make(Iota, f"{axis}_place", kind, start=first, apart=shape.apart)
         if every > 1:
             index = b.quotient(index, every)
         if not alone:

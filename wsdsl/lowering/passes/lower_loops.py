@@ -22,6 +22,7 @@ Why here: pipeline states are threaded through one kind of loop.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir import tile_ops as t
@@ -127,16 +128,8 @@ class _Loops:
         with b.region() as first:
             start = index if op.offset is None else b.plus(op.offset, index, name)
             start = start if last is None else b.map("min", start, last, wish=name)
-            end = stop if op.clipped else None
-            axis_at = AxisAt(
-                result=op.index,
-                start=start,
-                first=op.first,
-                stop=end,
-                shifted=op.shifted,
-                loc=op.loc,
-            )
-            b.add(axis_at)
+            ends = dict[str, Any](first=op.first, stop=stop if op.clipped else None)
+            b.add(AxisAt(result=op.index, start=start, **ends, shifted=op.shifted, loc=op.loc))
         step = op.every and b.times(op.every, axis.size, "step")
         if self.once and _has_rest(op, self.static.get(axis.dim)):
             op = self.with_whole_tiles(op, index, stop)
@@ -180,20 +173,12 @@ class _Loops:
         step: int | Value,
         first: Region,
     ) -> None:
-        start, stop = bounds
-        self.builder.add(
-            bar.ForRange(
-                result=op.result,
-                index=index,
-                start=start or self.builder.integer(0),
-                stop=stop,
-                step=self.builder.integer(step) if isinstance(step, int) else step,
-                init=op.init,
-                args=op.args,
-                body=(*first, *self.region(op.body)),
-                loc=op.loc,
-            )
-        )
+        b, start = self.builder, bounds[0] or self.builder.integer(0)
+        step = b.integer(step) if isinstance(step, int) else step
+        run = dict[str, Any](index=index, start=start, stop=bounds[1], step=step)
+        carried = dict[str, Any](result=op.result, init=op.init, args=op.args)
+        body = (*first, *self.region(op.body))
+        b.add(bar.ForRange(**carried, **run, body=body, loc=op.loc))
 
     def work(self, op: ForWork) -> None:
         b = self.builder
@@ -203,9 +188,7 @@ class _Loops:
         for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
             step, name = num * op.step(index), f"tiles_{dim}"
             counts.append(self.widths.count(self.size(dim), index, step, name))
-        total = counts[0] if counts else b.integer(1)
-        for count in counts[1:]:
-            total = b.map("mul", total, count, wish="num_work")
+        total = b.joined("mul", counts, "num_work") if counts else b.integer(1)
         if in_cluster:
             first = b.add(bar.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
             step = b.add(bar.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
@@ -246,19 +229,9 @@ class _Loops:
             else:
                 pingpong.take(inner, self.region(op.skip))
         init, args, results = pingpong.carried if pingpong else ((), (), ())
-        b.add(
-            bar.ForRange(
-                result=results,
-                index=work,
-                start=walk_of.start,
-                stop=walk_of.stop,
-                step=walk_of.step,
-                init=init,
-                args=args,
-                body=tuple(body),
-                loc=op.loc,
-            )
-        )
+        run = dict[str, Any](start=walk_of.start, stop=walk_of.stop, step=walk_of.step)
+        carried = dict[str, Any](result=results, init=init, args=args)
+        b.add(bar.ForRange(index=work, **carried, **run, body=tuple(body), loc=op.loc))
         if pingpong:
             pingpong.finish()
 
