@@ -208,19 +208,8 @@ def spec_of(text: str, call: Call, access: Access) -> Spec:
         is_read, is_written = name not in access.only_written, name in access.writes
         is_index = view.dtype.kind in ("int", "uint") and view.dtype.bits >= 16
         data = _held(view) if is_index and is_read and not is_written else None
-        arguments.append(
-            Argument(
-                name,
-                view.dtype.name,
-                view.shape,
-                view.strides,
-                view.pointer % ALIGN,
-                is_read,
-                is_written,
-                data,
-                view.packed,
-            )
-        )
+        layout = view.dtype.name, view.shape, view.strides, view.pointer % ALIGN
+        arguments.append(Argument(name, *layout, is_read, is_written, data, view.packed))
     index = next((v.device_index for v in call.views.values() if v.on_gpu), 0)
     return Spec(text, tuple(arguments), dict(call.scalars), dict(call.dims), index)
 

@@ -94,19 +94,13 @@ def quantize(
     def placed(array: Any) -> Any:
         return placed_like(array, values)
 
+    group = (rows, columns)
     if per_tensor or (columns >= k and rows == 1):
-        scales = scales.reshape(-1)
+        group, scales = None, scales.reshape(-1)
         points = None if points is None else points.reshape(-1)
-    made = weights(
-        placed(codes),
-        placed(scales),
-        None if points is None else placed(points.astype(OF_HOST[zeros_of(kind)])),
-        dtype=kind,
-        group=None if per_tensor or (columns >= k and rows == 1) else (rows, columns),
-        scale=whole,
-        scale_dtype=name,
-        pack=pack,
-    )
+    points = None if points is None else placed(points.astype(OF_HOST[zeros_of(kind)]))
+    how = dict[str, Any](group=group, scale=whole, scale_dtype=name, pack=pack)
+    made = weights(placed(codes), placed(scales), points, dtype=kind, **how)
     return replace(made, shape=(len(held), width))
 
 
