@@ -99,7 +99,7 @@ def launch_config(
 
 def launch_attribute(together: bool) -> Any:
     """The launch attribute of a kernel whose CTAs all wait for each other, or of one that waits for
-    the one in front of it by itself.
+    the one before it by itself.
     """
     made, of = api().CUlaunchAttribute(), api().CUlaunchAttributeID
     if together:
