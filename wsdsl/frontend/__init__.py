@@ -11,7 +11,6 @@ from wsdsl.frontend.source import Source
 from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.tile_sizes import settle_tile_sizes
 from wsdsl.frontend.to_ir import to_ir
-from wsdsl.frontend.whole_blocks import with_whole_blocks
 from wsdsl.ir.op import Kernel, Region, regions
 from wsdsl.written import Written
 
@@ -56,7 +55,7 @@ def _with_depth(kernel: Kernel, region: Region, left: int) -> Kernel:
 
 def _convert(definition: Definition, scope: Scope) -> Kernel:
     try:
-        made = settle_tile_sizes(with_whole_blocks(to_ir(check(definition, scope))))
+        made = settle_tile_sizes(to_ir(check(definition, scope)))
         return _with_depth(made, made.body, MAX_REGIONS)
     except RecursionError:
         raise TypeCheckError(too_deep(definition.loc.file, definition.loc)) from None

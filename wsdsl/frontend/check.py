@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from wsdsl.diagnostics import Loc, TypeCheckError, counted, did_you_mean
+from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
-from wsdsl.frontend.entities import (
-    POISON,
-    Argument,
-    Builtin,
-    DimName,
-    Entity,
-    FunctionRef,
-    Literal,
-    Poison,
-    Several,
-    TypeName,
-)
 from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
-from wsdsl.frontend.same_calls import same_call
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
@@ -52,10 +40,10 @@ class Checker(Loops):
         self.live = Liveness(definition)
         self.local = frozenset(assigned(definition.body))
         self.calling: tuple[Loc, ...] = ()
-        self.returned: Entity | None = None
+        self.returned: e.Entity | None = None
         self.calls = [0]
         """How many functions were inlined in the kernel; all of its checkers count in it."""
-        self.known: dict[Any, tuple[Entity, Any]] = {}
+        self.known: dict[Any, tuple[e.Entity, Any]] = {}
         """What this function's calls of others give, by what they are given; and, so that it stays,
         what the keys name."""
 
@@ -63,8 +51,10 @@ class Checker(Loops):
         params: list[TensorRef | Var] = []
         for p in self.definition.params:
             made = self.param(p)
-            self.env[p.name] = made if isinstance(made, (TensorRef, Poison)) else read(made, p.loc)
-            if not isinstance(made, Poison):
+            self.env[p.name] = (
+                made if isinstance(made, (TensorRef, e.Poison)) else read(made, p.loc)
+            )
+            if not isinstance(made, e.Poison):
                 params.append(made)
         body = self.block(self.definition.body)
         if not len(self.report) and not _stores(body):
@@ -73,7 +63,7 @@ class Checker(Loops):
             self.report.error(message, self.definition.loc, hint)
         return typed.TypedKernel(self.definition.name, tuple(params), body, self.definition.loc)
 
-    def param(self, p: s.Param) -> TensorRef | Var | Poison:
+    def param(self, p: s.Param) -> TensorRef | Var | e.Poison:
         hint = f"write {p.name}: bf16[M, K], or {p.name}: f32"
         if p.annotation is None:
             return self.report.error(f"WS0139 parameter `{p.name}` has no type", p.loc, hint)
@@ -81,20 +71,20 @@ class Checker(Loops):
         entries = p.annotation.entries if isinstance(p.annotation, s.Subscript) else ()
         # Before anything can go wrong: a dimension that is known spares errors about its uses.
         found = [self.dimension(entry) for entry in entries]
-        dims = [d for d in found if not isinstance(d, Poison)]
+        dims = [d for d in found if not isinstance(d, e.Poison)]
         self.dims.update(d for d in dims if isinstance(d, str))
         if isinstance(base, s.Name) and self.scope.find(base.name, base) is None:
             hint = meant(base.name) or did_you_mean(base.name, DTYPES)
             return self.unknown(base, f"WS0140 `{base.name}` is not an element type", hint)
         kind = self.entity(base)
-        if isinstance(kind, Poison):
+        if isinstance(kind, e.Poison):
             return kind
-        if not isinstance(kind, TypeName):
+        if not isinstance(kind, e.TypeName):
             return self.expected("an element type", base.loc, hint)
         if not isinstance(p.annotation, s.Subscript):
             return Var(p.name, Tile(kind.dtype))
         if len(dims) != len(found):
-            return POISON
+            return e.POISON
         last = found[-1] if found else 0
         if kind.dtype.bits == 4 and isinstance(last, int) and last % 2:
             message = f"WS0141 rows of {last} {kind.dtype} elements end within a byte"
@@ -102,17 +92,17 @@ class Checker(Loops):
             return self.report.error(message, p.annotation.entries[-1].loc, hint)
         return TensorRef(p.name, Tensor(kind.dtype, tuple(dims)))
 
-    def dimension(self, node: s.Expr | s.Colon) -> str | int | Poison:
+    def dimension(self, node: s.Expr | s.Colon) -> str | int | e.Poison:
         """A dimension's name, introduced here if nothing else bears it, or a fixed size."""
         size = node.value if isinstance(node, s.Number) else None
         if isinstance(node, s.Name):
             found = self.scope.find(node.name, node)
-            if isinstance(found, DimName):
+            if isinstance(found, e.DimName):
                 return found.name
-            if isinstance(found, Literal):
+            if isinstance(found, e.Literal):
                 size = found.value
             is_kernel = node.name in self.scope.module.definitions
-            if found is None or is_kernel or isinstance(found, (Builtin, FunctionRef)):
+            if found is None or is_kernel or isinstance(found, (e.Builtin, e.FunctionRef)):
                 self.scope.module.dims[node.name] = node.name
                 return node.name
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 31:
@@ -144,8 +134,8 @@ class Checker(Loops):
                 self.branch(node)
             case s.ExprStatement():
                 found = self.entity(node.expr)
-                nothing = isinstance(found, Several) and not found.items
-                if not (nothing or isinstance(found, Poison)):
+                nothing = isinstance(found, e.Several) and not found.items
+                if not (nothing or isinstance(found, e.Poison)):
                     hint = "assign it to a name, or store it to a tensor"
                     self.report.error("WS0142 this statement has no effect", node.loc, hint)
             case s.Return():
@@ -156,23 +146,23 @@ class Checker(Loops):
             self.bind(node.targets[0], self.entity(node.value), node.value.loc)
             return
         if isinstance(node.value, s.TupleExpr):
-            found: Sequence[Entity] = [self.entity(item) for item in node.value.items]
+            found: Sequence[e.Entity] = [self.entity(item) for item in node.value.items]
             locs = [item.loc for item in node.value.items]
         else:
             several = self.entity(node.value)
-            found = several.items if isinstance(several, Several) else [several]
-            if isinstance(several, Poison):
-                found = [POISON] * len(node.targets)
+            found = several.items if isinstance(several, e.Several) else [several]
+            if isinstance(several, e.Poison):
+                found = [e.POISON] * len(node.targets)
             locs = [node.value.loc] * len(found)
         if len(found) != len(node.targets):
             given, names = counted(len(found), "value"), counted(len(node.targets), "name")
             message = f"WS0143 {given} cannot be assigned to {names}"
             self.report.error(message, node.loc, "write one name per value")
-            found, locs = [POISON] * len(node.targets), [node.loc] * len(node.targets)
+            found, locs = [e.POISON] * len(node.targets), [node.loc] * len(node.targets)
         for target, entity, loc in zip(node.targets, found, locs, strict=True):
             self.bind(target, entity, loc)
 
-    def bind(self, target: s.Expr, entity: Entity, loc: Loc) -> None:
+    def bind(self, target: s.Expr, entity: e.Entity, loc: Loc) -> None:
         if isinstance(target, s.Subscript):
             self.store(target, entity, loc, accumulate=False)
         elif isinstance(target, s.Name) and not self.is_tensor(target):
@@ -186,11 +176,11 @@ class Checker(Loops):
         self.report.error(message, target.loc, f"store to a tile of it: {target.name}[…] = x")
         return True
 
-    def kept(self, name: str, entity: Entity, loc: Loc) -> Entity:
+    def kept(self, name: str, entity: e.Entity, loc: Loc) -> e.Entity:
         """An entity under a name: what is computed is computed once."""
         before = self.env.get(name)
         entity = self.as_value(entity, loc)
-        if isinstance(entity, (Literal, Poison)):
+        if isinstance(entity, (e.Literal, e.Poison)):
             return entity
         if isinstance(entity, typed.Map) and isinstance(before, typed.Ref):
             axes = before.type.axes
@@ -212,23 +202,23 @@ class Checker(Loops):
             whole = s.Binary(node.op, node.target, node.value, loc=node.loc, op_loc=node.op_loc)
             self.env[node.target.name] = self.kept(node.target.name, self.entity(whole), node.loc)
 
-    def store(self, target: s.Subscript, entity: Entity, loc: Loc, *, accumulate: bool) -> None:
+    def store(self, target: s.Subscript, entity: e.Entity, loc: Loc, *, accumulate: bool) -> None:
         tensor = self.entity(target.base)
         value = self.as_value(entity, loc)
-        if isinstance(tensor, Poison) or isinstance(value, Poison):
+        if isinstance(tensor, e.Poison) or isinstance(value, e.Poison):
             return
         if not isinstance(tensor, TensorRef):
             self.expected("a tensor parameter", target.base.loc, "declare it, as in C: f32[M, N]")
             return
         index = self.index(tensor, target)
-        if isinstance(index, Poison):
+        if isinstance(index, e.Poison):
             return
-        if isinstance(value, Literal):
+        if isinstance(value, e.Literal):
             made = self.ops.constant(value, tensor.type.dtype, value.loc)
-            if isinstance(made, Poison):
+            if isinstance(made, e.Poison):
                 return
             value = made
-        known = {a for e in index for a in ([e.name] if isinstance(e, AxisRef) else e.type.axes)}
+        known = {a for x in index for a in ([x.name] if isinstance(x, AxisRef) else x.type.axes)}
         missing = [a for a in value.type.axes if a not in known]
         if missing:
             message = f"WS0146 the value has the axis `{missing[0]}`, which the index lacks"
@@ -250,13 +240,13 @@ class Checker(Loops):
     def branch(self, node: s.If) -> None:
         given = self.value(node.cond)
         cond = self.ops.value(given)
-        known = given.value if isinstance(given, Literal) else None
+        known = given.value if isinstance(given, e.Literal) else None
         was_dead = self.dead
-        if not isinstance(cond, Poison) and (cond.type.axes or cond.type.dtype != BOOL):
+        if not isinstance(cond, e.Poison) and (cond.type.axes or cond.type.dtype != BOOL):
             choose = "choose by element: where(cond, a, b)"
             hint = choose if cond.type.axes else "compare it, as in x != 0"
             self.wrong_type("the `if` condition", "a bool scalar", cond.type, node.cond.loc, hint)
-            cond = POISON
+            cond = e.POISON
         outer = dict(self.env)
         self.dead = was_dead or known is False
         then = self.block(node.then)
@@ -273,27 +263,27 @@ class Checker(Loops):
                 self.lost[name] = f"set it before the if: only one branch sets `{name}`"
                 continue
             self.env[name] = self.merge(name, after_then[name], after_else[name], node, merged)
-        if not isinstance(cond, Poison):
+        if not isinstance(cond, e.Poison):
             self.out.append(typed.If(cond, then, orelse, tuple(merged), node.loc))
 
     def merge(
-        self, name: str, a: Entity, b: Entity, node: s.If, merged: list[typed.Merged]
-    ) -> Entity:
+        self, name: str, a: e.Entity, b: e.Entity, node: s.If, merged: list[typed.Merged]
+    ) -> e.Entity:
         if a == b and not isinstance(a, typed.Ref):
             return a
         x, y = self.as_value(a, node.loc), self.as_value(b, node.loc)
-        if isinstance(x, Poison) or isinstance(y, Poison):
-            return POISON
+        if isinstance(x, e.Poison) or isinstance(y, e.Poison):
+            return e.POISON
         if (
-            not isinstance(x, Literal)
-            and not isinstance(y, Literal)
+            not isinstance(x, e.Literal)
+            and not isinstance(y, e.Literal)
             and (x.type.dtype != y.type.dtype or set(x.type.axes) != set(y.type.axes))
         ):
             hint = "use the same axes and the same element type in both branches"
             return self._differ(name, x.type, y.type, node.loc, hint)
         found = self.ops.common([x, y], node.loc, f"`{name}`")
-        if isinstance(found, Poison):
-            return POISON
+        if isinstance(found, e.Poison):
+            return e.POISON
         p, q = found[0][0], found[0][1]
         if set(p.type.axes) == set(q.type.axes):
             q = self.ops.in_order(q, p.type.axes)
@@ -304,7 +294,7 @@ class Checker(Loops):
         merged.append(typed.Merged(p, q, result))
         return read(result, node.loc)
 
-    def _differ(self, name: str, a: Tile, b: Tile, loc: Loc, hint: str) -> Poison:
+    def _differ(self, name: str, a: Tile, b: Tile, loc: Loc, hint: str) -> e.Poison:
         message = f"WS0149 `{name}` is {a} in one branch and {b} in the other"
         return self.report.error(message, loc, hint)
 
@@ -313,11 +303,11 @@ class Checker(Loops):
     def give_back(self, node: s.Return) -> None:
         if isinstance(node.value, s.TupleExpr):
             items = tuple(self.value(item) for item in node.value.items)
-            self.returned = Several(items, self.definition.name)
+            self.returned = e.Several(items, self.definition.name)
         elif node.value is not None:
             self.returned = self.entity(node.value)
 
-    def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
+    def inline(self, ref: e.FunctionRef, args: list[e.Argument], loc: Loc) -> e.Entity:
         definition = ref.definition
         if definition.loc in self.calling:
             message = f"WS0150 function `{definition.name}` calls itself"
@@ -325,13 +315,13 @@ class Checker(Loops):
         if len(args) != (count := len(definition.params)):
             call = f"{definition.name}({', '.join(p.name for p in definition.params)})"
             return self.miscounted(definition.name, count, len(args), loc, f"call it as {call}")
-        same = same_call(definition, args, id(self.out)) if self.calling else None
+        same = _same_call(definition, args, id(self.out)) if self.calling else None
         if same is not None and same in self.known:
             return self.known[same][0]
         self.calls[0] += 1
         if self.calls[0] > MAX_CALLS:
             if self.calls[0] > MAX_CALLS + 1:
-                return POISON
+                return e.POISON
             return self.report.error(
                 f"WS0151 this is call {self.calls[0]} of a function; the limit is {MAX_CALLS}",
                 loc,
@@ -345,20 +335,37 @@ class Checker(Loops):
         with self.report.inside(definition.name, loc):
             for param, arg in zip(definition.params, args, strict=True):
                 entity = arg.entity
-                keep = isinstance(entity, (typed.Typed, Literal, DimName))
-                if keep and not isinstance(entity, Literal):
+                keep = isinstance(entity, (typed.Typed, e.Literal, e.DimName))
+                if keep and not isinstance(entity, e.Literal):
                     value = self.as_value(entity, arg.loc)
-                    assert not isinstance(value, (Literal, Poison))
+                    assert not isinstance(value, (e.Literal, e.Poison))
                     entity = read(inner.let(param.name, value), arg.loc)
                 inner.env[param.name] = entity
             for statement in definition.body:
                 inner.statement(statement)
-        returned = inner.returned or Several((), definition.name)
+        returned = inner.returned or e.Several((), definition.name)
         if same is not None:
             if isinstance(returned, typed.Typed) and not isinstance(returned, typed.Ref):
                 returned = read(self.let(definition.name, returned), loc)
             self.known[same] = returned, (self.out, args)
         return returned
+
+
+def _same_call(definition: s.Definition, args: Sequence[e.Argument], block: int) -> Hashable | None:
+    """Equal for two calls in one block, of the same variables and numbers; None of other arguments.
+    Variables are told by their ids: the cache keeps the arguments, too. Without it n
+    functions that each call the next one twice would be inlined 2^n times.
+    """
+    told: list[Hashable] = [definition.loc, block]
+    for arg in args:
+        match arg.entity:
+            case typed.Ref():
+                told.append(id(arg.entity.var))
+            case e.Literal():
+                told.append((type(arg.entity.value), repr(arg.entity.value)))
+            case _:
+                return None
+    return tuple(told)
 
 
 def _stores(body: Sequence[typed.Statement]) -> bool:

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from wsdsl.diagnostics import Loc, counted
+from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
-from wsdsl.frontend.entities import (
-    POISON,
-    Argument,
-    Builtin,
-    DimName,
-    Entity,
-    Foreign,
-    FunctionRef,
-    Literal,
-    Poison,
-    Several,
-    TileType,
-    TypeName,
-    Value,
-)
 from wsdsl.frontend.operators import Operators
 from wsdsl.frontend.ranges import outside
 from wsdsl.frontend.reduction_words import axis_of
@@ -34,12 +20,12 @@ from wsdsl.ir.wgmma import cast_to
 WHAT: dict[type, str] = {
     AxisRef: "a loop's axis",
     TensorRef: "a tensor",
-    DimName: "a dimension",
-    TypeName: "an element type",
-    TileType: "a tile's type",
-    Builtin: "a function",
-    FunctionRef: "a function",
-    Several: "several values",
+    e.DimName: "a dimension",
+    e.TypeName: "an element type",
+    e.TileType: "a tile's type",
+    e.Builtin: "a function",
+    e.FunctionRef: "a function",
+    e.Several: "several values",
 }
 
 
@@ -76,7 +62,7 @@ class Expressions:
     def __init__(self, report: Report, scope: Scope) -> None:
         self.report, self.scope = report, scope
         self.ops = Operators(report)
-        self.env: dict[str, Entity] = {}
+        self.env: dict[str, e.Entity] = {}
         self.lost: dict[str, str] = {}
         """Names that are not visible any more, and why."""
         self.said: set[str] = set()
@@ -88,7 +74,7 @@ class Expressions:
         """The dimensions of the kernel's tensors: those whose size is known at launch."""
         self.out: list[typed.Statement] = []
 
-    def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
+    def inline(self, ref: e.FunctionRef, args: list[e.Argument], loc: Loc) -> e.Entity:
         raise NotImplementedError
 
     def let(self, name: str, value: typed.Expr) -> typed.Var:
@@ -104,12 +90,12 @@ class Expressions:
 
     # Entities
 
-    def entity(self, node: s.Expr) -> Entity:
+    def entity(self, node: s.Expr) -> e.Entity:
         match node:
             case s.Name():
                 return self.name(node)
             case s.Number():
-                return Literal(node.value, loc=node.loc)
+                return e.Literal(node.value, loc=node.loc)
             case s.Unary():
                 return self.ops.unary(node.op, self.value(node.operand), node.loc)
             case s.Binary():
@@ -122,7 +108,7 @@ class Expressions:
                 message = "WS0158 a tuple cannot be used as a value"
                 return self.report.error(message, node.loc, "assign each value to a name")
 
-    def name(self, node: s.Name, *, called: bool = False) -> Entity:
+    def name(self, node: s.Name, *, called: bool = False) -> e.Entity:
         if node.name in self.env:
             return self.env[node.name]
         if node.name in self.local:
@@ -130,7 +116,7 @@ class Expressions:
             hint = self.lost.get(node.name) or hint
             return self.unknown(node, f"WS0159 `{node.name}` is not defined at this line", hint)
         found = self.scope.find(node.name, node)
-        if isinstance(found, DimName) and found.name not in self.dims:
+        if isinstance(found, e.DimName) and found.name not in self.dims:
             message = f"WS0160 no tensor parameter has the dimension `{found.name}`"
             known = ", ".join(sorted(self.dims)) or "none"
             return self.unknown(node, message, f"use a dimension of known size; known: {known}")
@@ -140,52 +126,53 @@ class Expressions:
         hint = why or suggestion(node.name, self.env, self.scope, called=called)
         return self.unknown(node, f"WS0161 `{node.name}` is not defined", hint)
 
-    def unknown(self, node: s.Name, message: str, hint: str) -> Poison:
+    def unknown(self, node: s.Name, message: str, hint: str) -> e.Poison:
         """An error that is said once a name."""
         if node.name in self.said:
-            return POISON
+            return e.POISON
         self.said.add(node.name)
         return self.report.error(message, node.loc, hint)
 
-    def value(self, node: s.Expr) -> Value:
+    def value(self, node: s.Expr) -> e.Value:
         """An expression that must be a number, a scalar or a tile."""
         return self.as_value(self.entity(node), node.loc)
 
-    def as_value(self, entity: Entity, loc: Loc) -> Value:
-        if isinstance(entity, DimName):
+    def as_value(self, entity: e.Entity, loc: Loc) -> e.Value:
+        if isinstance(entity, e.DimName):
             return typed.DimSize(entity.name, type=Tile(I32), loc=loc)
-        if isinstance(entity, Foreign):
+        if isinstance(entity, e.Foreign):
             return self.report.error(entity.what, loc, entity.hint)
-        if isinstance(entity, Several) and not entity.items:
+        if isinstance(entity, e.Several) and not entity.items:
             hint = "end it with a return, or call it without using a result"
             return self.report.error(f"WS0162 `{entity.name}` returns nothing", loc, hint)
         if isinstance(
-            entity, (AxisRef, TensorRef, TypeName, TileType, Builtin, FunctionRef, Several)
+            entity,
+            (AxisRef, TensorRef, e.TypeName, e.TileType, e.Builtin, e.FunctionRef, e.Several),
         ):
             hints: dict[type, str] = {
                 AxisRef: "use index(…) for the indices along it",
                 TensorRef: "load a tile of it by an index in brackets",
-                Several: "assign each value to a name",
+                e.Several: "assign each value to a name",
             }
             hint = hints.get(type(entity), "use a number, a scalar or a tile")
             message = f"WS0163 {WHAT[type(entity)]} cannot be used as a value"
             return self.report.error(message, loc, hint)
         return entity
 
-    def typed(self, node: s.Expr) -> typed.Expr | Poison:
+    def typed(self, node: s.Expr) -> typed.Expr | e.Poison:
         """A value with a type; a number alone is an i32, f32 or bool."""
         return self.ops.value(self.value(node))
 
-    def binary(self, node: s.Binary) -> Value:
+    def binary(self, node: s.Binary) -> e.Value:
         a, b = self.value(node.left), self.value(node.right)
         if node.op == "@":
             return self.product(a, b, node)
         return self.ops.binary(node.op, a, b, node.loc)
 
-    def product(self, a: Value, b: Value, node: s.Binary) -> Value:
-        if isinstance(a, Poison) or isinstance(b, Poison):
-            return POISON
-        if isinstance(a, Literal) or isinstance(b, Literal):
+    def product(self, a: e.Value, b: e.Value, node: s.Binary) -> e.Value:
+        if isinstance(a, e.Poison) or isinstance(b, e.Poison):
+            return e.POISON
+        if isinstance(a, e.Literal) or isinstance(b, e.Literal):
             hint = "use `*` to multiply by a number"
             return self.report.error("WS0164 `@` cannot multiply a number", node.loc, hint)
         if {a.type.dtype, b.type.dtype} >= {F32} and any(is_small(v.type.dtype) for v in (a, b)):
@@ -210,33 +197,33 @@ class Expressions:
 
     # Indexing
 
-    def subscript(self, node: s.Subscript) -> Entity:
+    def subscript(self, node: s.Subscript) -> e.Entity:
         base = self.entity(node.base)
         match base:
             case TensorRef():
                 return self.load(base, node)
-            case TypeName():
+            case e.TypeName():
                 return self.tile_type(base, node)
-            case Poison():
-                return POISON
-            case Foreign():
+            case e.Poison():
+                return e.POISON
+            case e.Foreign():
                 return self.report.error(base.what, node.base.loc, base.hint)
             case _:
                 message = f"WS0166 {WHAT.get(type(base), 'a value')} cannot be indexed"
                 return self.report.error(message, node.loc, "index a tensor parameter")
 
-    def tile_type(self, base: TypeName, node: s.Subscript) -> TileType | Poison:
+    def tile_type(self, base: e.TypeName, node: s.Subscript) -> e.TileType | e.Poison:
         axes: list[AxisRef] = []
         for entry in node.entries:
             found = axis_of(self, entry)
-            if isinstance(found, Poison):
-                return POISON
+            if isinstance(found, e.Poison):
+                return e.POISON
             axes.append(found)
-        return self.twice([a.name for a in axes], node) or TileType(base.dtype, tuple(axes))
+        return self.twice([a.name for a in axes], node) or e.TileType(base.dtype, tuple(axes))
 
-    def load(self, tensor: TensorRef, node: s.Subscript) -> Value:
+    def load(self, tensor: TensorRef, node: s.Subscript) -> e.Value:
         index = self.index(tensor, node)
-        if isinstance(index, Poison):
+        if isinstance(index, e.Poison):
             return index
         axes: list[str] = []
         for entry in index:
@@ -244,18 +231,18 @@ class Expressions:
         kind = Tile(tensor.type.dtype, tuple(dict.fromkeys(axes)))
         return typed.Load(tensor, index, type=kind, loc=node.loc)
 
-    def index(self, tensor: TensorRef, node: s.Subscript) -> tuple[typed.Entry, ...] | Poison:
+    def index(self, tensor: TensorRef, node: s.Subscript) -> tuple[typed.Entry, ...] | e.Poison:
         dims = tensor.type.dims
         if len(node.entries) != len(dims):
             has = f"`{tensor.name}` has {counted(len(dims), 'dimension')}"
             message = f"WS0167 {has}, not {len(node.entries)}"
             return self.report.error(message, node.loc, f"match the declaration {tensor}")
-        entries = [self.entry(tensor, d, e) for d, e in zip(dims, node.entries, strict=True)]
-        found = [e for e in entries if not isinstance(e, Poison)]
-        twice = self.twice([e.name for e in found if isinstance(e, AxisRef)], node)
-        return twice or (tuple(found) if len(found) == len(entries) else POISON)
+        entries = [self.entry(tensor, dim, at) for dim, at in zip(dims, node.entries, strict=True)]
+        found = [x for x in entries if not isinstance(x, e.Poison)]
+        twice = self.twice([x.name for x in found if isinstance(x, AxisRef)], node)
+        return twice or (tuple(found) if len(found) == len(entries) else e.POISON)
 
-    def twice(self, axes: list[str], node: s.Subscript) -> Poison | None:
+    def twice(self, axes: list[str], node: s.Subscript) -> e.Poison | None:
         repeated = next((a for i, a in enumerate(axes) if a in axes[:i]), None)
         if repeated is None:
             return None
@@ -264,7 +251,7 @@ class Expressions:
 
     def entry(
         self, tensor: TensorRef, dim: str | int, node: s.Expr | s.Colon
-    ) -> typed.Entry | Poison:
+    ) -> typed.Entry | e.Poison:
         if isinstance(node, s.Colon):
             if isinstance(dim, int):
                 hint = f"name it in the declaration: {tensor.name}: …[…, D]"
@@ -278,11 +265,11 @@ class Expressions:
                 message = f"WS0170 {has}; this dimension of `{tensor.name}` is {dim}"
                 return self.report.error(message, node.loc, f"match the declaration {tensor}")
             return found
-        if isinstance(found, DimName):
+        if isinstance(found, e.DimName):
             message = f"WS0171 `{found.name}` is a size, one past the last index"
             return self.report.error(message, node.loc, "use `:` for the whole dimension")
         value = self.ops.value(self.as_value(found, node.loc))
-        if isinstance(value, Poison):
+        if isinstance(value, e.Poison):
             return value
         if wrong := self.outside(tensor, dim, value, node.loc):
             return wrong
@@ -291,7 +278,7 @@ class Expressions:
 
     def outside(
         self, tensor: TensorRef, dim: str | int, index: typed.Expr, loc: Loc
-    ) -> Poison | None:
+    ) -> e.Poison | None:
         """An error for an index that is no integer, or outside whatever the sizes."""
         if not index.type.dtype.is_integer:
             return self.wrong_type("an index", "an integer", index.type.dtype, loc, "cast to i32")
@@ -305,54 +292,54 @@ class Expressions:
 
     # Calls
 
-    def call(self, node: s.Call) -> Entity:
+    def call(self, node: s.Call) -> e.Entity:
         name = node.function
         function = self.name(name, called=True) if isinstance(name, s.Name) else self.entity(name)
         match function:
-            case Builtin():
+            case e.Builtin():
                 return call_word(self, function.name, node)
-            case FunctionRef():
+            case e.FunctionRef():
                 if node.keywords:
                     return self.no_keyword(function.definition.name, node.keywords[0])
-                args = [Argument(self.entity(a), a.loc) for a in node.args]
-                if any(isinstance(a.entity, Poison) for a in args):
-                    return POISON
+                args = [e.Argument(self.entity(a), a.loc) for a in node.args]
+                if any(isinstance(a.entity, e.Poison) for a in args):
+                    return e.POISON
                 return self.inline(function, args, node.loc)
-            case Poison():
-                return POISON
-            case TypeName():
+            case e.Poison():
+                return e.POISON
+            case e.TypeName():
                 kind = function.dtype
                 hint = f"write cast(x, {kind}) to convert, or zeros({kind}[m]) for a tile"
                 return self.report.error("WS0173 an element type cannot be called", node.loc, hint)
-            case Foreign():
+            case e.Foreign():
                 return self.report.error(function.what, node.function.loc, function.hint)
             case _:
                 hint = "call a function of the language or an @function"
                 return self.expected("a function", node.function.loc, hint)
 
-    def expected(self, kind: str, loc: Loc, hint: str, found: str = "") -> Poison:
+    def expected(self, kind: str, loc: Loc, hint: str, found: str = "") -> e.Poison:
         """An error for an expression that is not of a kind."""
         found = found or loc.text[loc.column - 1 : loc.end - 1]
         return self.report.error(f"WS0174 expected {kind}, found `{found}`", loc, hint)
 
-    def wrong_type(self, what: str, kind: str, found: object, loc: Loc, hint: str) -> Poison:
+    def wrong_type(self, what: str, kind: str, found: object, loc: Loc, hint: str) -> e.Poison:
         return self.report.error(f"WS0175 {what} must be {kind}, not {found}", loc, hint)
 
-    def no_keyword(self, function: str, given: s.Keyword, hint: str = "") -> Poison:
+    def no_keyword(self, function: str, given: s.Keyword, hint: str = "") -> e.Poison:
         message = f"WS0176 `{function}` has no keyword argument `{given.name}`"
         return self.report.error(message, given.loc, hint or "pass it by position")
 
-    def miscounted(self, name: str, count: int | str, given: int, loc: Loc, hint: str) -> Poison:
+    def miscounted(self, name: str, count: int | str, given: int, loc: Loc, hint: str) -> e.Poison:
         wanted = f"{count} argument{'s' * (count != 1)}"
         message = f"WS0177 `{name}` takes {wanted}, not {given}"
         return self.report.error(message, loc, hint)
 
-    def positive(self, node: s.Expr, size_of: str, loc: Loc, hint: str) -> int | Poison:
+    def positive(self, node: s.Expr, size_of: str, loc: Loc, hint: str) -> int | e.Poison:
         """The value of a positive integer literal."""
         size = self.value(node)
-        if isinstance(size, Poison):
+        if isinstance(size, e.Poison):
             return size
-        if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
+        if isinstance(size, e.Literal) and type(size.value) is int and size.value > 0:
             return size.value
         message = f"WS0178 the size of a {size_of} must be a positive integer"
         return self.report.error(message, loc, hint)

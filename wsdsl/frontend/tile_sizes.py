@@ -11,13 +11,15 @@ is not decided here: `doubts` names them, and `simulator/tile_trials.py` tries t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, once, operands, with_fields
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import with_regions
 
 
@@ -41,12 +43,14 @@ class Doubt:
 
 def settle_tile_sizes(kernel: Kernel) -> Kernel:
     """The kernel with the loops marked whose tile must hold all of its dimension. TypeCheckError
-    where the size of a tile would show.
+    where the size of a tile would show, or a loop cuts blocks of an axis.
     """
+    if cut := tuple(_cut_blocks(kernel)):
+        raise TypeCheckError(cut)
     findings: list[Finding] = []
     whole: set[str] = set()
     for loop, escape in _escapes(kernel):
-        axis = _axis(loop)
+        axis = loop.index.as_axis
         if _is_cured_by_one_tile(loop, escape):
             whole.add(axis.name)
         elif not _may_be_tried(loop, escape):
@@ -56,17 +60,36 @@ def settle_tile_sizes(kernel: Kernel) -> Kernel:
     return kernel.with_body(_marked(kernel.body, whole)) if whole else kernel
 
 
+def _cut_blocks(kernel: Kernel) -> Iterator[Finding]:
+    """Blocks, `max(x, over=n, per=32)`, must be whole in all tiles."""
+    loops = {op.index.as_axis.name: op for op in kernel.of(t.ForTiles)}
+    for op in kernel.of(t.ReduceBlocks):
+        loop = loops.get(op.axis)
+        if loop is None:
+            continue
+        size = loop.index.as_axis.size
+        if walks_a_part(loop):
+            tiles = f"a part of {loop.dim}"
+            hint = f"loop over all of it, for {op.axis} in tiles({loop.dim}), and mask the rest"
+        elif size % op.size:
+            tiles, hint = f"tiles of {size}", f"set `by` to a multiple of {op.size}, or remove it"
+        else:
+            continue
+        message = f"WS0195 {tiles} along `{op.axis}` may cut a block of {op.size}"
+        yield Finding(message, op.loc, hint)
+
+
 def doubts(kernel: Kernel) -> tuple[Doubt, ...]:
     """Of a kernel whose tile sizes are settled: the loops that must be tried out."""
     found: dict[str, Finding] = {}
     for loop, escape in _escapes(kernel):
-        found.setdefault(_axis(loop).name, _finding(loop, escape))
+        found.setdefault(loop.index.as_axis.name, _finding(loop, escape))
     return tuple(Doubt(axis, finding) for axis, finding in found.items())
 
 
 @once
 def _escapes(kernel: Kernel) -> list[tuple[t.ForTiles, Escape]]:
-    loops = [op for op in kernel.of(t.ForTiles) if not op.whole and not _axis(op).size]
+    loops = [op for op in kernel.of(t.ForTiles) if not op.whole and not op.index.as_axis.size]
     return [(loop, escape) for loop in loops for escape in Tiling(loop).escapes()]
 
 
@@ -88,16 +111,11 @@ def _may_be_tried(loop: t.ForTiles, escape: Escape) -> bool:
 def _marked(region: Region, whole: set[str]) -> Region:
     def mark(op: Op) -> Op:
         op = with_regions(op, lambda inner: _marked(inner, whole))
-        if isinstance(op, t.ForTiles) and _axis(op).name in whole:
+        if isinstance(op, t.ForTiles) and op.index.as_axis.name in whole:
             return with_fields(op, whole=True)
         return op
 
     return tuple(mark(op) for op in region)
-
-
-def _axis(loop: t.ForTiles) -> Axis:
-    assert isinstance(loop.index.type, Axis)
-    return loop.index.type
 
 
 DEPENDS = "depends on the tile size, which the schedule chooses"
@@ -110,7 +128,7 @@ def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
 
 def _escaped(loop: t.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
     """The fact, its location and a hint."""
-    name, dim = _axis(loop).name, _axis(loop).dim
+    name, dim = loop.index.as_axis.name, loop.index.as_axis.dim
     by = f"for {name} in tiles({dim}, by=128)"
     cause, place = escape.cause, (escape.cause or escape.sink).loc
     if isinstance(cause, t.End):
@@ -126,9 +144,8 @@ def _escaped(loop: t.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
             f"choose by element with `where`, or fix the tile size: {by}",
         )
     if isinstance(escape.sink, t.Cast):
-        assert isinstance(escape.sink.result.type, Tile)
         return (
-            f"{escape.sink.result.type.dtype} saturates, so the sum over `{name}` {DEPENDS}",
+            f"{escape.sink.result.as_tile.dtype} saturates, so the sum over `{name}` {DEPENDS}",
             escape.sink.loc,
             f"cast the sum after the loop over `{name}`, or fix the tile size: {by}",
         )
