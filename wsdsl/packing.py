@@ -106,12 +106,11 @@ def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any])
             raise LaunchError(message, hint="give them by name: pack(W=w)")
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
-    kinds = {p.name: p.type for p in kernel.params}
+    params = {p.name: p for p in kernel.params}
     made, scales = list[Any](), scale_tensors(kernel.tile_ir)
     for name, array in given.items():
-        kind = kinds[name]
-        assert isinstance(kind, Tensor)
-        made.append(pack_scales(array) if name in scales else pack(array, kind.dtype))
+        dtype = params[name].as_tensor.dtype
+        made.append(pack_scales(array) if name in scales else pack(array, dtype))
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, regions
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.ir.walk import walk, yielded
 
 REDUCTIONS = ("add", "max", "min")
@@ -59,8 +59,7 @@ class Tiling:
     """One loop over tiles, and the classes of the values in its body."""
 
     def __init__(self, loop: t.ForTiles) -> None:
-        assert isinstance(loop.index.type, Axis)
-        self.loop, self.axis = loop, loop.index.type.name
+        self.loop, self.axis = loop, loop.index.as_axis.name
         self.held: dict[Value, Class] = {}
         stores = [op for op in walk(loop.body) if isinstance(op, t.Store)]
         self.stored = {op.tensor for op in stores}

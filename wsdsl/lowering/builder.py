@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import OneResult, Op, Region, Value
-from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, If, Map, Yield
-from wsdsl.ir.types import BOOL, I32, Tile, Type
+from wsdsl.ir.tile_ops import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
+from wsdsl.ir.types import BOOL, I32, DType, Fragment, Tile, Type
 from wsdsl.ir.walk import Namer
 
 AnyOp = TypeVar("AnyOp", bound=Op)
 INT, FLAG = Tile(I32), Tile(BOOL)
+
+
+def with_dtype(value: Value, dtype: DType) -> Tile | Fragment:
+    """The type of a scalar, a tile or a fragment with other elements."""
+    kind = value.type
+    assert isinstance(kind, Tile | Fragment)
+    return replace(kind, dtype=dtype)
 
 
 class Builder:
@@ -71,10 +79,15 @@ class Builder:
         return self.make(DimSize, f"size_{dim}", INT, dim=dim)
 
     def map(self, fn: str, *args: Value, type: Type | None = None, wish: str = "t") -> Value:
-        """A scalar or fragment op; the type is the first argument's, or bool for comparisons."""
+        """A scalar or fragment op; the type is the first argument's, of bools for comparisons."""
         if type is None:
-            type = FLAG if fn in COMPARISONS else args[0].type
+            type = with_dtype(args[0], BOOL) if fn in COMPARISONS else args[0].type
         return self.make(Map, wish, type, fn=fn, args=args)
+
+    def cast(self, x: Value, dtype: DType, wish: str, **fields: Any) -> Value:
+        """Elements of another type; the value itself, if it has them."""
+        kind = with_dtype(x, dtype)
+        return x if kind == x.type else self.make(Cast, wish, kind, x=x, **fields)
 
     def joined(self, fn: str, values: Iterable[Value], wish: str) -> Value:
         """All values by a function, from the first one on: each is asked for when it is joined."""

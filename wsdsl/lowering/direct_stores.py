@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from wsdsl.ir.barrier_ops import CtaRank
 from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tile_ops import Cast, Store
-from wsdsl.ir.types import I32, Axis, Fragment, Tile
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import I32, Axis, Fragment
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.builder import INT
@@ -81,10 +80,7 @@ def _place(
     b = context.builder
     place = entry_of(entry, context, find).get(*piece)
     for name in _ends_along(entry, context, op):
-        assert isinstance(place.type, Fragment | Tile)
-        if place.type.dtype != I32:
-            kind = dataclasses.replace(place.type, dtype=I32)
-            place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
+        place = b.cast(place, I32, "place", loc=op.loc)
         inside = context.is_inside(name, context.indices(name).get(*piece))
         args = inside, place, b.integer(-1)
         place = b.map("where", *args, type=place.type, wish="place")

@@ -211,10 +211,7 @@ def _reduce(
     work = F32 if op.fn == "add" and dtype.is_float else dtype
 
     def wide(value: Value) -> Value:
-        if value.as_fragment.dtype == work:
-            return value
-        kind = dataclasses.replace(value.as_fragment, dtype=work)
-        return b.add(t.Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
+        return b.cast(value, work, "wide", loc=op.loc)
 
     adds = op.fn == "add"
     inside = RegisterTile(x.shape, lambda i, j: wide(x.get(i, j)) if adds else x.get(i, j))
@@ -240,9 +237,7 @@ def _reduce(
         widths = x.shape.widths
         alike = [[c for c, w in enumerate(widths) if w == own] for own in dict.fromkeys(widths)]
         made = b.joined(op.fn, [of_width(i, chunks) for chunks in alike], op.result.name)
-        if work == dtype:
-            return made
-        return b.make(t.Cast, "sum", shape.piece(dtype, 0), x=made, loc=op.loc)
+        return b.cast(made, dtype, "sum", loc=op.loc)
 
     return RegisterTile(shape, piece)
 

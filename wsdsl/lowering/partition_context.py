@@ -14,7 +14,7 @@ from wsdsl.ir.narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.slot_ops import StoreInTensor, SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
-from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
+from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
@@ -194,13 +194,10 @@ class PartitionContext:
 
     def is_inside(self, axis: str, indices: Value) -> Value:
         """Whether elements at these indices are the tile's."""
-        b, kind = self.builder, indices.type
-        assert isinstance(kind, Fragment | Tile)
-        kind = dataclasses.replace(kind, dtype=BOOL)
-        made = b.map("lt", indices, self.stop(axis), type=kind, wish="inside")
+        b = self.builder
+        made = b.map("lt", indices, self.stop(axis), wish="inside")
         if (first := self.tiles[axis].first) is not None:
-            behind = b.map("ge", indices, first, type=kind, wish="behind")
-            made = b.map("and", made, behind, wish="inside")
+            made = b.map("and", made, b.map("ge", indices, first, wish="behind"), wish="inside")
         return made
 
     def is_last(self, axis: str, size: int, i: int, j: int) -> Value:
@@ -210,16 +207,15 @@ class PartitionContext:
         if self.is_full(axis) and self.static.get(self.axes[axis].dim, 1) % size == 0:
             return last
         end = b.map("sub", self.stop(axis), b.integer(1), wish="end")
-        return b.map("or", last, b.map("eq", indices, end, type=last.type), wish="last")
+        return b.map("or", last, b.map("eq", indices, end), wish="last")
 
     def is_first(self, axis: str, size: int, i: int, j: int) -> Value:
         return self._is_in_block(self.indices(axis).get(i, j), size, 0, "first")
 
     def _is_in_block(self, indices: Value, size: int, place: int, wish: str) -> Value:
         """Whether elements are at this place of their blocks."""
-        b, kind = self.builder, dataclasses.replace(indices.as_fragment, dtype=BOOL)
-        rest = b.map("mod", indices, b.integer(size), type=indices.type, wish="rest")
-        return b.map("eq", rest, b.integer(place), type=kind, wish=wish)
+        rest = self.builder.map("mod", indices, self.builder.integer(size), wish="rest")
+        return self.builder.map("eq", rest, self.builder.integer(place), wish=wish)
 
     def stop(self, axis: str) -> Value:
         """Behind the last element that its tiles may have."""
@@ -272,10 +268,9 @@ class PartitionContext:
         kind = shape.piece(I32, 0)
         assert isinstance(kind, Fragment)
         rows = b.make(Iota, "line", dataclasses.replace(kind, columns=1), start=b.integer(0))
-        columns = b.value("column", dataclasses.replace(kind, rows=1))
-        b.add(Iota(result=columns, start=self.start(axis, i, 0)))
-        width = b.integer(kind.columns)
-        before = b.map("mul", rows, width, type=rows.type, wish="before")
+        column = dataclasses.replace(kind, rows=1)
+        columns = b.make(Iota, "column", column, start=self.start(axis, i, 0))
+        before = b.map("mul", rows, b.integer(kind.columns), wish="before")
         return b.map("add", before, columns, type=kind, wish=f"{axis}_index")
 
     def within(self, axis: str, size: int) -> bool:

@@ -251,9 +251,8 @@ def divided(kernel: Kernel) -> dict[str, int]:
     found: dict[str, int] = {}
     if any(isinstance(op, Partition) and op.role == "mma" for op in kernel.body):
         return found
-    for op in kernel.body:
-        for inner in walk(op.body) if isinstance(op, Partition) else ():
-            assert isinstance(op, Partition)
+    for op in kernel.of(Partition):
+        for inner in walk(op.body):
             for value in results_of(inner):
                 axis = value.type
                 if isinstance(axis, Axis) and axis.role == op.share:

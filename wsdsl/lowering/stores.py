@@ -3,7 +3,6 @@ where TMA does not take the tensor; or direct."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
@@ -12,8 +11,8 @@ from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, S
 from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Cast, Load, Store
-from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tile
+from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
@@ -247,17 +246,9 @@ class Stores:
             b.add(self.context.meet(loc) if shape.lanes.warps > 1 else SyncWarp(loc=loc))
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
-        assert isinstance(value.type, (Fragment, Tile))
-        if value.type.dtype == dtype:
-            return value
-        kind = dataclasses.replace(value.type, dtype=dtype)
-        made = Cast(
-            result=self.context.builder.value(f"{op.tensor.name.lower()}_out", kind),
-            x=value,
-            saturate=value.type.dtype.is_integer and dtype.is_integer,
-            loc=op.loc,
-        )
-        return self.context.builder.add(made).result
+        saturate = op.value.as_tile.dtype.is_integer and dtype.is_integer
+        wish = f"{op.tensor.name.lower()}_out"
+        return self.context.builder.cast(value, dtype, wish, saturate=saturate, loc=op.loc)
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int

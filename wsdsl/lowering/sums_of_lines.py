@@ -16,8 +16,8 @@ import dataclasses
 
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import AxisAt, FoldRows, RenameAxes
-from wsdsl.ir.tile_ops import Cast, Full, Index, Load, Reduce
-from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
+from wsdsl.ir.tile_ops import Full, Index, Load, Reduce
+from wsdsl.ir.types import F32, I32, Axis, DType, Tile
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -66,8 +66,8 @@ class SumsOfLines:
         self.partials.axes[name] = axis
         pieces = b.add(AxisAt(result=Value(name, axis), start=start, stop=self.parts)).result
         piece = b.add(Index(result=b.value("piece", numbers), axis=pieces)).result
-        exists = b.map("lt", piece, self.parts, type=Tile(BOOL, (name,)), wish="exists")
-        line = b.map("add", piece, self.first, type=numbers, wish="line")
+        exists = b.map("lt", piece, self.parts, wish="exists")
+        line = b.map("add", piece, self.first, wish="line")
         line = b.map("where", exists, line, b.size(dim), type=numbers, wish="line")
         held = b.value("partial", Tile(kind.dtype, (name, *kind.axes)))
         b.add(Load(result=held, tensor=own.tensor, index=(line, own.index[1])))
@@ -91,9 +91,7 @@ def reduced(op: Reduce, context: PartitionContext, x: RegisterTile) -> RegisterT
         total = _joined(op, context, x, work, j)
         made = b.value(op.result.name, shape.piece(work, j))
         context.shared_rows.reduce_rows(op.fn, total, made, op.loc)
-        if work == dtype:
-            return made
-        return b.add(Cast(result=b.value("sum", shape.piece(dtype, j)), x=made, loc=op.loc)).result
+        return b.cast(made, dtype, "sum", loc=op.loc)
 
     return RegisterTile(shape, piece)
 
@@ -104,11 +102,7 @@ def _joined(
     """The rows of all pieces, as one piece: neighbours first, so that none waits for all."""
     b, left = context.builder, list[Value]()
     for i in range(x.shape.blocks):
-        value = x.get(i, j)
-        if value.as_fragment.dtype != work:
-            kind = dataclasses.replace(value.as_fragment, dtype=work)
-            value = b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
-        left.append(value)
+        left.append(b.cast(x.get(i, j), work, "wide", loc=op.loc))
     while len(left) > 1:
         odd = left[len(left) & ~1 :]
         pairs = zip(left[::2], left[1::2], strict=False)

@@ -170,9 +170,7 @@ class _Words:
     def widened(self, value: Value, dtype: DType, word: DType) -> Value:
         """Its bits, as the tensor has them, in a word."""
         b, axes, part = self.builder, value.as_tile.axes, PARTS[dtype.bits]
-        if value.as_tile.dtype != dtype:
-            rounded = Cast(result=b.value("part", Tile(dtype, axes)), x=value, saturate=True)
-            value = b.add(dataclasses.replace(rounded, loc=b.loc)).result
+        value = b.cast(value, dtype, "part", saturate=True)
         for op, kind in ((Bitcast, part), (Cast, word)):
             if value.as_tile.dtype != kind:
                 value = b.add(op(result=b.value("part", Tile(kind, axes)), x=value)).result

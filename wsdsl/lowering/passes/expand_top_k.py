@@ -28,7 +28,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import INT, Builder, with_dtype
 
 LOWEST, NAN = -(2**31), 0x7FC00000
 """Keys of what is taken already, and of NaN."""
@@ -78,48 +78,40 @@ class _Expansion(Builder):
             values, places = op.before
             self.sources.append(Source(self.key(values), places, op.into.as_axis.name))
 
-    def apply(self, fn: str, *args: Value, axes: tuple[str, ...]) -> Value:
+    def apply(self, fn: str, *args: Value, axes: tuple[str, ...] | None = None) -> Value:
+        """`axes`: the result's, if no argument has all of them."""
+        axes = axes or max((v.as_tile.axes for v in args), key=len)
         kind = Tile(BOOL if fn in t.COMPARISONS else args[-1].as_tile.dtype, axes)
         return self.make(t.Map, fn, kind, fn=fn, args=args, wraps=fn == "sub")
 
-    def cast(self, x: Value, dtype: DType, axes: tuple[str, ...]) -> Value:
-        return self.make(t.Cast, "cast", Tile(dtype, axes), x=x)
-
-    def bits(self, x: Value, dtype: DType, axes: tuple[str, ...]) -> Value:
-        return self.make(t.Bitcast, "bits", Tile(dtype, axes), x=x)
+    def bits(self, x: Value, dtype: DType) -> Value:
+        return self.make(t.Bitcast, "bits", with_dtype(x, dtype), x=x)
 
     def key(self, x: Value) -> Value:
-        axes = x.as_tile.axes
         if self.dtype.is_float:
-            wide = x if self.dtype == F32 else self.cast(x, F32, axes)
-            key = self.mirrored(self.bits(wide, I32, axes), axes)
-            is_nan = self.apply("ne", wide, wide, axes=axes)
-            return self.apply("where", is_nan, self.constant(NAN, INT), key, axes=axes)
+            wide = self.cast(x, F32, "cast")
+            key = self.mirrored(self.bits(wide, I32))
+            is_nan = self.apply("ne", wide, wide)
+            return self.apply("where", is_nan, self.constant(NAN, INT), key)
         if self.dtype.kind == "uint" and self.dtype.bits == 32:
-            return self.apply("sub", self.bits(x, I32, axes), self.lowest, axes=axes)
-        return x if self.dtype == I32 else self.cast(x, I32, axes)
+            return self.apply("sub", self.bits(x, I32), self.lowest)
+        return self.cast(x, I32, "cast")
 
-    def mirrored(self, bits: Value, axes: tuple[str, ...]) -> Value:
+    def mirrored(self, bits: Value) -> Value:
         """Of floats of less than 0 the magnitude counts the other way round; and back."""
-        is_less = self.apply("lt", bits, self.constant(0, INT), axes=axes)
-        turned = self.apply("sub", self.lowest, bits, axes=axes)
-        return self.apply("where", is_less, turned, bits, axes=axes)
+        is_less = self.apply("lt", bits, self.constant(0, INT))
+        return self.apply("where", is_less, self.apply("sub", self.lowest, bits), bits)
 
     def element(self, key: Value) -> Value:
         """What a key is of; the lowest value, if nothing was left."""
-        axes = self.rest
         if self.dtype.bits == 32 and not self.dtype.is_float:
             is_signed = self.dtype == I32
-            own = key if is_signed else self.apply("sub", key, self.lowest, axes=axes)
-            return own if is_signed else self.bits(own, self.dtype, axes)
-        found = self.mirrored(key, axes) if self.dtype.is_float else key
-        if self.dtype.is_float:
-            found = self.bits(found, F32, axes)
-        if self.dtype not in (F32, I32):
-            found = self.cast(found, self.dtype, axes)
-        is_none = self.apply("eq", key, self.lowest, axes=axes)
+            return key if is_signed else self.bits(self.apply("sub", key, self.lowest), self.dtype)
+        found = self.bits(self.mirrored(key), F32) if self.dtype.is_float else key
+        found = self.cast(found, self.dtype, "cast")
+        is_none = self.apply("eq", key, self.lowest)
         low = self.constant(_lowest(self.dtype), Tile(self.dtype))
-        return self.apply("where", is_none, low, found, axes=axes)
+        return self.apply("where", is_none, low, found)
 
     def reduce(self, fn: str, parts: Sequence[tuple[Value, Source]]) -> Value:
         """Of all sources together."""
@@ -127,7 +119,7 @@ class _Expansion(Builder):
         for x, source in parts:
             wish, kind = "top" if fn == "max" else "at", Tile(I32, self.rest)
             own = self.make(t.Reduce, wish, kind, fn=fn, x=x, axis=source.axis)
-            made = own if made is None else self.apply(fn, made, own, axes=self.rest)
+            made = own if made is None else self.apply(fn, made, own)
         assert made is not None
         return made
 
@@ -135,10 +127,7 @@ class _Expansion(Builder):
         into = self.op.into
         place = self.make(t.Index, "place", Tile(I32, (into.as_axis.name,)), axis=into)
         found = [self.largest() for _ in range(max(1, count))]
-        firsts = [
-            self.apply("ge", place, self.constant(n, INT), axes=place.as_tile.axes)
-            for n in range(1, len(found))
-        ]
+        firsts = [self.apply("ge", place, self.constant(n, INT)) for n in range(1, len(found))]
         for op in call:
             every = [at if op.places else self.element(top) for top, at in found]
             made, axes = every[0], op.result.as_tile.axes
@@ -154,24 +143,21 @@ class _Expansion(Builder):
         top = self.reduce("max", [(source.key, source) for source in self.sources])
         places: list[tuple[Value, Source]] = []
         for source in self.sources:
-            axes = source.key.as_tile.axes
-            here = self.apply("eq", source.key, top, axes=axes)
-            at = self.apply("where", here, source.places, self.nowhere, axes=axes)
-            places.append((at, source))
+            here = self.apply("eq", source.key, top)
+            places.append((self.apply("where", here, source.places, self.nowhere), source))
         at = self.reduce("min", places)
         whole = self.dtype.bits == 32 and not self.dtype.is_float
         if not whole:
-            none = self.apply("eq", top, self.lowest, axes=self.rest)
-            at = self.apply("where", none, self.nowhere, at, axes=self.rest)
+            at = self.apply("where", self.apply("eq", top, self.lowest), self.nowhere, at)
         self.sources = [self.without(source, at, whole) for source in self.sources]
         return top, at
 
     def without(self, source: Source, at: Value, whole: bool) -> Source:
-        axes, places = source.key.as_tile.axes, source.places
-        is_taken = self.apply("eq", places, at, axes=axes)
+        places = source.places
+        is_taken = self.apply("eq", places, at, axes=source.key.as_tile.axes)
         if whole:
-            places = self.apply("where", is_taken, self.nowhere, places, axes=axes)
-        key = self.apply("where", is_taken, self.lowest, source.key, axes=axes)
+            places = self.apply("where", is_taken, self.nowhere, places)
+        key = self.apply("where", is_taken, self.lowest, source.key)
         return Source(key, places, source.axis)
 
 

@@ -21,14 +21,13 @@ Why here: before anything counts instructions, or asks what is loaded.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
-from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tile
 from wsdsl.ir.walk import Namer, rewrite
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import INT, Builder, with_dtype
 from wsdsl.lowering.passes.drop_unused import without_unused
 
 U8, WORD = DTYPES["u8"], Tile(DTYPES["u32"])
@@ -48,14 +47,13 @@ def hold_tables(kernel: Kernel) -> Kernel:
     def change(op: Op) -> Iterable[Op]:
         if not (isinstance(op, Lookup) and op in found):
             return (op,)
-        kind, index = op.result.type, _three_bits(op.i, made)
-        assert isinstance(kind, Tile)
+        index = _three_bits(op.i, made)
         fn = "byte_of" if index is None or len(words[op.table]) > SHORT else "byte_of_8"
         own = words[op.table] if fn == "byte_of_8" else maker.filled(words[op.table])
         args = (index if index is not None and fn == "byte_of_8" else op.i, *own)
-        if kind.dtype == U8:
+        if op.result.as_tile.dtype == U8:
             return (Map(result=op.result, fn=fn, args=args, loc=op.loc),)
-        raw = Value(maker.namer.new("byte"), dataclasses.replace(kind, dtype=U8))
+        raw = maker.value("byte", with_dtype(op.result, U8))
         byte = Map(result=raw, fn=fn, args=args, loc=op.loc)
         return byte, Bitcast(result=op.result, x=raw, loc=op.loc)
 
@@ -65,20 +63,17 @@ def hold_tables(kernel: Kernel) -> Kernel:
 
 def _three_bits(index: Value, made: Mapping[Value, Op]) -> Value | None:
     """What the lower three bits of are this index."""
-    match made.get(index):
-        case Map(fn="and", args=(x, y)):
-            for kept, other in ((x, y), (y, x)):
-                mask = made.get(other)
-                if isinstance(mask, Constant) and mask.value == 7:
-                    return kept
-        case _:
-            pass
+    op = made.get(index)
+    if isinstance(op, Map) and op.fn == "and":
+        for kept, other in (op.args, op.args[::-1]):
+            mask = made.get(other)
+            if isinstance(mask, Constant) and mask.value == 7:
+                return kept
     return None
 
 
 def _fits(op: Lookup) -> bool:
-    table, index = op.table.type, op.i.type
-    assert isinstance(table, Tensor) and isinstance(index, Tile)
+    table, index = op.table.as_tensor, op.i.as_tile
     (size,) = table.dims
     return (
         isinstance(size, int)

@@ -13,7 +13,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value, results_of
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
@@ -184,7 +184,6 @@ def thread_store(agent: Agent, op: m.ThreadStore) -> None:
 
 def wgmma(agent: Agent, op: f.Wgmma) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    assert isinstance(op.acc.type, Accumulator)
     agent.until(agent.ready(op), "wait", "loads by threads")
     dtype = DTYPES[op.dtypes[0]]
     in_registers = isinstance(op.a.type, Fragment)
@@ -217,10 +216,9 @@ def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
 
 
 def allocate_barriers(agent: Agent, op: b.AllocateBarriers) -> None:
-    assert isinstance(op.result.type, Barriers)
-    held = agent.sm.barriers
+    held, num = agent.sm.barriers, op.result.type_as(Barriers).num
     if op.result.name not in held:
-        held[op.result.name] = [Barrier(op.arrivals) for _ in range(op.result.type.num)]
+        held[op.result.name] = [Barrier(op.arrivals) for _ in range(num)]
 
 
 def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
