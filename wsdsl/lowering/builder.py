@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.op import OneResult, Op, Region, Value
+from wsdsl.ir.op import OneResult, Op, Region, Value, results_of
 from wsdsl.ir.tile_ops import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.types import BOOL, I32, DType, Fragment, Tile, Type
-from wsdsl.ir.walk import Namer
+from wsdsl.ir.walk import Namer, copy_region
 
 AnyOp = TypeVar("AnyOp", bound=Op)
 INT, FLAG = Tile(I32), Tile(BOOL)
@@ -45,6 +45,14 @@ class Builder:
         """Append an op of one result, and return this. `fields` are all others of the op."""
         made = kind(result=self.value(wish, type), **{"loc": self.loc, **fields})
         return self.add(made).result
+
+    def copy(self, region: Region, swap: dict[Value, Value]) -> Region:
+        """Append the ops with new names for what they make, which `swap` then knows."""
+        made = copy_region(region, self.namer, swap)
+        for old, new in zip(region, made, strict=True):
+            swap |= dict(zip(results_of(old), results_of(new), strict=True))
+        self.ops += made
+        return made
 
     @contextmanager
     def region(self) -> Generator[list[Op]]:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchBox
 from wsdsl.ir.tile_ops import Constant, DimSize, Load, Lookup, Map, Store
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import Namer, copy_region, makers, walk
+from wsdsl.ir.walk import Namer, makers, walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -130,25 +130,19 @@ def _asked(
     b, swap, (scalars, around, inside) = Builder(namer), dict[Value, Value](), computed
     b.loc = loop.loc
 
-    def again(region: Region) -> None:
-        copied = copy_region(region, namer, swap)
-        for before, after in zip(region, copied, strict=True):
-            swap.update(zip(results_of(before), results_of(after), strict=True))
-        b.ops += copied
-
     def now(value: Value) -> Value:
         return swap.get(value, value)
 
-    again(scalars)
+    b.copy(scalars, swap)
     with b.when(b.map("lt", now(items.start), now(items.stop), wish="any")):
         swap[items.index] = now(items.start)
-        again(around)
+        b.copy(around, swap)
         start, step = now(loop.start), now(loop.step)
         far = b.map("mul", step, b.integer(iterations), wish="early")
         until = b.map("min", b.plus(start, far), now(loop.stop), wish="until")
         swap[loop.index] = index = b.value(loop.index.name, loop.index.type)
         with b.region() as body:
-            again(inside)
+            b.copy(inside, swap)
             for op in loads:
                 at = tuple(map(now, op.coordinates))
                 b.add(PrefetchBox(map=op.map, coordinates=at, loc=op.loc))

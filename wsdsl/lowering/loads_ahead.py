@@ -76,11 +76,9 @@ class LoadsAhead:
     ) -> dict[Value, Value]:
         """Adds the loads of the iteration with this index; what they are called in it."""
         wanted = {op for ops in needed.values() for op in ops}
-        ops = tuple(op for op in loop.body if op in wanted)
-        made = copy_region(ops, self.builder.namer, {loop.index: index})
-        self.builder.ops += made
-        names = {results_of(a)[0]: results_of(c)[0] for a, c in zip(ops, made, strict=True)}
-        return {v: names[v] for v in needed}
+        swap = {loop.index: index}
+        self.builder.copy(tuple(op for op in loop.body if op in wanted), swap)
+        return {v: swap[v] for v in needed}
 
     def needed(self, load: Op, loop: ForRange) -> Region:
         """What the body computes for a load, with the load at its end; nothing if that can not be

@@ -10,7 +10,7 @@ from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Map, Yield
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import copy_region, makers, yielded
+from wsdsl.ir.walk import makers, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, Masks, is_scalar
@@ -68,13 +68,6 @@ class PipelinedLoop:
     def again(self, value: Value) -> Value:
         return Value(self.builder.namer.again(value.name), value.type)
 
-    def copy(self, region: Region, swap: dict[Value, Value]) -> None:
-        """Add the ops with new names for what they make, which `swap` then knows."""
-        made = copy_region(region, self.builder.namer, swap)
-        for old, new in zip(region, made, strict=True):
-            swap |= dict(zip(results_of(old), results_of(new), strict=True))
-        self.builder.ops += made
-
     def carried(self, swap: dict[Value, Value], sums: dict[int, Value]) -> tuple[Value, ...]:
         """What the next iteration is given: its variables, `sums` by their place, and what crosses
         the stages.
@@ -90,7 +83,7 @@ class PipelinedLoop:
             swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
             self.axes(swap, inside=whole)
             self.copy_seen((op for op in stages.first if not isinstance(op, AxisAt)), swap, whole)
-            self.copy(stages.scaling, swap)
+            self.builder.copy(stages.scaling, swap)
             return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
 
         def nothing() -> tuple[Value, ...]:
@@ -104,7 +97,7 @@ class PipelinedLoop:
             if whole and op in self.masks.ops:
                 swap |= self.masks.seen(op, swap)
             else:
-                self.copy((op,), swap)
+                self.builder.copy((op,), swap)
 
     def by_masks(
         self, start: Value, emitted: Callable[[bool], tuple[Value, ...]]
@@ -129,15 +122,15 @@ class PipelinedLoop:
         """Where the tiles of an iteration begin. All but the last one lie `inside`."""
         axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
         needed = self.needed((*axes,))
-        self.copy(tuple(map(self.whole, needed)) if inside else needed, swap)
+        self.builder.copy(tuple(map(self.whole, needed)) if inside else needed, swap)
 
     def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:
         """Start products; `first`: in their iteration, for which consumers follow one another."""
         at = next(i for i, op in enumerate(ops) if isinstance(op, Contract))
-        self.copy(ops[:at], swap)
+        self.builder.copy(ops[:at], swap)
         if first and self.order is not None:
             self.order.wait()
-        self.copy(ops[at:], swap)
+        self.builder.copy(ops[at:], swap)
         self.builder.add(CommitProducts(loc=self.builder.loc))
 
     def last_products(self, swap: dict[Value, Value], alone: bool, inside: bool) -> Region:
@@ -173,12 +166,12 @@ class PipelinedLoop:
         middle = tuple(op for op in rest if not (op in apart or isinstance(op, AxisAt)))
         used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
         wanted = [v for op in middle for v in results_of(op) if v in used]
-        self.copy((*given_back, *scalars), swap)
+        self.builder.copy((*given_back, *scalars), swap)
         self.axes(swap, inside=whole)
         self.copy_seen(middle, swap, whole)
         b.add(Materialize(values=tuple(swap[v] for v in wanted if is_tile(v)), loc=b.loc))
-        self.copy(makers, swap)
-        self.copy(tuple(op for op in releases if op not in given_back), swap)
+        self.builder.copy(makers, swap)
+        self.builder.copy(tuple(op for op in releases if op not in given_back), swap)
 
     def is_clipped(self) -> bool:
         """Whether something in the first stage minds where the dimension ends: a reduction, or what
@@ -201,7 +194,7 @@ class PipelinedLoop:
 
         def last(inside: bool) -> tuple[Value, ...]:
             second = self.of_this(args)
-            self.copy(self.last_products(second, alone=True, inside=inside), second)
+            self.builder.copy(self.last_products(second, alone=True, inside=inside), second)
             summed = {n: second[self.handed[n]] for n in self.stages.sums}
             return tuple(summed.get(n, arg) for n, arg in enumerate(args))
 
@@ -226,7 +219,7 @@ class PipelinedLoop:
             tests.append(self.is_inside(following))
         starts = {self.loop.index: following}
         own = tuple(op for op in self.stages.first if isinstance(op, AxisAt))
-        self.copy(tuple(op for op in self.needed(own) if op not in own), starts)
+        self.builder.copy(tuple(op for op in self.needed(own) if op not in own), starts)
         tests += self.masks.tests(starts)
         both = partial(b.map, "and", wish="whole")
         return reduce(both, tests) if tests else None
@@ -250,10 +243,10 @@ class PipelinedLoop:
         second = self.of_this(args)
         behind = self.last_products(second, alone=False, inside=True)
         self.first_stage(tuple(op for op in stages.first if op not in early), swap, whole)
-        self.copy(behind, second)
+        self.builder.copy(behind, second)
         summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
         swap |= {loop.args[n]: v for n, v in summed.items()}
-        self.copy(stages.scaling, swap)
+        self.builder.copy(stages.scaling, swap)
         return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
 
 

@@ -150,10 +150,7 @@ def _add(
 ) -> LoadGlobal:
     """What the load needs, and the load, of another iteration."""
     others = tuple(op for op in needed if op is not load)
-    copies = walk.copy_region(others, b.namer, swap)
-    for op, copy in zip(others, copies, strict=True):
-        swap = swap | dict(zip(results_of(op), results_of(copy), strict=True))
-    b.ops += copies
+    b.copy(others, swap)
     made = walk.replace_operands(load, swap)
     assert isinstance(made, LoadGlobal)
     result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)

@@ -51,7 +51,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, 
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tile_ops import Constant, DimSize, Map
-from wsdsl.ir.walk import Namer, copy_region, makers, with_regions
+from wsdsl.ir.walk import Namer, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
 AHEAD_BYTES = 24 << 10
@@ -147,10 +147,8 @@ class _Ahead:
         b = self.b
         following = b.plus(items.index, items.step, "next")
         with b.when(b.map("lt", following, items.stop, wish="more")):
-            again = copy_region(chain, b.namer, {items.index: following})
-            b.ops += again
-            pairs = zip(chain, again, strict=True)
-            swap = {v: w for x, y in pairs for v, w in zip(results_of(x), results_of(y))}
+            swap = {items.index: following}
+            b.copy(chain, swap)
             self.first_slots(moved, swap)
 
     def first_slots(
