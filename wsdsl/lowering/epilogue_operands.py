@@ -177,7 +177,6 @@ class EpilogueOperands:
             self._open()
         assert self.opened == part + 1, "a part is read after its stage is released"
         made = self._load(field, i, j, column)
-        self.context.builder.add(made)
         self.unread[part].discard((field, i, j))
         # All of these rows now, so that nothing waits for SMEM in the middle of computing.
         others = sorted(f for f, rows, chunk in self.unread[part] if (rows, chunk) == (i, j))
@@ -185,33 +184,22 @@ class EpilogueOperands:
             self.pieces[other].get(i, j)
         if not self.unread[part] and not others:
             self._close()
-        return made.result
+        return made
 
-    def _load(self, field: int, i: int, j: int, column: int) -> LoadPanels | LoadShared:
-        b, op, tile = self.context.builder, self.op, self.tiles[field]
-        shape = self.pieces[field].shape
-        name, shared, at = op.result[field].name, op.shared[field], op.offsets[field]
+    def _load(self, field: int, i: int, j: int, column: int) -> Value:
+        context, op, tile = self.context, self.op, self.tiles[field]
+        shape, name, at = self.pieces[field].shape, op.result[field].name, op.offsets[field]
+        axis, size = tile.axes[0], context.axes[tile.axes[0]].size
+        where = dict[str, Any](shared=op.shared[field], state=self.state, loc=op.loc)
         if shape.columns is None:
-            return LoadShared(
-                result=b.value(name, Fragment(tile.dtype, 64, 1)),
-                shared=shared,
-                offset=at,
-                bytes=self.context.axes[tile.axes[0]].size * tile.dtype.bytes,
-                state=self.state,
-                index=self.context.places(tile.axes[0], 1, i, j),
-                loc=op.loc,
-            )
+            where |= dict(offset=at, bytes=size * tile.dtype.bytes)
+            where |= dict(index=context.places(axis, 1, i, j))
+            return context.builder.make(LoadShared, name, Fragment(tile.dtype, 64, 1), **where)
         width, two = shape.widths[j], not is_line(tile)
-        return LoadPanels(
-            result=b.value(name, Fragment(tile.dtype, 64 if two else 1, width)),
-            shared=shared,
-            offset=at + column * tile.dtype.bytes,
-            state=self.state,
-            start=self.context.row_in_tile(tile.axes[0], i) if two else None,
-            rows=self.context.axes[tile.axes[0]].size if two else 1,
-            swizzle=swizzle_of(tile, width),
-            loc=op.loc,
-        )
+        where |= dict(offset=at + column * tile.dtype.bytes, swizzle=swizzle_of(tile, width))
+        where |= dict(start=context.row_in_tile(axis, i) if two else None, rows=size if two else 1)
+        kind = Fragment(tile.dtype, 64 if two else 1, width)
+        return context.builder.make(LoadPanels, name, kind, **where)
 
     def _open(self) -> None:
         b, op = self.context.builder, self.op

@@ -291,23 +291,10 @@ def finish_in_cluster(
     offset = b.times(op.part, width, "offset")
     axis, wholes = slice_at(partials, op, width, offset, starts)
     layout = tuple(v.type for v in wholes if isinstance(v.type, Tile))
-    ring = CircularBuffer(
-        result=b.value("sums_ring", Ring()),
-        depth=1,
-        layouts=(layout,),
-        consumers=partials.consumers,
-        senders=op.sharing - 1,
-        loc=op.loc,
-    )
-    b.add(
-        AddInCluster(
-            result=tuple(wholes),
-            sums=op.sums,
-            part=op.part,
-            sharing=op.sharing,
-            ring=ring.result,
-            barrier=partials.barrier,
-        )
-    )
+    name = b.value("sums_ring", Ring())
+    sides = dict[str, Any](consumers=partials.consumers, senders=op.sharing - 1)
+    ring = CircularBuffer(result=name, depth=1, layouts=(layout,), **sides, loc=op.loc)
+    shared = dict[str, Any](part=op.part, sharing=op.sharing, barrier=partials.barrier)
+    b.add(AddInCluster(result=tuple(wholes), sums=op.sums, ring=name, **shared))
     b.ops += narrowed(op, columns.name, axis, wholes)
     return ring

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import Advance, WaitBarrier
@@ -63,16 +64,8 @@ class TensorMaps:
         if key not in self.made:
             made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
             self.made[key] = made
-            self.declarations.append(
-                MakeTensorMap(
-                    result=made,
-                    tensor=tensor,
-                    box=box,
-                    swizzle=swizzle,
-                    narrower=narrower,
-                    narrowed=max(narrowed, 0),
-                )
-            )
+            which = dict[str, Any](tensor=tensor, narrower=narrower, narrowed=max(narrowed, 0))
+            self.declarations.append(MakeTensorMap(result=made, box=box, swizzle=swizzle, **which))
         return self.made[key]
 
 

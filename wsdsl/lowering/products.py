@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import fragment_ops as frag
@@ -113,31 +114,19 @@ class Products:
             self.right = self.operand(tiles[second], k, depth, column, op.loc)
         right, right_k = self.right
         widths = self.shapes.axes[acc.shape.columns].widths
+        same = dict[str, Any](b=right, b_k_major=right_k, accumulate=accumulate, widths=widths)
+        same |= dict(dtype=dtypes[0], b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1])
+        same |= dict(narrower=self.narrower if widths > 1 else None, k=depth[1] - depth[0])
         made = [*accumulators]
         for i in range(begin, end):
-            accumulator = accumulators[i]
             assert acc.shape.rows is not None
             if not fragments:
                 start = self.row_start(acc.shape.rows, i)
                 left, left_k = self.operand(tiles[first], k, depth, start, op.loc)
             else:
                 left, left_k = fragments[i], True
-            wgmma = frag.Wgmma(
-                result=b.value("acc", accumulator.type),
-                acc=accumulator,
-                a=left,
-                b=right,
-                accumulate=accumulate,
-                narrower=self.narrower if widths > 1 else None,
-                widths=widths,
-                dtype=dtypes[0],
-                b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
-                k=depth[1] - depth[0],
-                a_k_major=left_k,
-                b_k_major=right_k,
-                loc=op.loc,
-            )
-            made[i] = b.add(wgmma).result
+            same |= dict(acc=accumulators[i], a=left, a_k_major=left_k, loc=op.loc)
+            made[i] = b.make(frag.Wgmma, "acc", accumulators[i].type, **same)
         tile = Accumulated(acc.shape, tuple(made), end == len(made) or acc.started)
         # What goes on from a product in flight is waited for in its place.
         for group in self.in_flight:
@@ -223,21 +212,12 @@ class Products:
                 columns = depth[1] - depth[0]
         else:
             deep = depth[0]
-        made = frag.MatrixOperand(
-            result=self.builder.value(tile.result.name, SmemDescriptor()),
-            shared=tile.shared,
-            offset=offset,
-            state=tile.state,
-            start=start,
-            dtype=kind.dtype.name,
-            rows=rows.size,
-            columns=columns,
-            swizzle=swizzle,
-            k_major=k_major,
-            first=deep,
-            loc=loc,
-        )
-        return self.builder.add(made).result, k_major
+        where = dict[str, Any](shared=tile.shared, offset=offset, state=tile.state, start=start)
+        panels = dict[str, Any](rows=rows.size, columns=columns, swizzle=swizzle, k_major=k_major)
+        kinds = dict(dtype=kind.dtype.name, first=deep, loc=loc, **panels)
+        name = tile.result.name
+        made = self.builder.make(frag.MatrixOperand, name, SmemDescriptor(), **kinds, **where)
+        return made, k_major
 
     def begin(
         self, tiles: list[Accumulated], slots: Set[Value], fragments: Sequence[Value] = ()
@@ -307,20 +287,14 @@ class Products:
         self.unfenced |= bool(over.tiles or over.fragments)
         for tile in over.tiles:
             tile.waited = tuple(map(self.sum, tile.accumulators))
-        self.builder.add(
-            frag.WgmmaWait(
-                result=tuple(v for tile in over.tiles for v in tile.waited),
-                pending=len(self.in_flight),
-                accumulators=tuple(v for tile in over.tiles for v in tile.accumulators),
-                fragments=tuple(over.fragments),
-                loc=loc,
-            )
-        )
+        waited = tuple(v for tile in over.tiles for v in tile.waited)
+        read = dict[str, Any](accumulators=tuple(v for x in over.tiles for v in x.accumulators))
+        read |= dict(fragments=tuple(over.fragments), pending=len(self.in_flight), loc=loc)
+        self.builder.add(frag.WgmmaWait(result=waited, **read))
 
     def sum(self, acc: Value) -> Value:
-        assert isinstance(acc.type, Accumulator)
-        kind = Fragment(acc.type.dtype, acc.type.rows, acc.type.columns)
-        return self.builder.value("sum", kind)
+        kind = acc.type_as(Accumulator)
+        return self.builder.value("sum", Fragment(kind.dtype, kind.rows, kind.columns))
 
     def read(self, tile: Accumulated, loc: Loc | None) -> RegisterTile:
         """The tile's pieces; zeros where nothing was added."""

@@ -87,15 +87,8 @@ class InFlight:
                     b.add(with_fields(release, slot=slot, pred=more))
             own = tuple(release.slot for release in given_back)
             b.add(Yield(values=(*yielded(loop.body), *own), loc=loop.body[-1].loc))
-        b.add(
-            with_fields(
-                loop,
-                result=(*loop.result, *last),
-                init=(*loop.init, *first),
-                args=(*loop.args, *before),
-                body=tuple(body),
-            )
-        )
+        carried = dict(init=(*loop.init, *first), args=(*loop.args, *before))
+        b.add(with_fields(loop, result=(*loop.result, *last), **carried, body=tuple(body)))
         b.ops += behind
         some = b.map("gt", loop.stop, loop.start, wish="any")
         for release, slot in zip(given_back, last, strict=True):

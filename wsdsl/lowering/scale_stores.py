@@ -50,22 +50,10 @@ def store_scales(
         if size is None or size % axis.size:
             left = b.map("sub", b.size(axis.dim, size), start, wish="left")
             valid = b.quotient_up(left, op.block, "valid")
-    made = StoreScales(
-        scales=written[0].shared,
-        state=written[1],
-        column=written[2],
-        shared=read[0].shared,
-        shared_state=read[1],
-        offset=read[2],
-        line=line,
-        first=first,
-        valid=valid,
-        rows=rows,
-        words=axis.size // (WORD * op.block),
-        atoms=op.across is not None,
-        loc=op.loc,
-    )
-    b.add(made)
+    where = dict[str, Any](scales=written[0].shared, state=written[1], column=written[2])
+    held = dict[str, Any](line=line, first=first, valid=valid, atoms=op.across is not None)
+    words = axis.size // (WORD * op.block)
+    b.add(StoreScales(rows=rows, words=words, **where, **_read(read), **held, loc=op.loc))
 
 
 def copy_scales(
@@ -79,20 +67,15 @@ def copy_scales(
     """In front of the products: there is one place for them, and what copies is in order."""
     rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
     state = b.make(InitialState, "s", State(), parity=0)
-    where = dict[str, Any](state=state, column=rings.copied[op.result])
-    made = TensorCopy(
-        scales=rings.scales,
-        **where,
-        shared=read[0].shared,
-        shared_state=read[1],
-        offset=read[2],
-        rows=rows,
-        words=summed // (WORD * op.block),
-        cta_group=cta_group,
-        loc=op.loc,
-    )
-    b.add(made)
-    b.add(TileInTensor(result=op.result, columns=rings.scales, **where, loc=op.loc))
+    where = dict[str, Any](state=state, column=rings.copied[op.result], loc=op.loc)
+    size = dict[str, Any](rows=rows, words=summed // (WORD * op.block), cta_group=cta_group)
+    b.add(TensorCopy(scales=rings.scales, **where, **_read(read), **size))
+    b.add(TileInTensor(result=op.result, columns=rings.scales, **where))
+
+
+def _read(place: Place) -> dict[str, Any]:
+    """Where scales lie in SMEM."""
+    return dict(shared=place[0].shared, shared_state=place[1], offset=place[2])
 
 
 def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:

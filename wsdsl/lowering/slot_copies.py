@@ -199,37 +199,20 @@ class SlotCopies:
         """
         b, ring, (*others, start) = self.builder, self.ring, at
         map = self.maps.of(fill.tensor, tuple(box), swizzle, narrowed)
+        where = dict[str, Any](shared=ring.shared_of(self.tiles[fill.field]), state=self.state)
+        where |= dict(barriers=ring.full, cta=self.counts_on, loc=fill.loc)
+        offset = ring.offsets[self.layout][fill.field]
         for n, column in enumerate(columns):
-            b.add(
-                TmaLoad(
-                    map=map,
-                    coordinates=(*others, b.plus(start, column)),
-                    shared=ring.shared_of(self.tiles[fill.field]),
-                    offset=ring.offsets[self.layout][fill.field] + n * each,
-                    state=self.state,
-                    barriers=ring.full,
-                    cta=self.counts_on,
-                    loc=fill.loc,
-                    **cast,
-                )
-            )
+            at = (*others, b.plus(start, column))
+            b.add(TmaLoad(map=map, coordinates=at, offset=offset + n * each, **where, **cast))
 
     def by_threads(self, fill: LoadToSlot) -> None:
         rows, columns, swizzle = self.panels(fill)
-        self.builder.add(
-            ThreadLoad(
-                tensor=fill.tensor,
-                coordinates=self.at(fill),
-                row_dim=_row_dim(fill),
-                rows=rows,
-                columns=columns,
-                swizzle=swizzle,
-                shared=self.ring.shared,
-                offset=self.ring.offsets[self.layout][fill.field],
-                state=self.state,
-                loc=fill.loc,
-            )
-        )
+        box = dict[str, Any](rows=rows, columns=columns, row_dim=_row_dim(fill), swizzle=swizzle)
+        where = dict[str, Any](shared=self.ring.shared, state=self.state, loc=fill.loc)
+        where |= dict(offset=self.ring.offsets[self.layout][fill.field])
+        at = self.at(fill)
+        self.builder.add(ThreadLoad(tensor=fill.tensor, coordinates=at, **box, **where))
 
 
 def _box(fill: LoadToSlot) -> list[int]:

@@ -18,6 +18,7 @@ last tile alone, shows them to the tensor cores, and all meet that read the slot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import FenceAsyncProxy
@@ -108,19 +109,10 @@ def _panels(
     rows, last = (context.axes[x] for x in kind.axes)
     shares = last.size // context.shapes.own(last.name)
     swizzle, columns = operand_lines(last.size, kind.dtype, last.role, shares)
-    return ClearPanels(
-        shared=op.shared,
-        offset=op.offset,
-        state=op.state,
-        begin=inside[0],
-        end=inside[1],
-        lines=rows.name == name,
-        dtype=kind.dtype.name,
-        rows=rows.size,
-        columns=columns,
-        swizzle=swizzle,
-        loc=op.loc,
-    )
+    where = dict[str, Any](shared=op.shared, offset=op.offset, state=op.state, loc=op.loc)
+    where |= dict(begin=inside[0], end=inside[1], lines=rows.name == name)
+    panels = dict[str, Any](rows=rows.size, columns=columns, swizzle=swizzle)
+    return ClearPanels(dtype=kind.dtype.name, **panels, **where)
 
 
 def write_to_slot(
@@ -153,17 +145,11 @@ def _write_columns(
     """Piece by piece, as they are made."""
     several = context.num_warpgroups > 1
     apart = cell_columns(dtype, pieces.shape.width) if several else 0
+    where = dict[str, Any](columns=columns, state=op.state, apart=apart, loc=op.loc)
     for i, j in pieces.shape.places():
-        made = TensorStore(
-            value=pieces.get(i, j),
-            columns=columns,
-            state=op.state,
-            column=op.column + cell_columns(dtype, pieces.shape.first_column(j)),
-            half=i,
-            apart=apart,
-            loc=op.loc,
-        )
-        context.builder.add(made)
+        value = pieces.get(i, j)
+        column = op.column + cell_columns(dtype, pieces.shape.first_column(j))
+        context.builder.add(TensorStore(value=value, column=column, half=i, **where))
 
 
 def _write_panels(
@@ -174,6 +160,8 @@ def _write_panels(
     assert shape.rows is not None
     rows = context.axes[shape.rows].size
     last = len(shape.widths) - 1
+    where = dict[str, Any](shared=op.shared, state=op.state, swizzle=op.swizzle, loc=op.loc)
+    where |= dict(rows=rows, apart=shape.apart)
     for i in range(shape.blocks):
         parts, first = list[Value](), 0
         for j in range(len(shape.widths)):
@@ -182,17 +170,7 @@ def _write_panels(
             parts.append(pieces.get(i, j))
             if j < last and (shape.first_column(j + 1) - first) * dtype.bytes % span:
                 continue
-            b.add(
-                StoreShared(
-                    value=joined(b, parts, "line"),
-                    shared=op.shared,
-                    state=op.state,
-                    offset=op.offset + first * dtype.bytes // span * rows * span,
-                    start=context.row_in_tile(shape.rows, i),
-                    rows=rows,
-                    swizzle=op.swizzle,
-                    apart=shape.apart,
-                    loc=op.loc,
-                )
-            )
+            line, start = joined(b, parts, "line"), context.row_in_tile(shape.rows, i)
+            offset = op.offset + first * dtype.bytes // span * rows * span
+            b.add(StoreShared(value=line, start=start, offset=offset, **where))
             parts = []

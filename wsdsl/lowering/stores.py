@@ -270,32 +270,17 @@ class Stores:
                 pending = self.groups - 1 if self.group or self.even else 0
                 b.add(m.TmaStoreWait(pending=pending, loc=op.loc))
             b.add(self.context.meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
-        b.add(
-            m.StoreShared(
-                value=value,
-                shared=self.staging,
-                item=item,
-                swizzle=panel.swizzle,
-                transposed=panel.transposed,
-                joined=panel.joined,
-                half=half + 1 if halves > 1 else 0,
-                loc=op.loc,
-            )
-        )
+        where = dict[str, Any](shared=self.staging, item=item, loc=op.loc)
+        lines = dict[str, Any](transposed=panel.transposed, joined=panel.joined)
+        lines |= dict(swizzle=panel.swizzle, half=half + 1 if halves > 1 else 0)
+        b.add(m.StoreShared(value=value, **lines, **where))
         if half < halves - 1:
             if panel.transposed:
                 # The halves of a line lie in one panel, and panels are what is followed.
                 b.add(SyncWarp(loc=op.loc))
             return None
-        common = dict[str, Any](
-            coordinates=coordinates,
-            row_dim=panel.row_dim,
-            shared=self.staging,
-            item=item,
-            apart=panel.bytes if panel.joined else 0,
-            accumulate=op.accumulate,
-            loc=op.loc,
-        )
+        common = dict[str, Any](coordinates=coordinates, row_dim=panel.row_dim, **where)
+        common |= dict(apart=panel.bytes if panel.joined else 0, accumulate=op.accumulate)
         if self._by_tma(op):
             box = panel.box
             if self._is_narrowed(shape, j):

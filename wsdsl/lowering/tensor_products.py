@@ -148,12 +148,8 @@ class TensorProducts:
 
     def _product(self, op: Contract, row: int, rows: int) -> TensorProduct:
         """Of so many rows, from one on."""
-        b, axes, place, sides = (
-            self.builder,
-            self.context.axes,
-            self.places[op.result],
-            self._sides(op),
-        )
+        b, axes = self.builder, self.context.axes
+        place, sides = self.places[op.result], self._sides(op)
         (k,), (a, c) = op.summed, op.tiles
         first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
         scales = [self.in_tensor[v] for v in op.scales]
@@ -167,24 +163,20 @@ class TensorProducts:
             else (*self.operands.operand(self.tiles[first], k, depth, start, op.loc), {})
         )
         right, right_k = self.operands.operand(self.tiles[second], k, depth, None, op.loc)
+        where |= dict(sums=place.sums, state=place.state, loc=op.loc, cta_group=self.cta_group)
+        kinds = dict(dtype=dtypes[0], b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1])
+        size = dict[str, Any](rows=rows, columns=columns, k=depth[1] - depth[0])
         return TensorProduct(
-            sums=place.sums,
-            state=place.state,
-            column=place.column + row // LANES * columns,
             a=left,
             b=right,
-            accumulate=self.started[op.acc] if op.acc in self.started else b.flag(False),
-            dtype=dtypes[0],
-            b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
-            rows=rows,
-            columns=columns,
-            k=depth[1] - depth[0],
             a_k_major=left_k,
             b_k_major=right_k,
-            cta_group=self.cta_group,
+            column=place.column + row // LANES * columns,
+            accumulate=self.started[op.acc] if op.acc in self.started else b.flag(False),
             **where,
+            **kinds,
+            **size,
             **_scaled(op, scales),
-            loc=op.loc,
         )
 
     def _in_columns(

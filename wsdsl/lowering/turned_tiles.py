@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.memory_ops import AllocateShared
@@ -109,8 +110,9 @@ class TurnedTiles:
         before, after = (way.shapes.of(axes) for way in ways)
         shared, item = self._buffer(), self.context.warpgroup
         assert item is not None
-        step = step_between(before.lanes, after.lanes)
-        places = range(len(before.widths))
+        places, length = range(len(before.widths)), before.blocks * before.height
+        where = dict[str, Any](step=step_between(before.lanes, after.lanes), loc=loc)
+        where |= dict(shared=shared, item=item)
         held = [
             tuple(spread_out(b, piece(i, j), before.piece(dtype, j)) for i in range(before.blocks))
             for j in places
@@ -118,26 +120,14 @@ class TurnedTiles:
         self.settle(loc)
         for j, parts in zip(places, held, strict=True):
             line = before.first_column(j)
-            b.add(
-                StoreTransposed(
-                    parts=parts, shared=shared, item=item, line=line, step=step, loc=loc
-                )
-            )
+            b.add(StoreTransposed(parts=parts, line=line, **where))
         b.add(self.context.meet(loc))
         self.unsettled = True
 
         def read(i: int, j: int) -> Value:
-            made = LoadTransposed(
-                result=b.value(f"{op.tensor.name.lower()}_turned", after.piece(dtype, j)),
-                shared=shared,
-                item=item,
-                line=after.first_row(i),
-                first=after.first_column(j),
-                length=before.blocks * before.height,
-                step=step,
-                loc=loc,
-            )
-            return b.add(made).result
+            wish, kind = f"{op.tensor.name.lower()}_turned", after.piece(dtype, j)
+            lines = dict(line=after.first_row(i), first=after.first_column(j), length=length)
+            return b.make(LoadTransposed, wish, kind, **lines, **where)
 
         return RegisterTile(after, read)
 

@@ -147,16 +147,10 @@ class _Reader:
             handed = [self.state(bar.Advance, state=arg, num=DEPTH) for arg in args]
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
-        b.add(
-            with_fields(
-                loop,
-                result=(*loop.result, *results, b.value("last", INT)),
-                claimed=True,
-                init=(*loop.init, *states, loop.start),
-                args=(*loop.args, *args, b.value("claimed", INT)),
-                body=tuple(body),
-            )
-        )
+        result = (*loop.result, *results, b.value("last", INT))
+        args = (*loop.args, *args, b.value("claimed", INT))
+        carried = dict(result=result, init=(*loop.init, *states, loop.start), args=args)
+        b.add(with_fields(loop, claimed=True, **carried, body=tuple(body)))
         if first:
             with b.region() as waits:
                 drain(b, self.ring.empty, results[-1])
@@ -188,17 +182,13 @@ class _Reader:
     def read(self, state: Value, other: Value | None) -> Value:
         b, ring = self.b, self.ring
         b.add(bar.WaitBarrier(barriers=ring.full, state=state, loc=b.loc))
-        made = b.value("next", INT)
-        answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas, loc=b.loc)
-        b.add(bar.ClaimedCluster(result=made, **answer))
+        answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas)
+        made = b.make(bar.ClaimedCluster, "next", INT, **answer)
         b.add(bar.FenceAsyncProxy(loc=b.loc))
         if not self.alone:
             b.add(bar.SyncWarp(loc=b.loc))
-        b.add(
-            bar.ArriveBarrier(
-                barriers=ring.empty, state=state, cta=other, each_warp=not self.alone, loc=b.loc
-            )
-        )
+        where = dict[str, Any](barriers=ring.empty, state=state, cta=other, loc=b.loc)
+        b.add(bar.ArriveBarrier(each_warp=not self.alone, **where))
         return made
 
     def by_one(self, ops: list[Op]) -> list[Op]:

@@ -24,6 +24,7 @@ Why here: states are explicit; products next read tiles at known places.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir import slot_ops as s
@@ -306,18 +307,10 @@ class _Rings(RingUses):
         if op.slot in self.changed:
             b.ops += stored(self.rings[ring].empty, state, op.loc)
             return
-        for cta in self.peers[ring]:
-            b.add(
-                bar.ArriveBarrier(
-                    barriers=self.rings[ring].empty,
-                    state=state,
-                    cta=cta,
-                    pred=op.pred,
-                    each_warp=self.releases(ring) == WARPS,
-                    each_thread=self.releases(ring) == placed_ring.THREADS,
-                    loc=op.loc,
-                )
-            )
+        where = dict[str, Any](barriers=self.rings[ring].empty, state=state, loc=op.loc)
+        where |= dict(pred=op.pred, each_warp=self.releases(ring) == WARPS)
+        where |= dict(each_thread=self.releases(ring) == placed_ring.THREADS)
+        b.ops += (bar.ArriveBarrier(cta=cta, **where) for cta in self.peers[ring])
 
     def fill(self, op: s.ProducerAcquire, ring: placed_ring.PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])

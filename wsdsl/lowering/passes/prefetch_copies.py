@@ -44,6 +44,7 @@ Why here: copies are ops of their own, with coordinates that the loop's index is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import ThreadLoad
@@ -159,17 +160,10 @@ class _Ahead:
         start, stop = swap.get(loop.start, loop.start), swap.get(loop.stop, loop.stop)
         until = self.until(start, stop)
         index = b.value(f"{loop.index.name}_early", INT)
-        b.add(
-            ForRange(
-                result=(),
-                index=index,
-                start=b.plus(start, self.further(skipped), "second"),
-                stop=until,
-                step=loop.step,
-                body=tuple(_prefetch(copy, {**swap, loop.index: index}) for copy in copies),
-                loc=loop.loc,
-            )
-        )
+        start = b.plus(start, self.further(skipped), "second")
+        run = dict[str, Any](index=index, start=start, stop=until, step=loop.step)
+        body = tuple(_prefetch(copy, {**swap, loop.index: index}) for copy in copies)
+        b.add(ForRange(result=(), **run, body=body, loc=loop.loc))
 
     def until(self, start: Value, stop: Value) -> Value:
         """As far as the slots reach, but not beyond the end."""
@@ -205,11 +199,6 @@ def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:
     """Rows may end in a line that holds none of the bytes which are asked for. To ask for these as
     well is no gain where the next slot begins there.
     """
-    return PrefetchTile(
-        tensor=copy.tensor,
-        coordinates=tuple(swap.get(v, v) for v in copy.coordinates),
-        row_dim=copy.row_dim,
-        rows=copy.rows,
-        columns=copy.columns,
-        loc=copy.loc,
-    )
+    at = tuple(swap.get(v, v) for v in copy.coordinates)
+    box = dict[str, Any](row_dim=copy.row_dim, rows=copy.rows, columns=copy.columns)
+    return PrefetchTile(tensor=copy.tensor, coordinates=at, **box, loc=copy.loc)
