@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import wsdsl
 from wsdsl.cli.cache import cache_command
@@ -97,29 +97,16 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     def kernel_options(made: _Parser) -> None:
-        made.add_argument(
-            "target",
-            metavar="FILE[:KERNEL]",
-            help="a .py module with @kernel functions, a .ws file, or dumped IR (.ir)",
-        )
+        text = "a .py module with @kernel functions, a .ws file, or dumped IR (.ir)"
+        made.add_argument("target", metavar="FILE[:KERNEL]", help=text)
         text = "a field of the schedule: tile.n=192, stages=4, mode=pingpong (repeatable)"
         made.add_argument("--set", metavar="FIELD=VALUE", action="append", default=[], help=text)
-        made.add_argument(
-            "--arch",
-            metavar="ARCH",
-            dest="set",
-            action="append",
-            type=lambda arch: f"arch={arch}",
-            help="sm_90a, sm_100a or sm_103a; equivalent to --set arch=ARCH",
-        )
-        made.add_argument(
-            "--size",
-            metavar="DIM=N",
-            action="extend",
-            nargs="+",
-            default=[],
-            help="sizes of dimensions: --size M=512 N=512 K=512, or M=512,N=512,K=512",
-        )
+        text = "sm_90a, sm_100a or sm_103a; equivalent to --set arch=ARCH"
+        how = dict[str, Any](dest="set", action="append", type="arch={}".format)
+        made.add_argument("--arch", metavar="ARCH", **how, help=text)
+        text = "sizes of dimensions: --size M=512 N=512 K=512, or M=512,N=512,K=512"
+        how = dict[str, Any](action="extend", nargs="+", default=[])
+        made.add_argument("--size", metavar="DIM=N", **how, help=text)
 
     compiling = command("compile", compile_command, "Compile a kernel, and show any of its levels.")
     kernel_options(compiling)
@@ -134,25 +121,22 @@ def parser() -> argparse.ArgumentParser:
     kernel_options(running)
     running.add_argument("--reference", metavar="FILE", help="source of the dumped IR's kernel")
     running.add_argument("--backend", choices=["auto", "gpu", "simulator"])
-    running.add_argument(
-        "--seed", type=_seed, default=0, help="seed of inputs and simulated interleaving"
-    )
+    text = "seed of inputs and simulated interleaving"
+    running.add_argument("--seed", type=_seed, default=0, help=text)
 
     def drawing(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
         made = command(name, run, text)
         kernel_options(made)
-        made.add_argument(
-            "--schedule", metavar="SCHEDULE", help='as in Python: "Schedule(tile=dict(n=128))"'
-        )
+        text = 'as in Python: "Schedule(tile=dict(n=128))"'
+        made.add_argument("--schedule", metavar="SCHEDULE", help=text)
         made.set_defaults(explain=name == "explain", output=None)
         return made
 
     scheduling = drawing("schedule", schedule_command, "Show the schedule. Needs no GPU.")
     scheduling.add_argument("--explain", action="store_true", help=argparse.SUPPRESS)
     scheduling.add_argument("-o", "--output", type=Path, help=argparse.SUPPRESS)
-    explaining = drawing(
-        "explain", schedule_command, "Show why the schedule is chosen. Needs no GPU."
-    )
+    text = "Show why the schedule is chosen. Needs no GPU."
+    explaining = drawing("explain", schedule_command, text)
     explaining.add_argument("--rows", type=int, help="mean rows per trip of ragged loops")
     text = "Predict the timeline of the warps of one CTA (default), or of all SMs. Needs no GPU."
     timeline = drawing("timeline", timeline_command, text)
@@ -167,16 +151,14 @@ def parser() -> argparse.ArgumentParser:
     ):
         view.add_argument(flag, action="store_const", dest="command", const=run, help=text)
 
-    calibrating = command(
-        "calibrate", calibrate_command, "Measure hardware parameters for the cost model."
-    )
+    text = "Measure hardware parameters for the cost model."
+    calibrating = command("calibrate", calibrate_command, text)
     calibrating.add_argument("bench", nargs="*", help="microbenchmarks (default: all)")
     text = "write the parameters to FILE instead of the cache, which the cost model reads"
     calibrating.add_argument("--out", metavar="FILE", type=Path, help=text)
 
-    tuning = command(
-        "tune", tune_command, "Measure schedules, and store the fastest in the tuning cache."
-    )
+    text = "Measure schedules, and store the fastest in the tuning cache."
+    tuning = command("tune", tune_command, text)
     kernel_options(tuning)
     text = "Time every combination of schedule fields: predicted; with a GPU, measured, too."
     sweeping = command("sweep", sweep_command, text)
@@ -189,9 +171,8 @@ def parser() -> argparse.ArgumentParser:
     tuning.add_argument("--candidates", type=int, metavar="N", help="number of schedules (48)")
     tuning.add_argument("--plot", metavar="FILE", type=Path, help="plot time by stages and tile")
     for made in (running, tuning):
-        made.add_argument(
-            "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar (default: 1)"
-        )
+        text = "a scalar (default: 1)"
+        made.add_argument("--scalar", metavar="NAME=X", action="append", default=[], help=text)
 
     tuning_cache_options(command)
 

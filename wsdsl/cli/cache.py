@@ -51,9 +51,8 @@ def cache_command(options: argparse.Namespace) -> int:
             print(f"{row['used']}  {row['bytes'] / 1024:6.0f} KiB  {row['kernel']}")
             print(f"    {row['schedule']}")
     used, room = told["bytes"] / 2**20, place.limit / 2**20
-    print(
-        f"{place.folder}: {counted(len(files), 'entry', 'entries')}, {used:.1f} of {room:.0f} MiB"
-    )
+    num = counted(len(files), "entry", "entries")
+    print(f"{place.folder}: {num}, {used:.1f} of {room:.0f} MiB")
     print(f"{told['of_other_versions']} of other versions of wsdsl, which are unused")
     print(f"{damaged} damaged, which are rebuilt on demand")
     if emitter() is None:

@@ -160,9 +160,8 @@ def _timeline(
 
 def _show(options: argparse.Namespace, told: dict[str, Any], text: object) -> int:
     if options.json:
-        print(
-            json.dumps(told | ({"file": str(options.output)} if options.output else {}), indent=2)
-        )
+        told |= {"file": str(options.output)} if options.output else {}
+        print(json.dumps(told, indent=2))
     else:
         print(text, *([options.output] if options.output else []), sep="\n")
     return 0
@@ -231,13 +230,8 @@ def doctor_command(options: argparse.Namespace) -> int:
 
 
 def bench_command(options: argparse.Namespace) -> int:
-    folder = Path("benchmarks")
-    hidden = ("__init__", "__main__")
-    known = sorted(
-        p.stem
-        for p in folder.glob("*.py")
-        if p.stem not in hidden and 'if __name__ == "__main__":' in p.read_text()
-    )
+    files = (p for p in Path("benchmarks").glob("*.py") if p.stem not in ("__init__", "__main__"))
+    known = sorted(p.stem for p in files if 'if __name__ == "__main__":' in p.read_text())
     if not known:
         hint = "run this in a checkout of the repository; the installed package has no benchmarks"
         raise UsageError("WS1006 the folder benchmarks/ was not found", hint=hint)

@@ -53,8 +53,7 @@ def additions(kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int
             if isinstance(op, ForEach):
                 inner = (*loops, (op.index, sizes[op.dim], sizes[op.dim]))
             elif isinstance(op, ForTiles):
-                axis = op.index.as_axis
-                num = sizes[axis.dim]
+                axis, num = op.index.as_axis, sizes[op.dim]
                 by = axis.size or tile.get(loop_variable(axis.name), SMALLEST_TILE)
                 inner = (*loops, (op.index, num, 1 if op.whole else -(-num // by)))
             for body in regions(op):

@@ -26,9 +26,8 @@ def tuning_cache_options(
 ) -> None:
     text = "List, merge or export measured schedules."
     made = command("tuning-cache", tuning_cache_command, text)
-    made.add_argument(
-        "action", choices=ACTIONS, nargs="?", default="list", help="list: the entries in use"
-    )
+    text = "list: the entries in use"
+    made.add_argument("action", choices=ACTIONS, nargs="?", default="list", help=text)
     text = "show: kernels, with all their measurements; merge: databases or exported files"
     made.add_argument("what", nargs="*", metavar="KERNEL|FILE", help=text)
     made.add_argument("-o", "--output", metavar="FILE", type=Path, help="export: the file (stdout)")
@@ -37,9 +36,7 @@ def tuning_cache_options(
 def tuning_cache_command(options: argparse.Namespace) -> int:
     takes_names = options.action in ("show", "merge")
     if bool(options.what) != takes_names:
-        expected = (
-            "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no names"
-        )
+        expected = {"merge": "FILE …", "show": "KERNEL …"}.get(options.action, "no names")
         raise UsageError(f"WS1018 tuning-cache {options.action}: expected {expected}")
     try:
         return _ACTIONS[options.action](options)
@@ -86,14 +83,11 @@ def _merge(options: argparse.Namespace) -> int:
                 hint = "remove this measurement from the file"
                 raise UsageError(f"WS1021 {file}: {row.name}, {row.sizes}: {fault}", hint=hint)
         num += Database(path).merge(rows)
-    told = {"file": str(path), "merged": num}
-    print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} merged")
-    return 0
+    return _done(options, path, "merged", num)
 
 
 def _export(options: argparse.Namespace) -> int:
-    path = user_file()
-    rows = Database(path).rows() if path is not None else []
+    rows = _users()
     if options.json:
         return _json(rows)
     if options.output is None:
@@ -106,9 +100,12 @@ def _export(options: argparse.Namespace) -> int:
 
 def _clear(options: argparse.Namespace) -> int:
     path = _own()
-    num = Database(path).clear()
-    told = {"file": str(path), "removed": num}
-    print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} removed")
+    return _done(options, path, "removed", Database(path).clear())
+
+
+def _done(options: argparse.Namespace, path: Path, what: str, num: int) -> int:
+    told = json.dumps({"file": str(path), what: num})
+    print(told if options.json else f"{path}: {counted(num, 'measurement')} {what}")
     return 0
 
 
@@ -119,9 +116,12 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def _all() -> list[Row]:
     """The user's, then those that are shipped."""
+    return [*_users(), *(row for file in text.shipped_files() for row in text.read(file))]
+
+
+def _users() -> list[Row]:
     path = user_file()
-    own = Database(path).rows() if path is not None else []
-    return [*own, *(row for file in text.shipped_files() for row in text.read(file))]
+    return Database(path).rows() if path is not None else []
 
 
 def _own() -> Path:
@@ -167,7 +167,5 @@ def tune_command(options: argparse.Namespace) -> int:
         told |= {"schedule": repr(tuned.schedule), "is_new": tuned.winner is not None}
         print(json.dumps(told | {"seconds": tuned.seconds, "trials": rows}, indent=2))
     else:
-        print(tuned)
-        if options.plot:
-            print(options.plot)
+        print(tuned, *([options.plot] if options.plot else []), sep="\n")
     return 0
