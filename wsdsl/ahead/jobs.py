@@ -10,6 +10,7 @@ from typing import Any
 from wsdsl import config
 from wsdsl.artifact.artifact import Artifact, Choice, StandIns
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.collector import held_back
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
 from wsdsl.schedule import Schedule
@@ -79,7 +80,7 @@ class Failed:
 
 def run(job: Job) -> Made | Failed:
     try:
-        with config.override(**job.knobs):
+        with held_back(), config.override(**job.knobs):
             return _made(job)
     except WsdslError as error:
         return Failed(error.findings, isinstance(error, ScheduleError))
