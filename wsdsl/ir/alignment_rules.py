@@ -12,7 +12,7 @@ from math import ceil, gcd
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.op import Kernel, Op, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Value, once, results_of
 from wsdsl.ir.prefetch_ops import PrefetchBox
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
@@ -25,6 +25,7 @@ MOST = 1 << 10
 """Integers wrap: only divisors that are powers of two survive that."""
 
 
+@once
 def divisors_of(kernel: Kernel) -> dict[Value, int]:
     """Return the power of two, MOST at the most, that divides a scalar in every iteration. For an
     index of columns it divides the first column.

@@ -9,12 +9,12 @@ by these, one after the other; code is made of the kernel as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
-from wsdsl.ir.op import Kernel, Op, Value, with_fields
+from wsdsl.ir.op import Kernel, Op, Value, once, with_fields
 from wsdsl.ir.tile_ops import Constant
 from wsdsl.ir.tile_scheduler import Extents, count_work
 from wsdsl.ir.types import Accumulator
@@ -68,11 +68,15 @@ def narrowing_of(kernel: Kernel) -> LaunchNarrowing | None:
     return next(iter(kernel.of(LaunchNarrowing)), None)
 
 
-def each_width(kernel: Kernel) -> Iterator[Kernel]:
-    """What a SCHEDULED kernel is at each of its widths, the widest first; itself if it has one."""
-    found = narrowing_of(kernel)
-    for columns in narrowings(found.widths) if found else (0,):
-        yield narrowed(kernel, columns)
+def each_width(kernel: Kernel) -> Sequence[Kernel]:
+    """Return a SCHEDULED kernel at each of its widths, the widest first; itself if it has one."""
+    return _each_width(kernel) if narrowing_of(kernel) else (kernel,)
+
+
+@once
+def _each_width(kernel: Kernel) -> Sequence[Kernel]:
+    found = kernel.of(LaunchNarrowing)[0]
+    return [narrowed(kernel, columns) for columns in narrowings(found.widths)]
 
 
 def narrowed(kernel: Kernel, columns: int) -> Kernel:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from wsdsl.diagnostics import Finding, VerifyError
-from wsdsl.ir.narrowing import narrowed, narrowing_of, narrowings
+from wsdsl.ir.narrowing import each_width, narrowing_of, narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
@@ -34,12 +34,13 @@ def check_skeleton(kernel: Kernel, ptx: str) -> None:
     that can not be told. Of one whose launches differ in width both are looked at by each."""
     found = narrowing_of(kernel)
     checked = list[Checked]() if found else None
-    for columns in narrowings(found.widths) if found else (None,):
+    widths = narrowings(found.widths) if found else (None,)
+    for each, columns in zip(each_width(kernel), widths, strict=True):
         own = ptx if columns is None else at_width(ptx, columns)
         if own is None:
             message = "WS0964 no parameter of the PTX gives the tile width of a launch"
             raise VerifyError(message, kernel.loc, HINT)
-        _check(kernel if columns is None else narrowed(kernel, columns), own, checked)
+        _check(each, own, checked)
 
 
 def _check(kernel: Kernel, ptx: str, checked: list[Checked] | None) -> None:
