@@ -169,19 +169,29 @@ def smem_bytes(
     kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
 ) -> int:
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
-    sizes = axis_sizes(kernel, schedule)
+    slots, staging, rest = _smem_parts(kernel, schedule)
     rings: dict[int, int] = {}
+    for group, size in slots:
+        rings[group.ring] = max(rings.get(group.ring, 0), ring_depth(kernel, group, stages) * size)
+    return sum(rings.values()) + staging * buffers + rest
+
+
+@once_each
+def _smem_parts(
+    kernel: Kernel, schedule: Schedule
+) -> tuple[Sequence[tuple[SlotGroup, int]], int, int]:
+    """Return the bytes of a slot of each group, of a staging buffer of each consumer, and of the
+    rest.
+    """
+    sizes, consumers = axis_sizes(kernel, schedule), schedule.consumers or 1
     there = in_tensor_memory(kernel, sizes)
-    for group in (g for g in operand_slots(kernel) if g.in_shared and g.ring not in there):
-        size = ring_depth(kernel, group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
-        rings[group.ring] = max(rings.get(group.ring, 0), size)
-    total = sum(rings.values())
-    if kernel.of(Store) and not holds_vectors(kernel):
-        total += staging_bytes(kernel) * buffers * (schedule.consumers or 1)
-    total += exchange_bytes(kernel, schedule) * (schedule.consumers or 1)
-    spread = -(-spread_bytes(kernel, schedule) // SMEM_ALIGN) * SMEM_ALIGN
-    exchanged = exchanged_bytes(kernel, schedule) + spread
-    return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged
+    groups = [g for g in operand_slots(kernel) if g.in_shared and g.ring not in there]
+    slots = [(group, slot_bytes(kernel, schedule, group, sizes) + 16) for group in groups]
+    is_staged = kernel.of(Store) and not holds_vectors(kernel)
+    staging = staging_bytes(kernel) * consumers if is_staged else 0
+    rest = exchange_bytes(kernel, schedule) * consumers + exchanged_bytes(kernel, schedule)
+    rest += -(-spread_bytes(kernel, schedule) // SMEM_ALIGN) * SMEM_ALIGN
+    return slots, staging, rest + part_bytes(kernel, schedule, MIN_DEPTH)
 
 
 def exchange_bytes(kernel: Kernel, schedule: Schedule) -> int:
