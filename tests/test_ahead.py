@@ -25,8 +25,8 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.artifact import kept
-from wsdsl.background import in_background
-from wsdsl.child_process import ChildProcess
+from wsdsl.background import in_fork, num_processes, spread
+from wsdsl.child_process import ROOT, ChildProcess
 from wsdsl.diagnostics import Finding
 from wsdsl.runtime import device
 
@@ -46,8 +46,7 @@ class Beside:
     """The process that compiles, which waits until it is `let` go on; what it was asked for."""
 
     def __init__(self) -> None:
-        self.let, self.asked = threading.Event(), list[Job]()
-        self.failing = False
+        self.let, self.asked, self.failing = threading.Event(), list[Job](), False
 
     def run(self, job: Job) -> Any:
         self.asked.append(job)
@@ -151,12 +150,10 @@ def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(beside, "let", threading.Event())
             beside.let.set()
             ok = not serving(kernel, 33)[1]
-            wait_for_own = [j for k, j in kernel._misses._asked.items() if k[0] == os.getpid()]
-            for job in wait_for_own:
-                job.exception()
-            os._exit(0 if ok and len(wait_for_own) == 1 and serving(kernel, 33)[1] else 1)
-        in_child = in_background(lambda: os.waitpid(pid, 0)[1])
-        assert in_child.result() == 0
+            asked = kernel._misses._asked.items()
+            ended = [j.exception() for k, j in asked if k[0] == os.getpid()]
+            os._exit(0 if ok and len(ended) == 1 and serving(kernel, 33)[1] else 1)
+        assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_on_miss_is_a_word() -> None:
@@ -179,8 +176,9 @@ def job(**changes: Any) -> Job:
     return replace(made, knobs=made.knobs | {"ptxas": "off"}, **changes)
 
 
-def test_a_process_makes_what_this_one_would(process: Process) -> None:
-    kernel, asked = gemm(), job()
+@pytest.mark.parametrize("num", [1, 3])
+def test_a_process_makes_what_this_one_would(process: Process, num: int) -> None:
+    kernel, asked = gemm(), job(num_processes=num)
     made = process.run(asked)
     assert not isinstance(made, Failed)
     with config.override(ptxas="off"):
@@ -189,6 +187,14 @@ def test_a_process_makes_what_this_one_would(process: Process) -> None:
         made.adopt(other._variants, asked)
         found = other._variants.found(None, dict(M=33, N=N, K=K), (), ())
         assert found is not None and found.is_built and found.ptx == own.ptx
+
+
+def test_fork_failure_repeats_call() -> None:
+    me, old = os.getpid(), num_processes.set(3)
+    assert spread(lambda x: x // (x < 4 or os.getpid() == me), range(8)) == [*range(8)]
+    with pytest.raises(ZeroDivisionError):
+        in_fork(lambda: 1 // 0)()
+    num_processes.reset(old)
 
 
 def test_what_a_process_refuses(process: Process) -> None:
@@ -226,11 +232,8 @@ process = beside()
 in_background(lambda: process.run(job(text="kernel " * 10_000_000)))
 print(process.process.pid)
 """
-    root = Path(__file__).parents[1]
-    command, environment = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment, cwd=root, check=True
-    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
     assert not done.stderr
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import config
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import artifact_key, emitter
-from wsdsl.background import in_background
+from wsdsl.background import in_background, in_fork
 from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, warn
 from wsdsl.dumps import dumped, pass_dumps
@@ -55,11 +55,12 @@ class Compiled(Executable):
         self._levels = self._lowered(chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the source in place of the function that makes it, and without the
-        launcher: pickle cannot serialize these two.
+        """Return the state with the source in place of the function that makes it, and without
+        the launcher and the check of the PTX: pickle cannot serialize these three.
         """
         held = vars(self) | {"source": self.source}
-        return {n: x for n, x in held.items() if n not in ("_make_source", "launcher")}
+        apart = "_make_source", "_ptx_check", "launcher"
+        return {n: x for n, x in held.items() if n not in apart}
 
     @classmethod
     def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
@@ -197,7 +198,8 @@ class Compiled(Executable):
         if path == "off":
             self.prove()
         else:
-            # ptxas is a separate process; the prover runs in parallel.
+            # ptxas is a separate process; the prover runs in parallel, and forks before the thread.
+            _ = self._ptx_check
             assembling = in_background(
                 lambda: assemble_checked(
                     self.scheduled, ptx, path or None, allow_spills=allow_spills
@@ -269,18 +271,24 @@ class Compiled(Executable):
         """Prove that the kernel has neither deadlocks nor races, and that its PTX synchronizes as
         its IR does. ProofError has the shortest trace of a failure.
         """
-        if self.is_built:
-            return self.certificate
+        if not self.is_built:
+            _ = self.certificate
+            self._ptx_check()
+        return self.certificate
+
+    @cached_property
+    def _ptx_check(self) -> Callable[[], None]:
+        """Start to check the PTX, in a fork if that is permitted; the call waits for it."""
         from wsdsl.prover.early_accesses import check_early_accesses
         from wsdsl.prover.skeleton import check_skeleton
 
-        if "_skeleton_checked" not in vars(self):
-            certificate = self.certificate
-            check_skeleton(self.scheduled, self.ptx)
-            check_early_accesses(self.scheduled, self.ptx, self.signature.owners)
-            self._skeleton_checked = True
-            return certificate
-        return self.certificate
+        scheduled, ptx, owners = self.scheduled, self.ptx, self.signature.owners
+
+        def check() -> None:
+            check_skeleton(scheduled, ptx)
+            check_early_accesses(scheduled, ptx, owners)
+
+        return cache(in_fork(check))
 
     @cached_property
     def signature(self) -> Signature:

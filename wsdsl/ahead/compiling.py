@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 from wsdsl.ahead.jobs import Failed, Job, Made, run
@@ -17,6 +18,8 @@ LIMIT_SECONDS = 60.0
 """A child process whose compile takes longer is killed."""
 
 POLL_SECONDS = 0.2
+MAX_FORKED = 4
+"""Processes of one job, at the most; more gain nothing beside ptxas."""
 Ready = queue.Queue[tuple[Job, Made | Failed]]
 
 
@@ -51,7 +54,7 @@ class Compiler:
         self._start, self._executor = start, executor
         self._left, self._ready = queue.SimpleQueue[Job | None](), Ready()
         self._ends, self._lock = list[Callable[[], object]](), threading.Lock()
-        self._num_added = self._num_threads = 0
+        self._num_added = self._num_done = self._num_threads = 0
         self._is_closed = False
 
     def add(self, job: Job) -> None:
@@ -102,6 +105,7 @@ class Compiler:
             if isinstance(child, Failed) or child.ended:
                 child = self._child()
             made = child if isinstance(child, Failed) else self._run(child, job)
+            self._num_done += 1
             self._ready.put((job, made))
 
     def _child(self) -> Process | Failed:
@@ -119,7 +123,8 @@ class Compiler:
     def _run(self, child: Process, job: Job) -> Made | Failed:
         watchdog = threading.Timer(self._limit, child.close)
         watchdog.start()
-        made = child.run(job)
+        idle = self._processes // max(1, self._num_added - self._num_done)
+        made = child.run(replace(job, num_processes=max(1, min(idle, MAX_FORKED))))
         hung = not watchdog.is_alive()
         watchdog.cancel()
         if hung:

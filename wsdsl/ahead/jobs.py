@@ -10,6 +10,7 @@ from typing import Any
 from wsdsl import config
 from wsdsl.artifact.artifact import Artifact, Choice, StandIns
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.background import num_processes
 from wsdsl.collector import held_back
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
@@ -38,6 +39,7 @@ class Job:
     shared: Schedule | None = None
     """The whole schedule, where `exact` sizes are those that a kernel of several classes has."""
     knobs: Mapping[str, Any] = field(default_factory=knobs_now)
+    num_processes: int = 1
 
     def built(self, variants: Variants) -> Compiled | None:
         """Return the compiled kernel if it is built, in this process or on disk."""
@@ -79,6 +81,7 @@ class Failed:
 
 
 def run(job: Job) -> Made | Failed:
+    num_processes.set(job.num_processes)
     try:
         with held_back(), config.override(**job.knobs):
             return _made(job)

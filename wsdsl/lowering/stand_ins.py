@@ -23,10 +23,12 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from wsdsl.artifact.artifact import StandIns
 from wsdsl.artifact.shape_bucket import FINE, FIRST, Span, row_parts, row_range
+from wsdsl.background import spread
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Axis
@@ -99,7 +101,7 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -
     candidates = _candidates(kernel, dim, samples, others)
     parts = list(_parts(low, high, FINE, span))
     sizes, rows = [part.size for part in parts], [part.last - part.first + 1 for part in parts]
-    cycles = [_cycles(candidate, dim, sizes, others) for candidate in candidates]
+    cycles = spread(partial(_cycles, dim=dim, sizes=sizes, others=others), candidates)
     taken, longer = _best(cycles, rows, MOST if low else MOST_FIRST)
     by_part = [min(taken, key=lambda i: cycles[i][at]) for at in range(len(parts))]
     used = list(dict.fromkeys(by_part))
@@ -132,22 +134,26 @@ def _candidates(
     kernel: Kernel, dim: str, samples: Sequence[int], others: Mapping[str, int]
 ) -> list[_Candidate]:
     """Those of several widths, where there are any: others serve few sizes well."""
-    kernel, refused = before_choice(kernel), None
+    kernel, sized = before_choice(kernel), [{**others, dim: size} for size in samples]
     for way in (*_of_widths(kernel, dim, samples[0]), kernel):
-        found = dict[Schedule, _Candidate]()
-        for size in samples:
-            try:
-                best = nearly_best(way, {**others, dim: size}, NEARLY, MOST_EACH)
-            except ScheduleError as error:
-                refused = error
-                continue
-            for own, schedule in best:
-                like = changed(schedule, raster=None, swizzle=None, launch_pdl=None)
-                found.setdefault(like, _Candidate(own, {})).chosen.setdefault(size, schedule)
+        found, same = dict[Schedule, _Candidate](), dict[Kernel, Kernel]()
+        each = spread(partial(_nearly_best, way), sized)
+        for size, (own, schedule) in ((s, x) for s, best in zip(samples, each) for x in best):
+            like = changed(schedule, raster=None, swizzle=None, launch_pdl=None)
+            candidate = found.setdefault(like, _Candidate(same.setdefault(own, own), {}))
+            candidate.chosen.setdefault(size, schedule)
         if found:
             return list(found.values())
-    assert refused is not None
-    raise refused
+    nearly_best(kernel, sized[-1], NEARLY, MOST_EACH)  # raises why
+    raise AssertionError(samples)
+
+
+def _nearly_best(kernel: Kernel, sizes: Mapping[str, int]) -> list[tuple[Kernel, Schedule]]:
+    """None where no schedule fits these sizes."""
+    try:
+        return nearly_best(kernel, sizes, NEARLY, MOST_EACH)
+    except ScheduleError:
+        return []
 
 
 def _of_widths(kernel: Kernel, dim: str, rows: int) -> Iterator[Kernel]:
