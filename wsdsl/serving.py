@@ -221,7 +221,7 @@ class Serving(Callee):
         sizes = call.dims if exact else self.shape_bucket(**call.dims).sizes
         given = schedule, tuple(sorted(sizes.items())), *alignment, exact
         if (key := (self._variants, *given)) not in recorder.calls:
-            job = Job(self._text, self._variants.key, *given)
+            job = Job(self._text, self._variants.key, *given, tile=self.tile_ir)
             recorder.calls[key] = self._variants, job
         return True
 

@@ -14,6 +14,7 @@ from wsdsl.background import num_processes
 from wsdsl.collector import held_back
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
+from wsdsl.ir.op import Kernel
 from wsdsl.schedule import Schedule
 from wsdsl.variants import Variants
 
@@ -40,6 +41,8 @@ class Job:
     """The whole schedule, where `exact` sizes are those that a kernel of several classes has."""
     knobs: Mapping[str, Any] = field(default_factory=knobs_now)
     num_processes: int = 1
+    tile: Kernel | None = None
+    """The kernel of the text, which need not be parsed then."""
 
     def built(self, variants: Variants) -> Compiled | None:
         """Return the compiled kernel if it is built, in this process or on disk."""
@@ -92,7 +95,7 @@ def run(job: Job) -> Made | Failed:
 
 
 def _made(job: Job) -> Made:
-    variants, sizes = _variants(job.text, job.key), dict(job.sizes)
+    variants, sizes = _variants(job.text, job.key, job.tile), dict(job.sizes)
     given = job.schedule, sizes, job.unaligned, job.padded
     asked = variants.asked(*given, shared=job.shared) if job.exact else variants.serving(*given)
     made = variants.made(asked)
@@ -103,8 +106,9 @@ def _made(job: Job) -> Made:
 
 
 @lru_cache(maxsize=64)
-def _variants(text: str, key: str | None) -> Variants:
-    from wsdsl.ir.parser import parse_kernel
+def _variants(text: str, key: str | None, tile: Kernel | None) -> Variants:
+    if tile is None:
+        from wsdsl.ir.parser import parse_kernel
 
-    tile = parse_kernel(text)
+        tile = parse_kernel(text)
     return Variants(key, lambda: tile)
