@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-S = TypeVar("S")
 T = TypeVar("T")
 FORK_SECONDS = 60
 """A fork that takes longer ends; its call is repeated in the process."""
@@ -67,7 +66,7 @@ def in_fork(call: Callable[[], T]) -> Callable[[], T]:
     return lambda: pickle.loads(answer()) if answer() else call()
 
 
-def spread(call: Callable[[S], T], items: Sequence[S]) -> list[T]:
+def spread(call: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
     """Map a function over items, in as many processes as `num_processes` permits."""
     num = max(1, min(num_processes.get(), len(items)))
     parts = [partial(lambda part: [call(x) for x in part], items[at::num]) for at in range(num)]

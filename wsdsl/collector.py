@@ -17,38 +17,31 @@ from wsdsl.lazy import after_fork
 class _Held:
     """By how many threads, and whether it was on before."""
 
-    def __init__(self) -> None:
-        self.lock, self.threads, self.was_on = Lock(), 0, False
-
-    def begin(self) -> None:
-        with self.lock:
-            if not self.threads:
-                self.was_on = gc.isenabled()
-                gc.disable()
-            self.threads += 1
-
-    def end(self) -> None:
-        with self.lock:
-            self.threads -= 1
-            if not self.threads and self.was_on:
-                gc.enable()
-
-    def forked(self) -> None:
-        """In a child, which has none of the threads that would end it."""
-        if self.threads and self.was_on:
-            gc.enable()
-        self.__init__()
+    lock, threads, was_on = Lock(), 0, False
 
 
-_held = _Held()
-after_fork(_held.forked)
+def _forked() -> None:
+    """In a child, which has none of the threads that would end it."""
+    if _Held.threads and _Held.was_on:
+        gc.enable()
+    _Held.lock, _Held.threads = Lock(), 0
+
+
+after_fork(_forked)
 
 
 @contextmanager
 def held_back() -> Generator[None]:
     """Until the last of the threads that ask for it is through."""
-    _held.begin()
+    with _Held.lock:
+        if not _Held.threads:
+            _Held.was_on = gc.isenabled()
+            gc.disable()
+        _Held.threads += 1
     try:
         yield
     finally:
-        _held.end()
+        with _Held.lock:
+            _Held.threads -= 1
+            if not _Held.threads and _Held.was_on:
+                gc.enable()

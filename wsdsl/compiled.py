@@ -277,18 +277,15 @@ class Compiled(Executable):
         return self.certificate
 
     @cached_property
-    def _ptx_check(self) -> Callable[[], None]:
+    def _ptx_check(self) -> Callable[[], object]:
         """Start to check the PTX, in a fork if that is permitted; the call waits for it."""
         from wsdsl.prover.early_accesses import check_early_accesses
         from wsdsl.prover.skeleton import check_skeleton
 
-        scheduled, ptx, owners = self.scheduled, self.ptx, self.signature.owners
-
-        def check() -> None:
-            check_skeleton(scheduled, ptx)
-            check_early_accesses(scheduled, ptx, owners)
-
-        return cache(in_fork(check))
+        x, ptx, owners = self.scheduled, self.ptx, self.signature.owners
+        return cache(
+            in_fork(lambda: (check_skeleton(x, ptx), check_early_accesses(x, ptx, owners)))
+        )
 
     @cached_property
     def signature(self) -> Signature:

@@ -8,7 +8,6 @@ from wsdsl.collector import held_back
 
 NEEDED = (
     "llvmlite.binding",
-    "wsdsl.codegen.emit",
     "wsdsl.codegen.module",
     "wsdsl.codegen.ptxas",
     "wsdsl.lowering.stand_ins",

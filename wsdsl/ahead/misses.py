@@ -118,28 +118,27 @@ def is_legal(compiled: Compiled, call: Call) -> bool:
 class _Own:
     """The process that compiles for this one. A fork of this one starts its own."""
 
-    def __init__(self) -> None:
-        self.process: Process | None = None
-        self.lock = threading.Lock()
-
-    def forked(self) -> None:
-        self.lock = threading.Lock()
-        if self.process is not None:
-            self.process.forget()
-        self.process = None
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.close()
+    process: Process | None = None
+    lock = threading.Lock()
 
 
-_own = _Own()
-after_fork(_own.forked)
-atexit.register(_own.close)
+def _forked() -> None:
+    if _Own.process is not None:
+        _Own.process.forget()
+    _Own.process, _Own.lock = None, threading.Lock()
+
+
+def _close() -> None:
+    if _Own.process is not None:
+        _Own.process.close()
+
+
+after_fork(_forked)
+atexit.register(_close)
 
 
 def beside() -> Process:
-    with _own.lock:
-        if _own.process is None:
-            _own.process = Process()
-        return _own.process
+    with _Own.lock:
+        if _Own.process is None:
+            _Own.process = Process()
+        return _Own.process

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.narrowing import each_width, narrowing_of, narrowings
@@ -51,13 +52,9 @@ def _check(kernel: Kernel, ptx: str, checked: list[Checked] | None) -> None:
         bounds = [bounds_of_loops(own.body) for own in kernel.body if isinstance(own, Partition)]
         if all(len({*of}) == len(of) for of in bounds):
             raise
-        try:
-            _check_one(kernel, ptx, True, checked)
-        except VerifyError:
-            pass  # The difference from the first skeleton is told.
-        else:
-            return
-        raise
+        with suppress(VerifyError):
+            return _check_one(kernel, ptx, True, checked)
+        raise  # the difference from the first skeleton
 
 
 def _check_one(kernel: Kernel, ptx: str, together: bool, checked: list[Checked] | None) -> None:
