@@ -102,7 +102,8 @@ def beside_rows(declaration: Declaration, found: ShapeBucket) -> dict[str, int]:
 
 
 def is_round(size: int) -> bool:
-    return size > 0 and size % ROUND == 0 and size % _quarter(size) == 0
+    quarter = max(1, (1 << (size - 1).bit_length()) // 2 // COARSE)
+    return size > 0 and size % ROUND == 0 and size % quarter == 0
 
 
 def part_of(size: int, parts: int, least: int) -> tuple[int, int]:
@@ -144,10 +145,6 @@ def row_parts(low: int, high: int, parts: int = FINE) -> Iterator[tuple[int, int
         low, top = low + 1, part_of(low + 1, parts, LEAST_ROWS)[1]
         yield low, min(top, high)
         low = top
-
-
-def _quarter(size: int) -> int:
-    return max(1, (1 << (size - 1).bit_length()) // 2 // COARSE)
 
 
 def _fitted(low: int, high: int, size: int, aligned: tuple[int, ...]) -> Span:

@@ -62,7 +62,8 @@ def _show(options: argparse.Namespace) -> int:
         raise UsageError(message, hint=f"measured kernels: {known}")
     if options.json:
         return _json(rows)
-    for _, same in groupby(sorted(rows, key=_quickest), key=lambda row: row.key):
+    rows = sorted(rows, key=lambda row: (row.key, bool(row.failure), row.bursts))
+    for _, same in groupby(rows, key=lambda row: row.key):
         held = list(same)
         print(f"{held[0].name} ({held[0].kernel})  {_about(held[0])}")
         for row in held:
@@ -139,10 +140,6 @@ def _json(rows: Iterable[Row]) -> int:
 def _about(row: Row) -> str:
     parts = (row.sizes, row.alignment, row.promises, f"{row.card}, {row.num_sms} SMs")
     return "; ".join(part for part in parts if part)
-
-
-def _quickest(row: Row) -> tuple[object, ...]:
-    return row.key, bool(row.failure), row.bursts
 
 
 def tune_command(options: argparse.Namespace) -> int:

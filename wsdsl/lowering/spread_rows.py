@@ -44,7 +44,8 @@ def spread_axes(kernel: Kernel) -> Mapping[str, int]:
     if not kernel.of(Contract) or kernel.target.has_tensor_memory:
         return {}
     known, (nest, body) = dict(kernel.sizes), output_nest(kernel)
-    whole = {loop.index.as_axis.name: loop.dim for loop in nest if _is_whole(loop)}
+    outer = [loop for loop in nest if isinstance(loop, ForTiles) and loop.whole]
+    whole = {loop.index.as_axis.name: loop.dim for loop in outer}
     over = [op for op in kernel.of(*OVER_AXIS) if op.axis in whole]
     apart = {op.axis for op in over if not (isinstance(op, Reduce) and _is_word(op) and op in body)}
     contracted = {name for op in kernel.of(Contract) for name in op.summed}
@@ -52,10 +53,6 @@ def spread_axes(kernel: Kernel) -> Mapping[str, int]:
     added = any(isinstance(op, Store) and op.accumulate for op in kernel.ops)
     names = whole.keys() - apart - contracted if not added else ()
     return {name: known[whole[name]] for name in names if whole[name] in known}
-
-
-def _is_whole(loop: object) -> bool:
-    return isinstance(loop, ForTiles) and loop.whole
 
 
 def _is_word(op: Reduce) -> bool:

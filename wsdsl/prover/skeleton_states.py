@@ -80,10 +80,6 @@ def of_warps(held: Sequence[int | None]) -> ByThread:
     return lambda tid, _: held[tid // 32]
 
 
-def _nothing(_tid: int, _rank: int) -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Fill:
     """What an event's letter lacks, by the states that hold when it is met. `further`: what each
@@ -96,7 +92,7 @@ class Fill:
     parity: bool = False
     start: int | None = None
     stride: int = 0
-    further: ByThread = _nothing
+    further: ByThread = lambda _tid, _rank: 0
     cta: ByThread | None = None
     number: ByThread | None = None
 
