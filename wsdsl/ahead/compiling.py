@@ -19,7 +19,7 @@ LIMIT_SECONDS = 60.0
 
 POLL_SECONDS = 0.2
 MAX_FORKED = 4
-"""Processes of one job, at the most; more gain nothing beside ptxas."""
+"""Maximum number of processes per job; ptxas takes as long as the rest with four."""
 Ready = queue.Queue[tuple[Job, Made | Failed]]
 
 

@@ -180,9 +180,7 @@ def smem_bytes(
 def _smem_parts(
     kernel: Kernel, schedule: Schedule
 ) -> tuple[Sequence[tuple[SlotGroup, int]], int, int]:
-    """Return the bytes of a slot of each group, of a staging buffer of each consumer, and of the
-    rest.
-    """
+    """Return the bytes per stage of each group, of the staging buffers, and of the rest."""
     sizes, consumers = axis_sizes(kernel, schedule), schedule.consumers or 1
     there = in_tensor_memory(kernel, sizes)
     groups = [g for g in operand_slots(kernel) if g.in_shared and g.ring not in there]
