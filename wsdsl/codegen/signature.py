@@ -26,6 +26,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import DIRECT, mapped_tensors, touches
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 
@@ -102,6 +103,8 @@ def access_of(kernel: Kernel) -> Access:
             needed = op.tensor.as_tensor.dtype.size(op.vector)
             if isinstance(op, m.LoadGlobal) and may_be_words(op):
                 needed = 1 if touch.tensor in kernel.unaligned else MOST
+            if op.tensor.as_tensor.packed:
+                needed = TMA_ALIGN
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
     return Access(
         reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),

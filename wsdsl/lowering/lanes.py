@@ -63,8 +63,9 @@ def holds_vectors(kernel: Kernel) -> bool:
 
 @once
 def loads_packed(kernel: Kernel) -> bool:
-    """Whether threads load packed tensors, which have an accumulator's layout."""
-    return any(op.packed for op in kernel.of(Load)) and holds_vectors(kernel)
+    """Whether threads load packed tensors, which have an accumulator's layout, by 16 bytes."""
+    packed = {op.tensor.name for op in kernel.of(Load) if op.packed}
+    return bool(packed) and packed.isdisjoint(kernel.unaligned) and holds_vectors(kernel)
 
 
 @once

@@ -37,8 +37,11 @@ def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
     """Reject loads of packed tensors for anything but a transformed operand of their layout."""
     fits = _fitting(kernel)
     for load in kernel.of(Load):
-        if load.packed and load not in fits:
-            name = load.tensor.name
+        name = load.tensor.name
+        if load.packed and name in kernel.unaligned:
+            told = f"WS0336 {name} is packed, and its data begin at no multiple of 16 bytes"
+            yield Finding(told, load.loc, f"copy {name}.data, or pass {name} unpacked")
+        elif load.packed and load not in fits:
             yield Finding(
                 f"WS0308 {name} is packed, and this does not load whole tiles of it for a "
                 "transformed operand of `@` that contracts its last dimension, or in a kernel "
