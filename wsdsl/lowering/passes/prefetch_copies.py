@@ -150,7 +150,8 @@ class _Ahead:
         with b.when(b.map("lt", following, items.stop, wish="more")):
             swap = {items.index: following}
             b.copy(chain, swap)
-            self.first_slots(moved, swap)
+            computed = (v for op in chain for v in results_of(op))
+            self.first_slots(moved, {v: swap[v] for v in computed})
 
     def first_slots(
         self, copies: list[ThreadLoad], swap: Mapping[Value, Value], skipped: int = 0
