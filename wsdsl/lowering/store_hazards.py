@@ -115,13 +115,11 @@ class _Iterations:
                 numbers = [op for v in args if isinstance(op := self.made.get(v), Constant)]
                 return any(op.value for op in numbers) and any(map(self._differs, args))
             case Map(fn=fn, args=args) if fn in fns:
-                varying = [v for v in args if v in self.vary and not self._is_number(v)]
+                others = (v for v in args if not isinstance(self.made.get(v), Constant))
+                varying = [v for v in others if v in self.vary]
                 return len(varying) == 1 and self._differs(varying[0])
             case _:
                 return False
-
-    def _is_number(self, value: Value) -> bool:
-        return isinstance(self.made.get(value), Constant)
 
 
 def may_meet(store: Store, loop: ForTiles, made: Mapping[Value, Op]) -> bool:

@@ -36,10 +36,6 @@ def fills_of(views: Mapping[str, ArrayView]) -> Fills:
     return {name: (low, high - low) for name, (low, high) in found.items()}
 
 
-def _never() -> Any:
-    return NotImplemented
-
-
 @dataclass(frozen=True)
 class Repeatable:
     """A launch with its own arguments and CUlaunchConfig, which native code writes in place. With a
@@ -159,7 +155,7 @@ class Prepared:
         if recorder.calls is not None:
             return None
         if self._repeat is None:
-            self._repeat = self._repeating() or _never
+            self._repeat = self._repeating() or (lambda: NotImplemented)
         if self._repeat() is not NotImplemented:
             return None
         if followed():

@@ -15,7 +15,7 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import context_for
 from wsdsl.runtime.launch import launcher_of
-from wsdsl.tune.memory import Held, fault, make_sets
+from wsdsl.tune.memory import fault, make_sets
 from wsdsl.tune.spec import Doing, Spec
 
 BURST_SECONDS = 2.5e-3
@@ -91,7 +91,8 @@ class CudaCard:
         l2_bytes = int(driver.call("cuDeviceGetAttribute", l2, handle))
         self._sets = make_sets(spec.arguments, spec.index, l2_bytes)
         self._written = [held for held in self._sets[0] if held.argument.is_written]
-        self._before = {h.argument.name: h.read(whole=True) for h in self._updated()}
+        updated = (held for held in self._written if held.argument.is_read)
+        self._before = {held.argument.name: held.read(whole=True) for held in updated}
         self._exact: dict[bool, dict[str, Any]] = {}
         self._first: list[Any] = []
         self._single: dict[str, Any] = {}
@@ -174,9 +175,6 @@ class CudaCard:
                 times[name].append(self._contestants[name].run(0.6 * share))
         self._idle_since = time.monotonic()
         return {name: statistics.median(found) for name, found in times.items()}
-
-    def _updated(self) -> list[Held]:
-        return [h for h in self._sets[0] if h.argument.is_written and h.argument.is_read]
 
     def _result(self, call: Any, *, whole: bool) -> dict[str, Any]:
         """Of one run, on what was there before any."""
