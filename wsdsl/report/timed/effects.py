@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -12,14 +13,15 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.claims import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.copy_rules import boxes_of_warps
-from wsdsl.ir.op import Op, Value, results_of
+from wsdsl.ir.op import Op, Value, by_op, results_of
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
+from wsdsl.report.timed import tensor_effects
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
-from wsdsl.report.timed.tensor_effects import TENSOR_EFFECTS, destinations, reached
+from wsdsl.report.timed.tensor_effects import destinations, reached
 from wsdsl.report.timed.units import Barrier
 
 # Threads ------------------------------------------------------------------------------------------
@@ -311,46 +313,14 @@ def set_max_registers(agent: Agent, op: b.SetMaxRegisters) -> None:
     agent.wg.registers = op.count
 
 
+INSTRUCTIONS = t.Map, t.Cast, t.Bitcast, f.ReduceColumns, f.MmaSync, f.ScanColumns
+OF_SHARED = (
+    m.ReducePartials, m.StoreShared, m.LoadShared, m.LoadPanels, m.ReceiveFragment,
+    tr.StoreTransposed, tr.LoadTransposed,
+)  # fmt: skip
 EFFECTS: dict[type[Op], Effect] = {
-    t.Map: compute,
-    t.Cast: compute,
-    t.Bitcast: compute,
-    f.ReduceColumns: compute,
-    f.MmaSync: compute,
-    f.ScanColumns: compute,
-    m.StorePartials: store_partials,
-    m.ReducePartials: move_shared,
-    m.StoreShared: move_shared,
-    tr.StoreTransposed: move_shared,
-    tr.LoadTransposed: move_shared,
-    m.LoadShared: move_shared,
-    m.LoadPanels: move_shared,
-    m.ReceiveFragment: move_shared,
-    m.LoadGlobal: load_global,
-    m.StoreGlobal: store_global,
-    m.TmaLoad: tma_load,
-    m.ThreadLoad: thread_load,
-    m.TmaStore: tma_store,
-    m.TmaStoreCommit: tma_store_commit,
-    m.TmaStoreWait: tma_store_wait,
-    m.ThreadStore: thread_store,
-    f.Wgmma: wgmma,
-    f.WgmmaCommit: wgmma_commit,
-    f.WgmmaWait: wgmma_wait,
-    b.AllocateBarriers: allocate_barriers,
-    b.ArriveBarrier: arrive_barrier,
-    b.ArriveExpectTx: arrive_expect_tx,
-    b.ClaimCluster: claim_cluster,
-    b.ClaimedCluster: claimed_cluster,
-    b.WaitBarrier: wait_barrier,
-    b.SyncCta: sync_cta,
-    b.SyncCluster: sync_cluster,
-    b.NamedBarrierSync: named_barrier_sync,
-    b.NamedBarrierArrive: named_barrier_arrive,
-    b.ArriveFlag: arrive_flag,
-    b.WaitFlag: wait_flag,
-    m.SendFragment: send_fragment,
-    b.SetMaxRegisters: set_max_registers,
-    **TENSOR_EFFECTS,
+    **dict.fromkeys(INSTRUCTIONS, compute),
+    **dict.fromkeys(OF_SHARED, move_shared),
+    **by_op(sys.modules[__name__], tensor_effects),
 }
 """Other ops take no time."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.block_scales import TILE_COLUMNS, WORD
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import k_step
-from wsdsl.report.timed.agent import Agent, Effect
+from wsdsl.report.timed.agent import Agent
 
 if TYPE_CHECKING:
     from wsdsl.report.timed.sm import Sm
@@ -55,10 +55,3 @@ def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
     for other in destinations(agent, op.multicast):
         later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
         other.arrive(op.barriers, agent.get(op.state), over + later)
-
-
-TENSOR_EFFECTS: dict[type[Op], Effect] = {
-    tm.TensorProduct: tensor_product,
-    tm.StoreScales: store_scales,
-    tm.TensorCommit: tensor_commit,
-}
