@@ -18,13 +18,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.held_rows import (
-    are_held,
-    height_in,
-    held_axes,
-    most_elements,
-    read_and_stored,
-)
+from wsdsl.lowering.held_rows import are_held, height_in, held_axes, most_elements, read_and_stored
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.schedule_findings import cluster_fault, extent_fault, split_fault
 from wsdsl.lowering.spread_rows import spread_axes

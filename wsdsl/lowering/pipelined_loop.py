@@ -59,11 +59,8 @@ class PipelinedLoop:
             more = b.map("lt", following, loop.stop, wish="more")
             b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
         beyond = tuple(self.again(v) for v in stages.crossing)
-        b.add(
-            with_fields(
-                loop, result=(*loop.result, *beyond), init=before, args=args, body=tuple(body)
-            )
-        )
+        carried = dict(result=(*loop.result, *beyond), init=before, args=args)
+        b.add(with_fields(loop, **carried, body=tuple(body)))
 
     def again(self, value: Value) -> Value:
         return Value(self.builder.namer.again(value.name), value.type)

@@ -130,12 +130,8 @@ def _together(span: Region, rest: Region, blocks: Mapping[Contract, int]) -> Reg
         if not elementwise or not totals or product.result in users:
             return None
         placed |= {*becomes}
-        last = product is group[-1]
-        made += [
-            dataclasses.replace(product, in_turns=True),
-            *becomes,
-            Materialize(values=totals, but_last=last, loc=product.loc),
-        ]
+        kept = Materialize(values=totals, but_last=product is group[-1], loc=product.loc)
+        made += [dataclasses.replace(product, in_turns=True), *becomes, kept]
     return (*made, *(op for op in ops if op not in placed))
 
 

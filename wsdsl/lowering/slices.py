@@ -98,11 +98,9 @@ class ProducerSlice:
                     for body in (op.then, op.orelse)
                 )
                 result = tuple(op.result[n] for n in wanted)
-                return (
-                    with_fields(op, result=result, then=then, orelse=orelse)
-                    if wanted or _fills(then) or _fills(orelse)
-                    else None
-                )
+                is_needed = wanted or _fills(then) or _fills(orelse)
+                sides = dict(then=then, orelse=orelse)
+                return with_fields(op, result=result, **sides) if is_needed else None
             case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
                 raise CompileError(
                     "WS0335 loads of operands of `@` depend on this; the thread that issues them "

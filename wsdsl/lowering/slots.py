@@ -196,13 +196,8 @@ class _Finder:
             inner = [s for region in regions(op) for s in self.groups_in(region)]
             found += [(i, inner)] if inner else []
         for group in reversed(merged):
-            held = (
-                s.nesting
-                for i, inner in found
-                if group.first <= i <= group.last
-                for s in inner
-                if not s.goes_on_beside(group)
-            )
+            within = (s for i, inner in found if group.first <= i <= group.last for s in inner)
+            held = (s.nesting for s in within if not s.goes_on_beside(group))
             group.nesting = max(held, default=-1) + 1
             alone = len(merged) == 1 and not group.nesting and not self.by_thread
             if alone and group.producer != "decode":

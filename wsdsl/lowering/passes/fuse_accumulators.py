@@ -38,11 +38,8 @@ def fuse_accumulators(kernel: Kernel) -> Kernel:
 
 def _fuse(kernel: Kernel, region: Region, counts: Counter[Value]) -> Region:
     precise = promotes(kernel.schedule)
-    products = {
-        op.result: op
-        for op in region
-        if isinstance(op, Contract) and op.acc is None and not (precise and is_fp8(op.dtype))
-    }
+    alone = (op for op in region if isinstance(op, Contract) and op.acc is None)
+    products = {op.result: op for op in alone if not (precise and is_fp8(op.dtype))}
     fused: dict[Value, Contract] = {}
     moved: set[Value] = set()
     for op in region:

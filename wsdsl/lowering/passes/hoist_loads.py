@@ -38,14 +38,8 @@ def hoist_loads(kernel: Kernel) -> Kernel:
             return (loop,)
         known = {op.result for op in loop.body if isinstance(op, Whole)}
         inside = {*bound(loop), *(v for op in loop.body for v in results_of(op))} - known
-        loads = [
-            op
-            for op in loop.body
-            if isinstance(op, Load)
-            and op.result in multiplied(kernel)
-            and op.tensor not in stored
-            and not inside & {*operands(op)}
-        ]
+        taken = (x for x in loop.body if isinstance(x, Load) and x.result in multiplied(kernel))
+        loads = [op for op in taken if op.tensor not in stored and not inside & {*operands(op)}]
         used = {v for op in loads for v in operands(op)}
         early = [op for op in loop.body if op in loads or used & known & {*results_of(op)}]
         rest = tuple(op for op in loop.body if op not in early)

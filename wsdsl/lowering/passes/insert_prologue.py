@@ -98,14 +98,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [bar.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
-    early = [
-        op
-        for op in kernel.body
-        if isinstance(op, Partition)
-        and op.role == "load"
-        and op.num_warpgroups
-        and only_reads(op.body, maps_of, constant)
-    ]
+    loading = (op for op in kernel.of(Partition) if op.role == "load" and op.num_warpgroups)
+    early = [op for op in loading if only_reads(op.body, maps_of, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [bar.LaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
@@ -114,11 +108,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     if together and not late:
         prologue.append(bar.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
-    ahead = {
-        op: first_boxes(op, maps_of, namer)
-        for op in kernel.body
-        if isinstance(op, Partition) and op.asks_early
-    }
+    ahead = {op: first_boxes(op, maps_of, namer) for op in kernel.of(Partition) if op.asks_early}
     apart = bool(early) or any(ahead.values())
     if not apart:
         prologue += [bar.WaitPredecessor(), *after]

@@ -92,13 +92,8 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
 def _copies(loop: ForRange) -> list[ThreadLoad]:
     """Those that go on along the loop's index, and are elsewhere for nothing else in the loop."""
     inside = {v for op in loop.body for v in (*results_of(op), *bound(op))} | {*loop.args}
-    return [
-        op
-        for op in loop.body
-        if isinstance(op, ThreadLoad)
-        and loop.index in op.coordinates
-        and not inside & {*op.coordinates}
-    ]
+    along = (x for x in loop.body if isinstance(x, ThreadLoad) and loop.index in x.coordinates)
+    return [op for op in along if not inside & {*op.coordinates}]
 
 
 class _Ahead:
