@@ -160,11 +160,8 @@ class Schedule:
         return hash(tuple(getattr(self, f.name) for f in fields(self)))
 
     def __repr__(self) -> str:
-        shown = [
-            f"{f.name}={_shown(getattr(self, f.name))}"
-            for f in fields(self)
-            if getattr(self, f.name) is not None and getattr(self, f.name) != f.default
-        ]
+        held = ((f, getattr(self, f.name)) for f in fields(self))
+        shown = (f"{f.name}={_shown(x)}" for f, x in held if x is not None and x != f.default)
         return f"Schedule({', '.join(shown)})"
 
 

@@ -130,11 +130,8 @@ class Serving(Callee):
         if len(sizes) < len(self.dims) or self.exact:
             return
         asked = self._asked_for(schedule, sizes, exact=False)
-        held = (
-            self._variants.stand_ins(asked.schedule, sizes, asked.unaligned, asked.padded)
-            if asked.shared
-            else None
-        )
+        alike = asked.schedule, sizes, asked.unaligned, asked.padded
+        held = self._variants.stand_ins(*alike) if asked.shared else None
         own = self._variants.lowered(asked)
         yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:

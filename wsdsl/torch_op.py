@@ -249,9 +249,5 @@ def _adds_in_any_order(kernel: Any) -> bool:
     from wsdsl.lowering.axes import is_scattered, output_nest
 
     loops = {loop.index for loop in output_nest(kernel)[0]}
-    return any(
-        op.accumulate
-        and op.tensor.as_tensor.dtype.is_float
-        and (is_scattered(op) or not loops <= {*op.index})
-        for op in kernel.of(Store)
-    )
+    adds = (op for op in kernel.of(Store) if op.accumulate and op.tensor.as_tensor.dtype.is_float)
+    return any(is_scattered(op) or not loops <= {*op.index} for op in adds)

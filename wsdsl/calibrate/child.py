@@ -23,15 +23,8 @@ def main(arguments: list[str]) -> int:
         _tell(failed=CODE.sub("", str(error)))
         return 1
     device = gpu.context.device
-    _tell(
-        card=dict(
-            device=device.name,
-            arch=device.arch,
-            num_sms=device.num_sms,
-            memory_bytes=gpu.memory_bytes,
-            driver="{}.{}".format(*device.driver),
-        )
-    )
+    card = device.about() | {"memory_bytes": gpu.memory_bytes}
+    _tell(card=card | {"driver": "{}.{}".format(*device.driver)})
     for name in names:
         _tell(begins=name)
         if not _run(known[name], gpu):

@@ -157,12 +157,8 @@ class Loops(Expressions):
 
     def nest(self, node: s.For, loops: list[Walked]) -> None:
         """One loop a variable, each in the one before; what the body rebinds goes through all."""
-        outer = dict(self.env)
-        names = [
-            name
-            for name in assigned(node.body)
-            if name in self.live.around[id(node)] and name in outer
-        ]
+        outer, around = dict(self.env), self.live.around[id(node)]
+        names = [name for name in assigned(node.body) if name in around and name in outer]
         carried = [n for n in names if not isinstance(outer[n], TensorRef)]
         levels: list[tuple[AxisRef | Var, dict[str, Var], dict[str, typed.Expr]]] = []
         for walked in loops:

@@ -61,9 +61,8 @@ def explain_choice(
     if own.plain:
         lines += plain_reasons(own.plain, schedule)
     else:
-        registers = footprint.accumulator_registers(
-            chosen, schedule
-        ) + footprint.promoted_registers(chosen, schedule)
+        registers = footprint.accumulator_registers(chosen, schedule)
+        registers += footprint.promoted_registers(chosen, schedule)
         compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
         lines += [*_reasons(own), *_loading(own, schedule)]
         lines.append(f"  accumulators: {registers} registers per thread of {compute}")

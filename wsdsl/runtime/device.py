@@ -35,6 +35,10 @@ class Device:
     def __str__(self) -> str:
         return f"cuda:{self.index} ({self.name}, compute capability {self.capability_text})"
 
+    def about(self) -> dict[str, Any]:
+        """The values that measurements are stored with."""
+        return {"device": self.name, "arch": self.arch, "num_sms": self.num_sms}
+
     @property
     def capability_text(self) -> str:
         return f"{self.capability[0]}.{self.capability[1]}"
@@ -88,17 +92,11 @@ def device_properties(index: int) -> Device:
         return int(driver.call("cuDeviceGetAttribute", getattr(attribute, name), handle))
 
     raw: bytes = driver.call("cuDeviceGetName", 256, handle)
-    version = int(driver.call("cuDriverGetVersion"))
-    return Device(
-        index=index,
-        name=raw.split(b"\0")[0].decode(),
-        num_sms=get("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
-        capability=(
-            get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR"),
-            get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
-        ),
-        driver=(version // 1000, version % 1000 // 10),
-    )
+    name, version = raw.split(b"\0")[0].decode(), int(driver.call("cuDriverGetVersion"))
+    num_sms = get("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
+    major = get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
+    minor = get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
+    return Device(index, name, num_sms, (major, minor), (version // 1000, version % 1000 // 10))
 
 
 def known_devices() -> list[Device]:

@@ -285,11 +285,8 @@ class Stub(Builder):
                     self.store(self.b.fptrunc(real, F32), where)
                 with otherwise:
                     number = self.b.trunc(place, I32)
-                    wide = self.b.select(
-                        self.is_equal(kind, Kind.U32),
-                        self.b.zext(number, WORD),
-                        self.b.sext(number, WORD),
-                    )
+                    ways = self.b.zext(number, WORD), self.b.sext(number, WORD)
+                    wide = self.b.select(self.is_equal(kind, Kind.U32), *ways)
                     self.miss_if(self.differs(wide, place))
                     self.store(number, where)
 

@@ -80,12 +80,9 @@ def adapt(view: ArrayView, dtype: DType) -> ArrayView:
         return replace(view, dtype=dtype)
     pairs = ("u8", "i8", *(["float4_e2m1fn_x2"] if dtype.is_float else []))
     if dtype.bits == 4 and held.name in pairs and view.shape:
-        return replace(
-            view,
-            dtype=dtype,
-            shape=(*view.shape[:-1], 2 * view.shape[-1]),
-            strides=(*(2 * s for s in view.strides[:-1]), view.strides[-1]),
-        )
+        shape = (*view.shape[:-1], 2 * view.shape[-1])
+        strides = (*(2 * s for s in view.strides[:-1]), view.strides[-1])
+        return replace(view, dtype=dtype, shape=shape, strides=strides)
     return view
 
 
@@ -196,11 +193,8 @@ TMA_MAX_RANK = 5
 def row_strides(view: ArrayView) -> list[tuple[int, int]]:
     """(axis, stride in bytes) of the axes but the last that have more than one element."""
     strides = normalise(view).strides
-    return [
-        (axis, strides[axis] * view.dtype.bits // 8)
-        for axis in range(len(view.shape) - 1)
-        if view.shape[axis] > 1
-    ]
+    outer = (axis for axis in range(len(view.shape) - 1) if view.shape[axis] > 1)
+    return [(axis, strides[axis] * view.dtype.bits // 8) for axis in outer]
 
 
 def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:

@@ -118,11 +118,8 @@ def _neighbours(
     ]
     for name, size in tile.items():
         if name in sides and name not in (given.tile or {}):
-            changes += [
-                dataclasses.replace(open_, tile=tile | {name: size + step})
-                for step in WIDTH_STEPS
-                if size + step >= 16
-            ]
+            tiles = (tile | {name: size + step} for step in WIDTH_STEPS if size + step >= 16)
+            changes += [dataclasses.replace(open_, tile=other) for other in tiles]
     for change in changes:
         try:
             found = scheduled_tile(dataclasses.replace(kernel, schedule=change), sizes).schedule

@@ -100,14 +100,8 @@ class CudaCard:
         self._idle_since = 0.0
 
     def about(self) -> dict[str, Any]:
-        device = self._context.device
-        return dict(
-            device=device.name,
-            arch=device.arch,
-            num_sms=device.num_sms,
-            memory_bytes=self._memory,
-            sets=len(self._sets),
-        )
+        own = {"memory_bytes": self._memory, "sets": len(self._sets)}
+        return self._context.device.about() | own
 
     def add(self, name: str, kept: bytes, doing: Doing) -> str:
         doing(name)

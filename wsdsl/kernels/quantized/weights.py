@@ -112,11 +112,8 @@ class Weights(Stored):
 
     def to(self, like: Any) -> Weights:
         """On the device of an array, and of its framework."""
-        moved: dict[str, Any] = {
-            name: placed_like(on_host(held), like)
-            for name in ("zeros", "scale")
-            if (held := getattr(self, name)) is not None
-        }
+        given = {"zeros": self.zeros, "scale": self.scale}
+        moved = {name: placed_like(on_host(x), like) for name, x in given.items() if x is not None}
         moved["scales"] = placed_like(self._host_scales(), like)
         packed, codes = self.is_packed, self.codes
         codes = packed_like(codes, like) if packed else placed_like(on_host(codes), like)
