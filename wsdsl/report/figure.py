@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png", ".pdf")
 GOLDEN = 0.61803398875
 """Part of the circle of hues between consecutive tiles, so that adjacent tiles differ most."""
-WAIT, PARTIAL_SUMS, UNIT = "#d9d9d9", "#444444", "#777777"
-CTAS = "#54a24b", "#b6dfae"
-COLORS = {
-    "MMA": "#4c78a8",
-    "arithmetic": "#f2a33c",
-    "SMEM": "#72b7b2",
-    "loads": "#54a24b",
-    "stores": "#b279a2",
-    "issue": "#9d755d",
-    "DSMEM": "#ff9da6",
-    "wait": WAIT,
-    "start": "#eeeeee",
+KINDS = {
+    "MMA": ("M", "#4c78a8"),
+    "arithmetic": ("a", "#f2a33c"),
+    "SMEM": ("m", "#72b7b2"),
+    "loads": ("L", "#54a24b"),
+    "stores": ("s", "#b279a2"),
+    "issue": ("i", "#9d755d"),
+    "DSMEM": ("x", "#ff9da6"),
+    "wait": (".", "#d9d9d9"),
+    "start": ("-", "#eeeeee"),
 }
+"""Letters and colors of spans by their kind."""
+WAIT, PARTIAL_SUMS, UNIT = KINDS["wait"][1], "#444444", "#777777"
+CTAS = "#54a24b", "#b6dfae"
 LABEL_WIDTH = 0.0075
 """Width of a character of a bar's label, as a part of the width of the axes."""
 
@@ -104,8 +105,8 @@ def draw_worker(worker: Worker, window: tuple[float, float], path: Path, heading
             start, stop = max(begin, span.start), min(end, span.stop)
             if start >= stop:
                 continue
-            used[span.kind] = COLORS[span.kind]
-            style = dict(facecolors=COLORS[span.kind], edgecolor="white", linewidth=0.5)
+            used[span.kind] = fill = KINDS[span.kind][1]
+            style = dict(facecolors=fill, edgecolor="white", linewidth=0.5)
             axes.broken_barh([(start, stop - start)], (row + 0.1, 0.8), **style)
             label = span.edge if span.kind == "wait" else f"{span.kind} {span.edge}".strip()
             if len(label) * LABEL_WIDTH < (stop - start) / (end - begin):

@@ -90,15 +90,9 @@ def _forward(
 ) -> tuple[Any, ...]:
     rows = arrays.rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
-    kernel = arrays.kernel_of(
-        FORWARD,
-        x=rows.dtype,
-        t=declared,
-        target=read,
-        sums=SUMS,
-        lse=", lse: f32[M]" if lse else "",
-        store="\n        lse[m] = most + rest" if lse else "",
-    )
+    result, store = (", lse: f32[M]", "\n        lse[m] = most + rest") if lse else ("", "")
+    parts = dict(target=read, sums=SUMS, lse=result, store=store)
+    kernel = arrays.kernel_of(FORWARD, x=rows.dtype, t=declared, **parts)
     made = kernel(rows.matrix, classes, ignored, **options)
     return tuple(a.reshape(rows.shape[:-1]) for a in (made if lse else (made,)))
 
@@ -125,14 +119,9 @@ def cross_entropy_backward(
     classes, declared, read = _targets(targets, rows)
     target, _ = rows.output(out, rows.dtype)
     in_place = out is logits
-    kernel = arrays.kernel_of(
-        BACKWARD,
-        x=rows.dtype,
-        t=declared,
-        target=read,
-        output="" if in_place else f", DX: {rows.dtype}[M, N]",
-        into="X" if in_place else "DX",
-    )
+    output, into = ("", "X") if in_place else (f", DX: {rows.dtype}[M, N]", "DX")
+    parts = dict(target=read, output=output, into=into)
+    kernel = arrays.kernel_of(BACKWARD, x=rows.dtype, t=declared, **parts)
     given = rows.per_row("grad", grad), rows.matrix, classes, rows.per_row("lse", lse)
     outputs = () if in_place else (target,)
     made = kernel(*given, ignore_index, *outputs, **options)

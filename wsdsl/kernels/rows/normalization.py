@@ -42,15 +42,12 @@ def forward(
 def _forward_kernel(
     template: str, x: str, y: str, w: str | None, b: str | None, statistics: Statistics
 ) -> Kernel:
-    return kernel_of(
-        template,
-        x=x,
-        y=y,
-        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
-        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
-        outputs="".join(f", {name}: f32[M]" for name, _ in statistics),
-        stores="".join(f"\n        {name}[m] = {value}" for name, value in statistics),
-    )
+    params = (f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else "")
+    affine = (" * W[n]" if w else "") + (" + B[n]" if b else "")
+    outputs = "".join(f", {name}: f32[M]" for name, _ in statistics)
+    stores = "".join(f"\n        {name}[m] = {value}" for name, value in statistics)
+    parts = dict(params=params, affine=affine, outputs=outputs, stores=stores)
+    return kernel_of(template, x=x, y=y, **parts)
 
 
 def backward(

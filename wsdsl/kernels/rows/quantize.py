@@ -82,16 +82,10 @@ def quantize(
         raise wrong_option("block", repr(block), f"{', '.join(map(str, BLOCKS))} or None")
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "x * inverse" if block else "X[m, n] * inverse"
-    kernel = kernel_of(
-        BY_BLOCK if block else ROWS,
-        x=rows.dtype,
-        q=codes,
-        scales=scales,
-        block=block,
-        least=LEAST,
-        scale=("\n" + " " * 8).join(SCALE[scales]).format(largest=LARGEST[codes]),
-        code=f"round({ratio})" if codes == "i8" else ratio,
-    )
+    scale = ("\n" + " " * 8).join(SCALE[scales]).format(largest=LARGEST[codes])
+    parts = dict(scale=scale, code=f"round({ratio})" if codes == "i8" else ratio, least=LEAST)
+    template = BY_BLOCK if block else ROWS
+    kernel = kernel_of(template, x=rows.dtype, q=codes, scales=scales, block=block, **parts)
     shape = (*rows.shape[:-1], *((-(-rows.shape[-1] // block),) if block else ()))
     places = _allocated(rows, shape[len(rows.shape) - 1 :], scales) if block else None
     made, found = kernel(rows.matrix, target, places, **options)

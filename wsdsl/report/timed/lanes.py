@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from wsdsl.report.figure import KINDS
 from wsdsl.report.timed.units import Span
 from wsdsl.report.timed.worker import Worker
 
@@ -12,17 +13,6 @@ COLUMNS = 96
 STEPS = 14
 """Spans of the lane with most spans in a window."""
 PARTS = "prologue", "steady", "epilogue"
-LETTERS = {
-    "MMA": "M",
-    "arithmetic": "a",
-    "SMEM": "m",
-    "loads": "L",
-    "stores": "s",
-    "issue": "i",
-    "DSMEM": "x",
-    "wait": ".",
-    "start": "-",
-}
 
 
 def window(worker: Worker, part: str) -> tuple[float, float]:
@@ -48,10 +38,10 @@ def text_lanes(worker: Worker, part: str) -> str:
         row = ""
         for i in range(COLUMNS):
             what = _most(lane.spans, begin + i * each, begin + (i + 1) * each)
-            row += LETTERS[what] if what else " "
+            row += KINDS[what][0] if what else " "
             used |= {what: None} if what else {}
         lines.append(f"  {lane.name:{width}}  {row}")
-    legend = ", ".join(f"{LETTERS[what]} {what}" for what in used)
+    legend = ", ".join(f"{KINDS[what][0]} {what}" for what in used)
     return "\n".join([f"{part}, cycles {begin:.0f} to {end:.0f}: {legend}", *lines])
 
 
