@@ -200,17 +200,16 @@ class Compiled(Executable):
         else:
             # ptxas is a separate process; the prover runs in parallel, and forks before the thread.
             _ = self._ptx_check
-            assembling = in_background(
-                lambda: assemble_checked(
-                    self.scheduled, ptx, path or None, allow_spills=allow_spills
-                )
-            )
+            given = self.scheduled, ptx, path or None
+            call = partial(assemble_checked, *given, allow_spills=allow_spills)
+            assembling = in_background(call)
             try:
                 self.prove()
             finally:
                 assembling.exception()  # waits
             assembled = assembling.result()
         resources = assembled and assembled.resources
+        ptxas = resources.ptxas_version if resources else ""
         return Artifact(
             name=self.name,
             params=self.params,
@@ -224,9 +223,7 @@ class Compiled(Executable):
             cubin=assembled and assembled.cubin,
             resources=resources,
             log=assembled.log if assembled else "",
-            versions=Versions(
-                __version__, emitter() or "", resources.ptxas_version if resources else ""
-            ),
+            versions=Versions(__version__, emitter() or "", ptxas),
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from wsdsl.deprecation import FIELDS, current_fields, deprecate
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
@@ -13,7 +13,7 @@ from wsdsl.lazy import cached_property
 Mode = Literal["cooperative", "pingpong"]
 Place = Literal["registers", "smem", "tmem"]
 Reduction = Literal["serial", "parallel"]
-Scheduler = Literal["auto", "grid", "persistent", "dynamic", "split_k", "stream_k"]
+Scheduler = Literal["grid", "persistent", "dynamic", "split_k", "stream_k", "auto"]
 ScalePath = Literal["cp", "st"]
 Arch = Literal["sm_90a", "sm_100a", "sm_103a"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
@@ -189,15 +189,18 @@ def _numbers(*numbers: int) -> Callable[[Any], bool]:
     return lambda held: _positive(held) and held in numbers
 
 
-def _words(*words: str) -> Callable[[Any], bool]:
-    return lambda held: held in words
+def _one_of(kind: Any) -> tuple[Callable[[Any], bool], str]:
+    """The check for a Literal of words, and the value that it expects."""
+    words = get_args(kind)
+    *first, last = (f'"{word}"' for word in words)
+    return lambda held: held in words, f"{', '.join(first)} or {last}"
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
     return lambda held: isinstance(held, kind)
 
 
-_place = _words("registers", "smem", "tmem")
+_place, _ = _one_of(Place)
 
 
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -220,14 +223,10 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("tile_n_variants", _numbers(*range(1, 9)), "1 to 8 extents"),
     ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 stages"),
     ("consumers", _numbers(1, 2, 3, 4), "1 to 4 compute warpgroups"),
-    ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),
+    ("mode", *_one_of(Mode)),
     *((name, _is(str), "the name of a loop variable") for name in AXES),
     ("cluster", _by_name(_numbers(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8"),
-    (
-        "scheduler",
-        _words("auto", "grid", "persistent", "dynamic", "split_k", "stream_k"),
-        '"grid", "persistent", "dynamic", "split_k", "stream_k" or "auto"',
-    ),
+    ("scheduler", *_one_of(Scheduler)),
     ("splits", _positive, "a positive number"),
     ("cta_group", _numbers(1, 2), "1 or 2"),
     ("ctas_per_sm", lambda n: _positive(n) and n <= 16, "1 to 16 CTAs"),
@@ -236,7 +235,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         _by_name(lambda e: isinstance(e, tuple) and all(map(_positive, e))),
         "extents in elements by tensor, as in `dict(H=(64,))`",
     ),
-    ("reduction", _words("serial", "parallel"), '"serial" or "parallel"'),
+    ("reduction", *_one_of(Reduction)),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
     (
         "registers",
@@ -253,10 +252,10 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda p: _positive(p) or (type(p) is int and p == 0),
         "a number of elements of K, or 0 for no promotion",
     ),
-    ("sf_load", _words("cp", "st"), '"cp" or "st"'),
+    ("sf_load", *_one_of(ScalePath)),
     ("pdl_independent", _names, 'names of tensors, `("B",)`'),
     *((name, _is(bool), "True or False") for name in SWITCHES),
-    ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),
+    ("arch", *_one_of(Arch)),
 )
 """(field, whether it may hold this, what it may hold)."""
 
