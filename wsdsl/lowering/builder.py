@@ -62,6 +62,14 @@ class Builder:
         finally:
             self.ops = outer
 
+    def each(self, region: Region, convert: Callable[[Op], None]) -> Region:
+        """Convert the ops one by one; return the ops that this has appended."""
+        with self.region() as ops:
+            for op in region:
+                self.loc = op.loc
+                convert(op)
+        return tuple(ops)
+
     @contextmanager
     def when(self, cond: Value, orelse: Region = ()) -> Generator[None]:
         """What is added meanwhile is done if `cond` holds, else what `orelse` has."""

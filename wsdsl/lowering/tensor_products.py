@@ -85,11 +85,7 @@ class TensorProducts:
         return dataclasses.replace(self.before, body=(*first, *self.region(self.before.body)))
 
     def region(self, region: Region) -> Region:
-        with self.builder.region() as ops:
-            for op in region:
-                self.builder.loc = op.loc
-                self.op(op)
-        return tuple(ops)
+        return self.builder.each(region, self.op)
 
     def op(self, op: Op) -> None:
         b = self.builder

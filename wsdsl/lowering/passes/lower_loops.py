@@ -105,19 +105,18 @@ class _Loops:
         return self.builder.size(dim, self.static.get(dim))
 
     def region(self, region: Region) -> Region:
-        with self.builder.region() as ops:
-            for op in region:
-                self.builder.loc = op.loc
-                match op:
-                    case ForWork():
-                        self.work(op)
-                    case t.ForTiles():
-                        self.tiles(op)
-                    case t.ForEach():
-                        self.each(op)
-                    case _:
-                        self.builder.add(with_regions(op, self.region))
-        return tuple(ops)
+        return self.builder.each(region, self.convert)
+
+    def convert(self, op: Op) -> None:
+        match op:
+            case ForWork():
+                self.work(op)
+            case t.ForTiles():
+                self.tiles(op)
+            case t.ForEach():
+                self.each(op)
+            case _:
+                self.builder.add(with_regions(op, self.region))
 
     def tiles(self, op: t.ForTiles) -> None:
         axis = op.index.as_axis

@@ -216,11 +216,7 @@ class _Rings(RingUses):
         return self.in_tensor_memory(ring) and self.producers.by_stores(ring)
 
     def region(self, region: Region) -> Region:
-        with self.builder.region() as ops:
-            for op in region:
-                self.builder.loc = op.loc
-                self.convert(op)
-        return tuple(ops)
+        return self.builder.each(region, self.convert)
 
     def convert(self, op: Op) -> None:
         b = self.builder

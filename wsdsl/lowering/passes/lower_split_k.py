@@ -78,21 +78,19 @@ class _Pieces:
         self.rings: list[CircularBuffer] = []
 
     def region(self, region: Region) -> Region:
-        with self.builder.region() as ops:
-            for op in region:
-                self.builder.loc = op.loc
-                if isinstance(op, AxisAt):
-                    self.starts[op.result.as_axis.name] = op.start
-                if not isinstance(op, FinishTile):
-                    self.builder.add(with_regions(op, self.region))
-                elif op.reduction == "cluster":
-                    self.rings.append(finish_in_cluster(self.partials, op, self.starts))
-                elif op.reduction == "parallel":
-                    own = ParallelReduction(self.partials, op, self.splits, self.height)
-                    own.finish(self.starts)
-                else:
-                    self.in_turns(op)
-        return tuple(ops)
+        return self.builder.each(region, self.convert)
+
+    def convert(self, op: Op) -> None:
+        if isinstance(op, AxisAt):
+            self.starts[op.result.as_axis.name] = op.start
+        if not isinstance(op, FinishTile):
+            self.builder.add(with_regions(op, self.region))
+        elif op.reduction == "cluster":
+            self.rings.append(finish_in_cluster(self.partials, op, self.starts))
+        elif op.reduction == "parallel":
+            ParallelReduction(self.partials, op, self.splits, self.height).finish(self.starts)
+        else:
+            self.in_turns(op)
 
     def in_turns(self, op: FinishTile) -> None:
         b, partials = self.builder, self.partials
