@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from wsdsl.codegen.convert_type import scalar_type
 from wsdsl.codegen.writer import Writer
@@ -48,6 +48,19 @@ def to_bits(w: Writer, text: str, dtype: DType) -> str:
             return w.value(f"zext {scalar_type(dtype)} {text} to i16")
         case _:
             return text
+
+
+def joined(w: Writer, parts: Sequence[str]) -> str:
+    """The word of adjacent elements as they were loaded, the first lowest; i16 if there are
+    several.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    word = w.value(f"zext i16 {parts[0]} to i32")
+    for i, text in enumerate(parts[1:], 1):
+        wide = w.value(f"zext i16 {text} to i32")
+        word = w.binary("or", "i32", word, w.binary("shl", "i32", wide, 32 // len(parts) * i))
+    return word
 
 
 # Halves of 32-bit registers.

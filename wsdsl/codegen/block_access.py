@@ -25,7 +25,7 @@ from wsdsl.ir.types import DType, Tensor
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
     found: list[str] = []
     for at, pred in _blocks(c, op.tensor, op.index, shape):
-        texts = inline_ptx.load_global_words(c.w, at, 4, pred)
+        texts = inline_ptx.load_global_vector(c.w, at, 32, 4, pred)
         found += [from_bits(c.w, text, dtype) for text in texts]
     return from_elements(c.w, dtype, shape, found)
 

@@ -204,9 +204,9 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
     if dtype.bits == 8:
         return _to_f8(w, dtype, shape, floats)
     if is_packed(dtype, shape[1]):
-        pack = nvvm.to_bf16_pair if dtype.name == "bf16" else nvvm.to_f16_pair
         pairs = zip(floats[::2], floats[1::2], strict=True)
-        return Registers(dtype, *shape, tuple(pack(w, low, high) for low, high in pairs))
+        packed = tuple(nvvm.to_half_pair(w, dtype.name, *pair) for pair in pairs)
+        return Registers(dtype, *shape, packed)
     type = scalar_type(dtype)
     rounded = tuple(w.value(f"fptrunc float {x} to {type}") for x in floats)
     return Registers(dtype, *shape, rounded)

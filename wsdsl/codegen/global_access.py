@@ -85,9 +85,11 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
             if bits == 16 or is_packed(dtype, shape[1]):
-                packed.append(inline_ptx.load_global_packed(w, at, bits, both, first, constant))
+                load = w, at, 2 * bits, 1, both, constant
+                packed += inline_ptx.load_global_vector(*load, first=first)
             else:
-                pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
+                load = w, at, bits, 2, both, constant
+                pair = inline_ptx.load_global_vector(*load, first=first)
                 results += [from_bits(w, text, dtype) for text in pair]
         if packed and is_packed(dtype, shape[1]):
             c.held[op.result] = Registers(dtype, *shape, tuple(packed))

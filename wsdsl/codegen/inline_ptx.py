@@ -295,59 +295,41 @@ TYPES = {8: "i16", 16: "i16", 32: "i32"}
 def load_global(
     w: Writer, at: Global, bits: int, pred: str | None, constant: bool, row: bool = False
 ) -> str:
-    """One element, 0 where `pred` does not hold. `constant`: nobody writes it while we run; `row`:
-    what follows it in memory is read soon.
+    """One element, see `load_global_vector`."""
+    return load_global_vector(w, at, bits, 1, pred, constant, row)[0]
+
+
+def load_global_vector(
+    w: Writer,
+    at: Global,
+    bits: int,
+    count: int,
+    pred: str | None,
+    constant: bool = False,
+    row: bool = False,
+    first: str | None = None,
+) -> tuple[str, ...]:
+    """1, 2 or 4 aligned elements at once, 0 where `pred` does not hold. `constant`: no thread
+    writes them while the kernel runs; `row`: the elements that follow in memory are read soon.
+    Where `first` holds, the first of two elements is loaded alone, or the lower half of one.
     """
-    kind = ".nc" * constant + ROW[row]
-    zero = "" if pred is None else f"mov.b{max(bits, 16)} $0, 0;\n"
-    ptx = f"{zero}{_when(pred, 2)}ld.global{kind}.b{bits} $0, {at.ptx(1)};"
-    return w.asm_value(ptx, [at.held, *_flag(pred)], TYPES[bits], early=True, pure=constant)
-
-
-def load_global_pair(
-    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
-) -> tuple[str, ...]:
-    """Two aligned elements at once where `both` holds, else the first alone where `first` holds."""
-    kind, width = ".nc" * constant, max(bits, 16)
-    ptx = f"{_when(both, 3)}ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};"
-    if both is not None:
-        ptx = f"mov.b{width} $0, 0;\nmov.b{width} $1, 0;\n{ptx}"
-    if first is not None:
-        ptx += f"\n@$4 ld.global{kind}.b{bits} $0, {at.ptx(2)};"
-    args = [at.held, *_flag(both), *_flag(first)]
-    return w.asm(ptx, args, [TYPES[bits]] * 2, early=True, pure=constant)
-
-
-def load_global_words(
-    w: Writer, at: Global, count: int, pred: str | None, constant: bool = False, row: bool = False
-) -> tuple[str, ...]:
-    """1, 2 or 4 aligned words at once, 0 where `pred` does not hold."""
     (vector, held), kind = _vector(0, count), ".nc" * constant + ROW[row]
-    ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b32 {held}, {at.ptx(count)};"
+    ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b{bits} {held}, {at.ptx(count)};"
     if pred is not None:
-        ptx = "".join(f"mov.b32 ${i}, 0;\n" for i in range(count)) + ptx
-    return w.asm(ptx, [at.held, *_flag(pred)], ["i32"] * count, early=True, pure=constant)
+        ptx = "".join(f"mov.b{max(bits, 16)} ${i}, 0;\n" for i in range(count)) + ptx
+    if first is not None:
+        # Straight to the wide register: a narrow one of its own, set only sometimes, would be live
+        # all around the kernel's loop.
+        alone = f"b{bits}" if count > 1 else f"u{bits // 2}"
+        ptx += f"\n@${count + 2} ld.global{kind}.{alone} $0, {at.ptx(count)};"
+    args = [at.held, *_flag(pred), *_flag(first)]
+    return w.asm(ptx, args, [TYPES[bits]] * count, early=True, pure=constant)
 
 
 def prefetch_global(w: Writer, pointer: str, pred: str) -> None:
     """Bring the line of an address to L2."""
     ptx = f"{_when(pred, 1)}prefetch.global.L2 [$0];"
     w.asm(ptx, [Global(pointer).held, *_flag(pred)])
-
-
-def load_global_packed(
-    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
-) -> str:
-    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`."""
-    kind = ".nc" if constant else ""
-    lines = [] if both is None else [f"mov.b{2 * bits} $0, 0;"]
-    lines.append(f"{_when(both, 2)}ld.global{kind}.b{2 * bits} $0, {at.ptx(1)};")
-    if first is not None:
-        # Straight to the wide register: a narrow one of its own, set only sometimes, would be live
-        # all around the kernel's loop.
-        lines.append(f"@$3 ld.global{kind}.u{bits} $0, {at.ptx(1)};")
-    args = [at.held, *_flag(both), *_flag(first)]
-    return w.asm_value("\n".join(lines), args, TYPES[2 * bits], early=True, pure=constant)
 
 
 def flag_arrive(w: Writer, at: Global, kind: str, amount: str, pred: str | None) -> None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen.writer import Writer
+from collections.abc import Callable
+
+from wsdsl.codegen.writer import Operand, Writer
 
 ALL_LANES = "-1"
+
+
+def _instruction(name: str, *args: Operand) -> Callable[[Writer], str]:
+    """An intrinsic of fixed operands, without a result."""
+    return lambda w: w.call(name, "void", args)
+
+
+wait_predecessor = _instruction("llvm.nvvm.griddepcontrol.wait")
+launch_dependents = _instruction("llvm.nvvm.griddepcontrol.launch.dependents")
+sync_cta = _instruction("llvm.nvvm.barrier.cta.sync.aligned.all", ("i32", "0"))
+sync_warp = _instruction("llvm.nvvm.bar.warp.sync", ("i32", ALL_LANES))
+fence_barrier_init = _instruction("llvm.nvvm.fence.mbarrier_init.release.cluster")
+wgmma_fence = _instruction("llvm.nvvm.wgmma.fence.sync.aligned")
+wgmma_commit = _instruction("llvm.nvvm.wgmma.commit_group.sync.aligned")
 
 
 def special_register(w: Writer, name: str) -> str:
@@ -43,18 +59,6 @@ def elect(w: Writer) -> str:
     return w.value(f"extractvalue {{ i32, i1 }} {made}, 1")
 
 
-def wait_predecessor(w: Writer) -> None:
-    w.call("llvm.nvvm.griddepcontrol.wait", "void")
-
-
-def launch_dependents(w: Writer) -> None:
-    w.call("llvm.nvvm.griddepcontrol.launch.dependents", "void")
-
-
-def sync_cta(w: Writer) -> None:
-    w.call("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
-
-
 def sync_cluster(w: Writer, relaxed: bool) -> None:
     order = ".relaxed" if relaxed else ""
     w.call(f"llvm.nvvm.barrier.cluster.arrive{order}.aligned", "void")
@@ -64,14 +68,6 @@ def sync_cluster(w: Writer, relaxed: bool) -> None:
 def named_barrier(w: Writer, barrier: str, threads: int, wait: bool) -> None:
     args = [("i32", barrier), ("i32", str(threads))]
     w.call(f"llvm.nvvm.barrier.cta.{'sync' if wait else 'arrive'}.aligned.count", "void", args)
-
-
-def sync_warp(w: Writer) -> None:
-    w.call("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
-
-
-def fence_barrier_init(w: Writer) -> None:
-    w.call("llvm.nvvm.fence.mbarrier_init.release.cluster", "void")
 
 
 def fence_async_proxy(w: Writer, everywhere: bool = False) -> None:
@@ -84,23 +80,11 @@ def set_max_registers(w: Writer, count: int, increase: bool) -> None:
     w.call(f"llvm.nvvm.setmaxnreg.{name}.sync.aligned.u32", "void", [("i32", str(count))])
 
 
-def wgmma_fence(w: Writer) -> None:
-    w.call("llvm.nvvm.wgmma.fence.sync.aligned", "void")
-
-
-def wgmma_commit(w: Writer) -> None:
-    w.call("llvm.nvvm.wgmma.commit_group.sync.aligned", "void")
-
-
-def to_bf16_pair(w: Writer, low: str, high: str) -> str:
-    """Two floats, rounded to nearest even, packed in an i32."""
-    made = w.call("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", [("float", high), ("float", low)])
-    return w.value(f"bitcast <2 x bfloat> {made} to i32")
-
-
-def to_f16_pair(w: Writer, low: str, high: str) -> str:
-    made = w.call("llvm.nvvm.ff2f16x2.rn", "<2 x half>", [("float", high), ("float", low)])
-    return w.value(f"bitcast <2 x half> {made} to i32")
+def to_half_pair(w: Writer, dtype: str, low: str, high: str) -> str:
+    """Two floats, rounded to nearest even to bf16 or f16, packed in an i32."""
+    type = "<2 x bfloat>" if dtype == "bf16" else "<2 x half>"
+    made = w.call(f"llvm.nvvm.ff2{dtype}x2.rn", type, [("float", high), ("float", low)])
+    return w.value(f"bitcast {type} {made} to i32")
 
 
 F8_NAMES = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}

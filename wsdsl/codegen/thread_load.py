@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.bits import joined
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import counted_loop
 from wsdsl.codegen.inline_ptx import At, Global
@@ -25,11 +26,10 @@ from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import THREADS, DType
 from wsdsl.lazy import cached_property
 
 PIECE = 16
-THREADS = 128
 AT_ONCE = {8: 4, 4: 4, 2: 2, 1: 1}
 """Pieces whose loads are under way, by the bytes of a load: as many as there are registers for."""
 ROOM = ((24, 4), (32, 2), (48, 1))
@@ -150,19 +150,8 @@ class _Copy:
         for i, pred in enumerate(inside):
             at = Global(start.base, start.offset + i * bytes)
             if bytes > COPY_WORD:
-                held += inline_ptx.load_global_pair(w, at, 32, pred, None, constant)
+                held += inline_ptx.load_global_vector(w, at, 32, 2, pred, constant)
             else:
                 held.append(inline_ptx.load_global(w, at, 8 * bytes, pred, constant))
         each = max(1, COPY_WORD // bytes)
-        return [self.word(held[i : i + each], 8 * bytes) for i in range(0, len(held), each)]
-
-    def word(self, elements: list[str], bits: int) -> str:
-        """Neighbouring elements in one i32, the first lowest."""
-        w = self.c.w
-        if len(elements) == 1:
-            return elements[0]
-        made = w.value(f"zext i16 {elements[0]} to i32")
-        for i, element in enumerate(elements[1:], 1):
-            wide = w.value(f"zext i16 {element} to i32")
-            made = w.binary("or", "i32", made, w.binary("shl", "i32", wide, i * bits))
-        return made
+        return [joined(w, held[i : i + each]) for i in range(0, len(held), each)]

@@ -13,13 +13,13 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import warp_place
 from wsdsl.codegen.tensor_box import TensorBox
-from wsdsl.codegen.thread_load import THREADS
 from wsdsl.ir.copy_rules import apart_of
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad, TmaStore
 from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.prefetch_ops import PrefetchBox, PrefetchTile
 from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.types import THREADS
 
 
 def convert_tma_load(c: Context, op: TmaLoad) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
-from wsdsl.codegen.bits import bools_of, from_bits
+from wsdsl.codegen.bits import bools_of, from_bits, joined
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.held import Registers, Shape
@@ -29,7 +29,7 @@ def load_vectors(
     words: list[str] = []
     for e in range(0, num_elements(*shape), vector):
         whole, count = addresses.condition(e + vector - 1), vector * dtype.bits // WORD
-        words += inline_ptx.load_global_words(w, addresses.at(e), count, whole, constant)
+        words += inline_ptx.load_global_vector(w, addresses.at(e), WORD, count, whole, constant)
     some = _in_part(c, addresses, shape, vector, kind)
     if some is None:
         return from_words(w, dtype, shape, words)
@@ -40,7 +40,7 @@ def load_vectors(
             at, pred = addresses.at(e), addresses.condition(e)
             each.append(inline_ptx.load_global(w, at, dtype.bits, pred, constant))
         count = WORD // dtype.bits
-        single = [_word(w, each[i : i + count]) for i in range(0, len(each), count)]
+        single = [joined(w, each[i : i + count]) for i in range(0, len(each), count)]
         behind = w.block
     # Words as they were loaded: whoever takes them apart in front of this would wait for them.
     phis = w.phis(["i32"] * len(words))
@@ -48,18 +48,6 @@ def load_vectors(
         w.fill(phi, "i32", [(one, behind), (other, before)])
     assert after == w.block
     return from_words(w, dtype, shape, [name for _, name in phis])
-
-
-def _word(w: Writer, bits: list[str]) -> str:
-    """Elements as they were loaded, i16 if they have less than a word."""
-    if len(bits) == 1:
-        return bits[0]
-    word, each = "", WORD // len(bits)
-    for i, text in enumerate(bits):
-        wide = w.value(f"zext i16 {text} to i32")
-        moved = w.binary("shl", "i32", wide, each * i) if i else wide
-        word = w.binary("or", "i32", word, moved) if word else moved
-    return word
 
 
 def store_vectors(
