@@ -19,7 +19,7 @@ from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, ReceiveFragment, SendFragment, StoreGlobal
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType
 
 
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
@@ -48,15 +48,15 @@ def _blocks(
     c: Context, tensor: Value, index: tuple[Value, ...], shape: Shape
 ) -> Iterator[tuple[Global, str | None]]:
     """Where the thread's elements of each block lie, and whether the block is in the tensor."""
-    w, kind = c.w, tensor.type
-    assert isinstance(kind, Tensor) and isinstance(kind.dims[-1], int)
+    w, length = c.w, tensor.as_tensor.dims[-1]
+    assert isinstance(length, int)
     inside = Addresses(c, tensor, index, shape)
     line, column = (texts_of(w, c.registers(v))[0] for v in index)
     # Of the thread's first element; fragments begin where a block begins.
     line = w.binary("and", "i32", line, -LINES)
     column = w.binary("and", "i32", column, -COLUMNS)
     thread = w.binary("and", "i32", c.threads.tid, 127)
-    lines = w.binary("mul", "i64", _wide(c, line), kind.dims[-1] * BLOCK_BYTES // LINES // COLUMNS)
+    lines = w.binary("mul", "i64", _wide(c, line), length * BLOCK_BYTES // LINES // COLUMNS)
     columns = w.binary("mul", "i64", _wide(c, column), BLOCK_BYTES // COLUMNS)
     own = w.binary("mul", "i64", _wide(c, thread), 4 * HELD)
     pointer = c.pointer(tensor).text

@@ -79,10 +79,8 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
 
 
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
-    assert isinstance(op.result.type, Shared)
-    c.held[op.result] = SharedAt(
-        barriers.placed(op), op.result.type.bytes, op.result.type.num, op.label
-    )
+    kind = op.result.type_as(Shared)
+    c.held[op.result] = SharedAt(barriers.placed(op), kind.bytes, kind.num, op.label)
 
 
 # Fragments ---------------------------------------------------------------------------------------

@@ -37,13 +37,12 @@ LANE, WARP_LANES = 16, 21
 
 
 def convert_allocate_tensor_memory(c: Context, op: t.AllocateTensorMemory) -> None:
-    assert isinstance(op.result.type, TensorMemory)
-    at = At(c.smem, placed(op))
-    c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", op.result.type.columns)
+    at, columns = At(c.smem, placed(op)), op.result.type_as(TensorMemory).columns
+    c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", columns)
     with c.w.where(_is_first_warp(c)):
         group = f"cta_group::{op.cta_group}"
         ptx = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
-        c.w.asm(f"{ptx}{op.result.type.columns};", [at.held])
+        c.w.asm(f"{ptx}{columns};", [at.held])
         c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;")
 
 

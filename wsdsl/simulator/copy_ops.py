@@ -21,10 +21,9 @@ from wsdsl.simulator.transfers import Transfer
 
 
 def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
-    assert isinstance(op.result.type, Shared)
     if op.offset < 0:
         wg.fail(op, f"`{op.label}` has no offset in SMEM")
-    kind = op.result.type
+    kind = op.result.type_as(Shared)
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
 

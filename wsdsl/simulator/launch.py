@@ -13,7 +13,7 @@ from wsdsl.ir.narrowing import narrowed, narrowing_of, quickest
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
-from wsdsl.ir.types import Barriers, Shared, Tensor
+from wsdsl.ir.types import Barriers, Shared
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.arrays import Arguments, GlobalTensor
 from wsdsl.simulator.context import Warpgroup, warpgroup_key
@@ -100,11 +100,10 @@ def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None
     grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
-            assert isinstance(op.result.type, Tensor) and grid is not None
+            first = op.result.as_tensor.dims[0]
+            assert isinstance(first, str) and grid is not None
             scheduler, tiles, depth = work_of(grid, arguments)
             slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
-            first = op.result.type.dims[0]
-            assert isinstance(first, str)
             arguments.sizes[first] = op.each * max(1, slots)
 
 
@@ -143,13 +142,12 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
             case Partition():
                 partitions.append(op)
             case AllocateShared():
-                assert isinstance(op.result.type, Shared)
-                end = op.offset + op.result.type.bytes * op.result.type.num
-                smem_bytes = max(smem_bytes, end)
+                kind = op.result.type_as(Shared)
+                smem_bytes = max(smem_bytes, op.offset + kind.bytes * kind.num)
             case b.AllocateBarriers():
-                assert isinstance(op.result.type, Barriers)
-                num_barriers += op.result.type.num
-                placed.append((op.offset, op.offset + 8 * op.result.type.num, op.label))
+                num = op.result.type_as(Barriers).num
+                num_barriers += num
+                placed.append((op.offset, op.offset + 8 * num, op.label))
             case b.SetMaxRegisters():
                 largest = max(largest, op.count)
             case b.ArriveFlag() | b.WaitFlag():

@@ -22,8 +22,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
     """Part by part, as many words as there are rows; of one row, which several warps may have,
     once.
     """
-    kind, value = op.x.type, np.asarray(wg.get(op.x, op))
-    assert isinstance(kind, Fragment)
+    kind, value = op.x.as_fragment, np.asarray(wg.get(op.x, op))
     shared: SharedItems = wg.values[op.shared.name]
     lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
     if op.over_rows:

@@ -12,14 +12,10 @@ from wsdsl.simulator.context import Blocked, State, Steps, Warpgroup
 def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
     held = wg.cta.barriers.get(op.result.name)
     if held is None:
-        assert isinstance(op.result.type, Barriers)
-        cta = wg.cta
-        held = [
-            Barrier(op.label, stage, op.arrivals, cta.next_barrier + stage, cta)
-            for stage in range(op.result.type.num)
-        ]
+        cta, stages = wg.cta, range(op.result.type_as(Barriers).num)
+        held = [Barrier(op.label, i, op.arrivals, cta.next_barrier + i, cta) for i in stages]
         cta.next_barrier += len(held)
-        wg.cta.barriers[op.result.name] = held
+        cta.barriers[op.result.name] = held
     wg.values[op.result.name] = held
 
 

@@ -118,7 +118,6 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     step = k_step(dtype)
     if op.k % step:
         wg.fail(op, f"k={op.k} is not a multiple of {step} for {dtype}")
-    assert isinstance(op.acc.type, Accumulator)
     read = TensorRead(wg.told, op, wg.everyone)
     fragment = _register_operand(wg, op, dtype) if isinstance(op.a.type, Fragment) else None
     if fragment is None:
@@ -126,7 +125,7 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     else:
         a = partial(multiplicand, fragment, dtype)
     b = operand_in_shared(wg, op, read, b_dtype, op.b, op.num_columns, op.b_k_major)
-    beyond = op.acc.type.columns - op.num_columns
+    beyond = op.acc.type_as(Accumulator).columns - op.num_columns
     job = Product(op, registers, (a, b), accumulate, step, read, fragment, beyond)
     registers.version += 1
     wg.values[op.result.name] = AccumulatorValue(registers, registers.version)

@@ -49,12 +49,12 @@ class Items:
 
 def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
     """By the CTA's first warp."""
-    assert isinstance(op.result.type, TensorMemoryType)
     if wg.index:
         return
     if wg.cta.tensor_memory is not None:
         wg.fail(op, "tensor memory is allocated twice")
-    wg.cta.tensor_memory = TensorMemory(op.result.type.columns, wg.cta.clocks, wg.cta.index)
+    columns = op.result.type_as(TensorMemoryType).columns
+    wg.cta.tensor_memory = TensorMemory(columns, wg.cta.clocks, wg.cta.index)
 
 
 def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
@@ -81,8 +81,7 @@ def _memory(wg: Warpgroup, op: Op, cta: Cta | None = None) -> TensorMemory:
 
 
 def tensor_columns(wg: Warpgroup, op: t.TensorColumns) -> None:
-    kind, memory = op.result.type, _memory(wg, op)
-    assert isinstance(kind, Columns)
+    kind, memory = op.result.type_as(Columns), _memory(wg, op)
     if op.first + kind.columns * kind.num > memory.columns:
         wg.outside(op, f"{kind.num} items of {kind.columns} columns from column {op.first} on")
     wg.values[op.result.name] = Items(op.label, op.first, kind.columns, kind.num)
@@ -224,8 +223,7 @@ def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
 
 
 def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
-    memory, kind = _memory(wg, op), op.result.type
-    assert isinstance(kind, Accumulator)
+    memory, kind = _memory(wg, op), op.result.type_as(Accumulator)
     first = _first(wg, op, op.sums, op.state, op.column + wg.rank * op.apart, kind.columns)
     region, access = _half(first, kind.columns, op.half), CellAccess(wg.told, op, wg.everyone)
     what, reader = f"it reads columns {first} to {first + kind.columns}", (wg.index, op.half)
