@@ -21,7 +21,6 @@ from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
-from wsdsl.prover.skeleton_of_claims import claim_events
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import operand_event, tensor_events
 from wsdsl.prover.skeleton_states import ByThread, Change, Fill, Items, Places, Skeleton, of_warps
@@ -43,6 +42,9 @@ ACCESSES: dict[str, tuple[type[Op], ...]] = {
     "st.global": (m.ThreadStore, m.StoreGlobal, AddCounters, StoreCounters),
 }  # fmt: skip
 """Of threads, by the ops that have them. Only the order of `ld.global.nc` is LLVM's matter."""
+ASK, QUERY = "clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"
+IS_CLAIMED, CLAIMED = f"{QUERY}.is_canceled", f"{QUERY}.get_first_ctaid::x"
+"""The cluster of a response is read where it has one."""
 
 
 @dataclass(frozen=True)
@@ -237,10 +239,8 @@ class Builder:
             case b.LaunchGrid():
                 self.cluster = self.places.ranks = op.cluster
             case b.AllocateBarriers():
-                assert isinstance(op.result.type, Barriers)
-                name = f"{op.label} (at {op.offset})"
-                items = Items(name, op.offset, op.result.type.num)
-                self.places.barriers[op.result] = items
+                name, num = f"{op.label} (at {op.offset})", op.result.type_as(Barriers).num
+                self.places.barriers[op.result] = Items(name, op.offset, num)
                 self.arrivals[op.result] = op.arrivals
             case m.MakeTensorMap():
                 self.packed |= {op.result} if op.swizzle in PACKED_SPAN else set()
@@ -300,8 +300,13 @@ class Builder:
                 kind = "remote " * (op.cta is not None) + "mbarrier.arrive.expect_tx"
                 items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
                 self.emit(op, kind, str(op.tx_bytes), fill=Fill(items, op.state, cta=cta))
-            case b.ClaimCluster() | b.ClaimedCluster():
-                claim_events(self, op, CONDITIONAL)
+            case b.ClaimCluster():
+                start, stride = self.item(op.shared, 0)
+                fill = Fill(self.places.barriers[op.barriers], op.state, start=start, stride=stride)
+                self.emit(op, "multicast " * (op.ctas > 1) + ASK, fill=fill)
+            case b.ClaimedCluster():
+                self.emit(op, IS_CLAIMED)
+                self.emit(op, CONDITIONAL + CLAIMED)
             case b.ArriveFlag():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
                 kind += ".inc" if op.wrap is not None else ".add"
@@ -321,8 +326,7 @@ class Builder:
                 rank = f"{len(op.coordinates) + 2 * (op.map in self.packed)}d"
                 self.emit(op, kind, rank, fill=self.destination(op))
             case m.SendFragment():
-                assert isinstance(op.value.type, Fragment)
-                for block in range(op.value.type.columns // COLUMNS):
+                for block in range(op.value.as_fragment.columns // COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
             case m.StorePartials() if op.barriers is not None:
                 start = self.shared[op.shared].offset + op.offset
@@ -371,9 +375,12 @@ class Builder:
         each = self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
         return lambda _, rank: each[rank]
 
+    def item(self, shared: Value, offset: int) -> tuple[int, int]:
+        """The address of bytes of an item, and the size of an item."""
+        return self.shared[shared].offset + offset, shared.type_as(Shared).bytes
+
     def sent(self, op: m.SendFragment, further: int) -> Fill:
-        assert isinstance(op.shared.type, Shared)
-        start, stride = self.shared[op.shared].offset + op.offset + further, op.shared.type.bytes
+        start, stride = self.item(op.shared, op.offset + further)
         barriers, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
         shifts = self.of_warpgroups(op.shift)
 
@@ -384,10 +391,8 @@ class Builder:
         return Fill(barriers, op.state, start=start, stride=stride, further=place, cta=cta)
 
     def destination(self, op: m.TmaLoad) -> Fill:
-        assert isinstance(op.shared.type, Shared)
-        items = self.places.barriers[op.barriers]
-        start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
-        fill = Fill(items, op.state, start=start, stride=stride)
+        start, stride = self.item(op.shared, op.offset)
+        fill = Fill(self.places.barriers[op.barriers], op.state, start=start, stride=stride)
         further = self.of_ranks(op.shift) or fill.further
         return replace(fill, further=further, cta=self.of_ranks(op.multicast or op.cta))
 

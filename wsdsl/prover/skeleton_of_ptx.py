@@ -10,8 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
-from wsdsl.prover.skeleton_of_claims import ASKS, READS
-from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
+from wsdsl.prover.skeleton_of_kernel import ASK, CLAIMED, CONDITIONAL, IS_CLAIMED
 from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
 from wsdsl.prover.skeleton_registers import Statics, split_address
 from wsdsl.prover.skeleton_states import HALVES, TMEM, Places, parity_of, place_at
@@ -43,6 +42,10 @@ DESCRIPTORS = ("a", "b")
 PRODUCT = "wgmma.mma_async.sync.aligned."
 SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
 SENT = {f"{SEND}.v4.b32": "16 bytes", f"{SEND}.b32": "4 bytes"}
+TRY_CANCEL = f"{ASK}.async.shared::cta.mbarrier::complete_tx::bytes"
+ASKS = {f"{TRY_CANCEL}.b128": ASK, f"{TRY_CANCEL}.multicast::cluster::all.b128": f"multicast {ASK}"}
+"""Instructions and their events."""
+READS = {f"{IS_CLAIMED}.pred.b128": IS_CLAIMED, f"{CLAIMED}.b32.b128": CLAIMED}
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
 REDUCE = "global.shared::cta.add.bulk_group"

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, stored_at_once, word_columns
-from wsdsl.ir.fragment_ops import MatrixOperand
-from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.operand_layout import ATOM, VERSION, layout_of, low_half
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.types import Accumulator, Columns, Shared, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
-from wsdsl.prover.skeleton_states import HALVES, TMEM, ByThread, Fill, Places, of_warps
+from wsdsl.prover.skeleton_states import HALVES, TMEM, Fill, of_warps
 from wsdsl.prover.skeleton_values import BASE
+
+if TYPE_CHECKING:
+    from wsdsl.prover.skeleton_of_kernel import Builder
 
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
@@ -25,22 +26,6 @@ PREFIX = "tcgen05."
 IN_TENSOR = ", a in tensor memory"
 RING = "tensor memory[]"
 """All of its slots are looked at together."""
-
-
-class Builder(Protocol):
-    now: int
-    places: Places
-    known: dict[Value, int | float | bool]
-    columns: dict[Value, t.TensorColumns]
-    operands: dict[Value, MatrixOperand]
-    shared: dict[Value, AllocateShared]
-
-    @property
-    def emit(self) -> Callable[..., None]: ...
-    @property
-    def silent(self) -> Callable[..., int]: ...
-    def of_ranks(self, x: Value | None) -> ByThread | None: ...
-    def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]: ...
 
 
 def operand_event(made: Builder, op: Op, operand: Value, step: int, version: int = 0) -> None:
@@ -62,8 +47,7 @@ def _descriptor(
     by_warp: Sequence[int | None],
 ) -> None:
     shared, state = of
-    kind = shared.type
-    assert isinstance(kind, Shared)
+    kind = shared.type_as(Shared)
     start, stride = HALVES + low, kind.bytes >> 4
     ring = f"operands in {shared.name}[]"
     for further in {x for x in by_warp if x is not None}:
@@ -77,8 +61,7 @@ def _descriptor(
 def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
     def emit(kind: str, sums: Value, state: Value, at: int, detail: str = "") -> None:
         """Of what acts on an item's columns from `at` on, each warp on its own lanes."""
-        item, kind_of = made.columns[sums], sums.type
-        assert isinstance(kind_of, Columns)
+        item, kind_of = made.columns[sums], sums.type_as(Columns)
         start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
         own = isinstance(op, t.TensorLoad | t.TensorStore | t.StoreScales)
         columns = [(group - first_warpgroup) * apart + (half << 20) for group in range(8)]

@@ -19,8 +19,7 @@ def store_fills(
     """Which warps of a warpgroup copy a box, and from where, one after the other; of panels that
     are copied in part not all warps have as many. `items`: that of each warpgroup.
     """
-    assert isinstance(op.shared.type, Shared)
-    size, boxes = op.shared.type.bytes, [*boxes_of_warps(op, box_bytes)]
+    size, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, box_bytes)]
     of_warp = [[held.bytes.start for held in boxes if held.warp == warp] for warp in range(4)]
     for n in range(max(map(len, of_warp))):
         apart = [own[n] if n < len(own) else None for own in of_warp]
@@ -31,10 +30,10 @@ def store_fills(
 
 def wgmma_told(op: f.Wgmma, step: int, known: float | None) -> str:
     """Of one of its instructions; `known`: whether the first accumulates, if that can be told."""
-    assert isinstance(op.acc.type, Accumulator)
     flag = "1" if step else "p" if known is None else str(int(known))
     a, b = (DTYPES[name] for name in op.dtypes)
-    total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
+    total = op.acc.type_as(Accumulator).dtype.name
+    total = {"i32": "s32"}.get(total, total)
     names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
     shape = f"m64n{op.num_columns}k{k_step(a)}.{names}"
     registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
@@ -55,8 +54,7 @@ def partial_fills(
     the `first` of the CTA's on.
     """
     assert op.barriers is not None
-    items, kind = places.barriers[op.barriers], op.x.type
-    assert isinstance(kind, Fragment) and isinstance(op.shared.type, Shared)
+    items, kind = places.barriers[op.barriers], op.x.as_fragment
     lanes, part = kind.lanes, WORD * kind.rows
     rows, across = WORD * lanes.of_warp(kind.rows), min(32, lanes.across)
     own = [w % lanes.warps * part + w // lanes.warps * rows for w in range(4)]
@@ -74,7 +72,7 @@ def partial_fills(
                 items,
                 op.state,
                 start=start + WORD * n * lanes.rows,
-                stride=op.shared.type.bytes,
+                stride=op.shared.type_as(Shared).bytes,
                 further=further,
                 cta=lambda tid, _, begin=begin: begin + tid % across,
             ),
