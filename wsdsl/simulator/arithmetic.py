@@ -15,8 +15,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, NOWHERE
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Tensor, Tile
 
 Array = npt.NDArray[Any]
 
@@ -49,6 +50,11 @@ SMALL_MASK = {"f6e2m3": 0x3F, "f6e3m2": 0x3F, "f4e2m1": 0xF}
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return NUMPY_DTYPES[dtype.name]
+
+
+def dtype_of(value: Value) -> DType:
+    assert isinstance(value.type, Tile | Tensor | Fragment | Accumulator)
+    return value.type.dtype
 
 
 def widen(x: Array) -> Array:

@@ -7,7 +7,7 @@ well. Floats of 6 bits are ml_dtypes', or bytes whose upper two bits do not coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,14 @@ def unpack_nibbles(packed: Array, dtype: DType, size: int) -> Array:
     if dtype.kind == "int":
         return ((flat ^ 8).astype(np.int8) - 8).astype(np.int8)
     return flat.view(numpy_dtype(dtype))
+
+
+def inside_of(array: Array, index: Sequence[Array], shape: tuple[int, ...]) -> Array:
+    """Return which of the indices are those of elements."""
+    inside = np.ones(shape, np.bool_)
+    for i, size in zip(index, array.shape, strict=True):
+        inside &= (i >= 0) & (i < size)
+    return inside
 
 
 def elements_of(raw: Array, dtype: DType) -> Array:

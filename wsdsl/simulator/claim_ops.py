@@ -51,25 +51,22 @@ def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
     cluster = wg.cta.cluster
     if cluster.refused:
         wg.fail(op, "an earlier CLC response reported that no cluster is left")
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
+    start, item = wg.place(op, ANSWER_BYTES)
     if start % ANSWER_BYTES:
         wg.fail(op, f"SMEM address {start} is not a multiple of {ANSWER_BYTES}")
     answer = Answer(wg.cta.residents)
     for cta in cluster.ctas if op.ctas > 1 else [wg.cta]:
         if cta.done:
             wg.fail(op, ended(cta), hint=END_TOGETHER)
-        barrier = wg.barrier(op, op.barriers, state, cta)
+        barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
         phases, region = wg.cta.clocks.phases_seen(wg.one), span(start, ANSWER_BYTES)
         sent = AnswerInFlight(wg, op, cta, region, barrier, wg.one, phases, answer)
-        sent.start(f"item {state.stage} of `{shared.label}`")
+        sent.start(item)
 
 
 def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, 0, ANSWER_BYTES)
-    what = f"it reads item {state.stage} of `{shared.label}`"
-    region = span(start, ANSWER_BYTES)
+    start, item = wg.place(op, ANSWER_BYTES)
+    what, region = f"it reads {item}", span(start, ANSWER_BYTES)
     if wg.elected:
         held = read_shared(wg, op, region, wg.one, what, (wg.index, "one"))
     else:

@@ -41,25 +41,22 @@ class SendInFlight(Transfer):
 def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     value: Array = wg.get(op.value, op)
     held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), held.size)
+    start, item = wg.place(op, held.size, op.offset + _shift(wg, op, op.shift))
     _aligned(wg, op, start)
     cta = wg.of_rank(op, op.cta)
-    barrier = wg.barrier(op, op.barriers, state, cta)
+    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
     phases, region = wg.cta.clocks.phases_seen(wg.everyone), span(start, held.size)
     sent = SendInFlight(wg, op, cta, region, barrier, wg.everyone, phases, held)
-    sent.start(f"item {state.stage} of `{shared.label}`", asynchronous=False)
+    sent.start(item, asynchronous=False)
 
 
 def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
     kind = op.result.as_fragment
     size = kind.rows * kind.columns * kind.dtype.bytes
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), size)
+    start, item = wg.place(op, size, op.offset + _shift(wg, op, op.shift))
     _aligned(wg, op, start)
-    what = f"it reads item {state.stage} of `{shared.label}`"
     reader = wg.index, "received"
-    held = read_shared(wg, op, span(start, size), wg.everyone, what, reader)
+    held = read_shared(wg, op, span(start, size), wg.everyone, f"it reads {item}", reader)
     blocks = held.view(numpy_dtype(kind.dtype)).reshape(kind.columns // COLUMNS, 4, 8, 4, 2, 2)
     rows = blocks.transpose(1, 4, 2, 0, 3, 5)
     wg.values[op.result.name] = rows.reshape(kind.rows, kind.columns).copy()

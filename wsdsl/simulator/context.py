@@ -263,6 +263,12 @@ class Warpgroup:
             self.outside(op, f"{told}, which has {shared.bytes} bytes")
         return shared.offset + index * shared.bytes + offset
 
+    def place(self, op: Any, size: int, offset: int = 0) -> tuple[int, str]:
+        """The address of `size` bytes in the item of the op's state, and the item's name."""
+        shared, state = self.slot(op)
+        name = f"item {state.stage} of `{shared.label}`"
+        return self.item(op, shared, state.stage, offset, size), name
+
     def barrier(self, op: Op, barriers: Value, state: State, cta: Cta | None = None) -> Barrier:
         """The barrier of the state's stage, of one's own CTA or of another of the cluster."""
         if cta is None or cta is self.cta:

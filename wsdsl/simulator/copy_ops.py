@@ -58,18 +58,17 @@ class LoadInFlight(Transfer):
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     held: TensorMapValue = wg.values[op.map.name]
-    shared, state = wg.slot(op)
     shift = 0 if op.shift is None else int(wg.get(op.shift, op))
-    start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
+    start, item = wg.place(op, held.bytes, op.offset + shift)
     aligned(wg, op, start, held.swizzle)
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
     for cta in destinations(wg, op, op.multicast):
         counted = cta if op.cta is None else wg.of_pair(op, op.cta)
-        barrier = wg.barrier(op, op.barriers, state, counted)
+        barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], counted)
         phases, region = wg.cta.clocks.phases_seen(wg.one), held.region(start)
         load = LoadInFlight(wg, op, cta, region, barrier, wg.one, phases, held, at)
-        load.start(f"item {state.stage} of `{shared.label}`")
+        load.start(item)
         access_global(wg, op, "read", held.tensor, held.inside(at), load.access, wg.one)
 
 
@@ -193,15 +192,14 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
 
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, op.offset, tensor.dtype.size(op.rows * op.columns))
+    start, item = wg.place(op, tensor.dtype.size(op.rows * op.columns), op.offset)
     aligned(wg, op, start, op.swizzle)
     box = [1] * tensor.array.ndim
     box[-1] = op.columns
     if op.row_dim >= 0:
         box[op.row_dim] = op.rows
     panels, at = TensorMapValue(tensor, tuple(box), op.swizzle), forward(wg, op)
-    lines, what = panels.read(at), f"it overwrites item {state.stage} of `{shared.label}`"
+    lines, what = panels.read(at), f"it overwrites {item}"
     region = tile(start, len(lines), lines.shape[1], op.swizzle)
     write_shared(wg, op, region, wg.everyone, what, lines)
     access = wg.by_threads(op, wg.everyone, wg.full_name)

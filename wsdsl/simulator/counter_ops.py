@@ -9,6 +9,7 @@ import numpy as np
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arrays import inside_of
 from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.global_ops import add_elements, places
 from wsdsl.simulator.scalar_ops import as_array
@@ -33,10 +34,8 @@ def add_counters(wg: Warpgroup, op: AddCounters) -> None:
     index = places(wg, op, op.index)
     shape = np.broadcast_shapes(value.shape, *(i.shape for i in index))
     spread = [np.broadcast_to(i, shape) for i in index]
-    inside, counted = np.ones(shape, np.bool_), np.ones(shape, np.bool_)
-    for i, length, extent in zip(spread, tensor.array.shape, op.extents, strict=True):
-        inside &= (i >= 0) & (i < length)
-        counted &= i < extent
+    inside = inside_of(tensor.array, spread, shape)
+    counted = np.all([i < extent for i, extent in zip(spread, op.extents, strict=True)], axis=0)
     value = np.broadcast_to(value, shape)
     add_elements(wg, op, tensor, (spread, inside & ~counted), value)
     own = inside & counted
@@ -62,9 +61,7 @@ def store_counters(wg: Warpgroup, op: StoreCounters) -> None:
     first = -0.0 if tensor.dtype.is_float else 0
     total = words.reshape(-1, op.copies).sum(axis=1, dtype=words.dtype, initial=first)
     index = list(np.unravel_index(np.arange(begin, end), op.extents))
-    inside = np.ones(end - begin, np.bool_)
-    for i, length in zip(index, tensor.array.shape, strict=True):
-        inside &= i < length
+    inside = inside_of(tensor.array, index, (end - begin,))
     inside &= total.view(np.int32) != nothing(tensor.dtype)
     add_elements(wg, op, tensor, ([i[None] for i in index], inside[None]), total[None])
 

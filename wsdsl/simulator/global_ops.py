@@ -11,7 +11,7 @@ from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.arrays import GlobalTensor
+from wsdsl.simulator.arrays import GlobalTensor, inside_of
 from wsdsl.simulator.context import Warpgroup, shape_of
 from wsdsl.simulator.effects import Kind
 from wsdsl.simulator.global_races import Actor, At
@@ -109,9 +109,7 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     # What is the same in every row or column may be indexed with less than the result's shape.
     small = np.broadcast_shapes(*(i.shape for i in index))
     spread = [np.broadcast_to(i, small) for i in index]
-    inside = np.ones(small, np.bool_)
-    for i, size in zip(spread, tensor.array.shape, strict=True):
-        inside &= (i >= 0) & (i < size)
+    inside = inside_of(tensor.array, spread, small)
     _by_warps(wg, op, "read", tensor, (spread, inside))
     held = np.zeros(small, tensor.array.dtype)
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
@@ -132,9 +130,7 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     check_blocks(wg, op, tensor, index)
     shape = np.broadcast_shapes(value.shape, *(i.shape for i in index))
     spread = [np.broadcast_to(i, shape) for i in index]
-    inside = np.ones(shape, np.bool_)
-    for i, size in zip(spread, tensor.array.shape, strict=True):
-        inside &= (i >= 0) & (i < size)
+    inside = inside_of(tensor.array, spread, shape)
     if tensor.name in wg.cta.residents.accesses.flags:
         _store_flags(wg, op, tensor, value, (spread, inside))
     else:

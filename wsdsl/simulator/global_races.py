@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir.barrier_ops import ArriveFlag, LaunchGrid, WaitFlag
-from wsdsl.ir.counter_ops import AddCounters, StoreCounters
+from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tensor_accesses import touches
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
 from wsdsl.simulator.clocks import Clocks
@@ -74,18 +73,22 @@ class GlobalAccesses:
     """All tensors that need it. An access is recorded when it starts, and over later."""
 
     def __init__(self, kernel: Kernel, tensors: dict[str, GlobalTensor]) -> None:
-        uses = _Uses.of(kernel)
-        self.flags = uses.flags
+        found = [touch for _, touch in touches(kernel)]
+        self.flags = frozenset(x.tensor for x in found if x.flag)
+        read = {x.tensor for x in found if x.reads}
+        added = {x.tensor for x in found if x.adds}
+        written = {x.tensor for x in found if x.writes and not x.adds}
+        overlapping = any(grid.overlapping for grid in kernel.of(LaunchGrid))
         self._recorded: list[_Recorded] = []
         self._records: dict[str, _Record] = {}
         self._written: dict[str, Array] = {}
         """By tensor that items write which overlap: of each element, whether it was written."""
-        for name in (uses.written | uses.added) - uses.flags:
-            is_read = name in uses.read
-            if is_read or name in uses.written:
+        for name in (written | added) - self.flags:
+            is_read = name in read
+            if is_read or name in written:
                 shape = tensors[name].array.shape
-                self._records[name] = _Record(shape, is_read, name in uses.added)
-                if uses.overlapping and self._records[name].only_written:
+                self._records[name] = _Record(shape, is_read, name in added)
+                if overlapping and self._records[name].only_written:
                     self._written[name] = np.zeros(shape, np.bool_)
 
     def follows(self, kind: str, name: str) -> bool:
@@ -180,49 +183,3 @@ def _first(at: At, mask: Array) -> tuple[int, ...]:
         return tuple(int(i[place]) for i in at)
     first = np.unravel_index(int(np.argmax(mask)), mask.shape)
     return tuple(s.start + int(i) for s, i in zip(at, first, strict=True))
-
-
-@dataclass(frozen=True)
-class _Uses:
-    """Names of the tensors that a kernel reads, writes, adds to atomically, and has as flags."""
-
-    read: frozenset[str]
-    written: frozenset[str]
-    added: frozenset[str]
-    flags: frozenset[str]
-    overlapping: bool
-    """Whether items of the grid store the same elements."""
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> _Uses:
-        found: dict[str, set[str]] = {"read": set(), "written": set(), "added": set()}
-        flags: set[str] = set()
-        maps: dict[str, str] = {}
-        overlapping = False
-        for op in kernel.ops:
-            match op:
-                case m.MakeTensorMap():
-                    maps[op.result.name] = op.tensor.name
-                case m.LoadGlobal() | m.ThreadLoad():
-                    found["read"].add(op.tensor.name)
-                case m.TmaLoad():
-                    found["read"].add(maps[op.map.name])
-                case m.TmaStore():
-                    found["added" if op.accumulate else "written"].add(maps[op.map.name])
-                case m.StoreGlobal() | m.ThreadStore():
-                    found["added" if op.accumulate else "written"].add(op.tensor.name)
-                case AddCounters() | StoreCounters():
-                    found["added"].add(op.tensor.name)
-                case LaunchGrid():
-                    overlapping = op.overlapping
-                case ArriveFlag() | WaitFlag():
-                    flags.add(op.tensor.name)
-                case _:
-                    pass
-        return cls(
-            frozenset(found["read"]),
-            frozenset(found["written"]),
-            frozenset(found["added"]),
-            frozenset(flags),
-            overlapping,
-        )

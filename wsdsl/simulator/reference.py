@@ -18,10 +18,10 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.factors import factored
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.scale_atoms import in_atoms, place_of
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.simulator import arithmetic
-from wsdsl.simulator.arithmetic import Array, numpy_dtype
-from wsdsl.simulator.arrays import Arguments, GlobalTensor, bind_arguments
+from wsdsl.simulator.arithmetic import Array, dtype_of, numpy_dtype
+from wsdsl.simulator.arrays import Arguments, GlobalTensor, bind_arguments, inside_of
 
 CARRIED_TILE = 256
 
@@ -70,7 +70,8 @@ class _Evaluator:
                     carried = tuple(self.values[v.name] for v in op.init)
                     for i in range(self.arguments.size(op.dim)):
                         self.values[op.index.name] = np.asarray(i, np.int32)
-                        carried = self.iterate(op.args, carried, op.body)
+                        self.define(op.args, carried)
+                        carried = self.run(op.body)
                     self.define(op.result, carried)
                 case t.If():
                     chosen = op.then if bool(self.values[op.cond.name]) else op.orelse
@@ -88,12 +89,6 @@ class _Evaluator:
         for value, held in zip(results, values, strict=True):
             self.values[value.name] = held
 
-    def iterate(
-        self, args: tuple[Value, ...], carried: tuple[Array, ...], body: Region
-    ) -> tuple[Array, ...]:
-        self.define(args, carried)
-        return self.run(body)
-
     def for_tiles(self, op: t.ForTiles) -> None:
         axis = op.index.as_axis
         size = self.arguments.size(axis.dim)
@@ -106,7 +101,8 @@ class _Evaluator:
         outer = self.ranges.get(axis.name)
         for first in range(start, stop, step):
             self.ranges[axis.name] = range(first, min(first + step, stop))
-            carried = self.iterate(op.args, carried, op.body)
+            self.define(op.args, carried)
+            carried = self.run(op.body)
         if outer is not None:
             self.ranges[axis.name] = outer
         self.define(op.result, carried)
@@ -297,16 +293,8 @@ def _scatter(
     # Two elements of a scatter may fall on one place: both count.
     total = np.full(tensor.array.shape, -0.0, wide)
     np.add.at(total, at, value.astype(wide))
-    tensor.array[at] = arithmetic.round_total(
-        tensor.array[at].astype(wide) + total[at], tensor.dtype
-    )
-
-
-def inside_of(array: Array, index: list[Array], shape: tuple[int, ...]) -> Array:
-    inside = np.ones(shape, np.bool_)
-    for i, size in zip(index, array.shape, strict=True):
-        inside &= (i >= 0) & (i < size)
-    return inside
+    total = tensor.array[at].astype(wide) + total[at]
+    tensor.array[at] = arithmetic.round_total(total, tensor.dtype)
 
 
 def _axes_of(entry: Value) -> tuple[str, ...]:
@@ -316,8 +304,3 @@ def _axes_of(entry: Value) -> tuple[str, ...]:
 def _result(op: Op) -> Value:
     held: Value = op.result  # type: ignore[attr-defined]
     return held
-
-
-def dtype_of(value: Value) -> DType:
-    assert isinstance(value.type, (Tile, Tensor))
-    return value.type.dtype

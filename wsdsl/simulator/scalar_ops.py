@@ -13,9 +13,8 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Value, by_op
-from wsdsl.ir.types import Accumulator, DType, Fragment, Tile
 from wsdsl.simulator import arithmetic
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.arithmetic import dtype_of, numpy_dtype
 from wsdsl.simulator.context import State, Warpgroup, shape_of
 
 OWN_NAMES = ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne")
@@ -27,11 +26,6 @@ I32_FAST: dict[str, Callable[[int, int], int]] = {
     "min": min,
     "max": max,
 }
-
-
-def dtype_of(value: Value) -> DType:
-    assert isinstance(value.type, (Tile, Fragment, Accumulator))
-    return value.type.dtype
 
 
 def finish(held: Any, result: Value) -> Any:

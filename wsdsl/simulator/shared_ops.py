@@ -13,7 +13,7 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN, line_place, lines_reached
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.arrays import elements_of
-from wsdsl.simulator.context import SharedItems, State, Warpgroup
+from wsdsl.simulator.context import SharedItems, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import Region, alignment, tile
@@ -63,7 +63,7 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     value: Array = wg.get(op.value, op)
     shared: SharedItems = wg.values[op.shared.name]
     if op.state is not None:
-        store_panels(wg, op, shared, value)
+        store_panels(wg, op, value)
         return
     assert op.item is not None
     item = int(wg.get(op.item, op))
@@ -100,75 +100,68 @@ def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: i
     write_shared(wg, op, region, wg.warp(i), what, lines.view(np.uint8))
 
 
-def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: Array) -> None:
+def store_panels(wg: Warpgroup, op: m.StoreShared, value: Array) -> None:
     """Lines of a tile, of its last panel as far as the fragment has columns."""
-    assert op.state is not None
-    state: State = wg.values[op.state.name]
     first = 0 if op.start is None else int(wg.get(op.start, op))
     if first < 0 or first + lines_reached(op.apart) > op.rows:
         wg.outside(op, f"rows {first} to {first + lines_reached(op.apart)} of {op.rows} rows")
     row_bytes = op.panels * SWIZZLE_SPAN[op.swizzle]
-    start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    start, item = wg.place(op, op.rows * row_bytes, op.offset)
     aligned(wg, op, start, op.swizzle)
     lines = np.ascontiguousarray(value).view(np.uint8).reshape(len(value), -1)
     for i in range(4):
         at, own = first + op.apart * i, lines[16 * i : 16 * i + 16]
         part = (at, at + 16), (0, own.shape[1])
         region = tile(start, op.rows, row_bytes, op.swizzle, *part)
-        what = f"it overwrites item {state.stage} of `{shared.label}` (warp {i})"
-        write_shared(wg, op, region, wg.warp(i), what, own)
+        write_shared(wg, op, region, wg.warp(i), f"it overwrites {item} (warp {i})", own)
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     kind = op.result.as_fragment
-    shared, state = wg.slot(op)
     first = 0 if op.start is None else int(wg.get(op.start, op))
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if first < 0 or first + reached > op.rows:
         wg.outside(op, f"rows {first} to {first + reached} of {op.rows} rows")
     row_bytes = kind.dtype.size(kind.columns)
-    start = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    start, item = wg.place(op, op.rows * row_bytes, op.offset)
     if op.start is not None:
         aligned(wg, op, start, op.swizzle)
-    what = f"it reads item {state.stage} of `{shared.label}`"
     parts = 4 if kind.rows > 1 else 1
     held = list[Array]()
     for i in range(parts):
         readers = wg.warp(i) if parts > 1 else wg.everyone
         lines = first + i * op.apart, first + i * op.apart + kind.rows // parts
         region = tile(start, op.rows, row_bytes, op.swizzle, lines)
-        held.append(read_shared(wg, op, region, readers, what, (wg.index, parts, i)))
+        reader = wg.index, parts, i
+        held.append(read_shared(wg, op, region, readers, f"it reads {item}", reader))
     elements = elements_of(np.concatenate(held), kind.dtype)
     wg.values[op.result.name] = elements.reshape(kind.rows, kind.columns)
 
 
 def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
-    shared, state = wg.slot(op)
-    start = wg.item(op, shared, state.stage, op.offset, op.bytes)
+    start, item = wg.place(op, op.bytes, op.offset)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     width = dtype_of(op.result).bytes
     if index.min() < 0 or width * index.max() >= op.bytes:
         wg.outside(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
     places = start + width * index[..., None] + np.arange(width)
-    what = f"it reads item {state.stage} of `{shared.label}`"
-    held = read_by_warps(wg, op, what, Region([(start, start + op.bytes)], places))[0]
+    region = Region([(start, start + op.bytes)], places)
+    held = read_by_warps(wg, op, f"it reads {item}", region)[0]
     elements = held.view(numpy_dtype(dtype_of(op.result)))[..., 0]
     wg.values[op.result.name] = finish(elements, op.result)
 
 
 def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
-    shared, state = wg.slot(op)
     width = DTYPES[op.dtype].bytes
-    start = wg.item(op, shared, state.stage, op.offset, op.rows * op.columns * width)
+    start, item = wg.place(op, op.rows * op.columns * width, op.offset)
     aligned(wg, op, start, op.swizzle)
-    what = f"it overwrites item {state.stage} of `{shared.label}`"
     whole = tile(start, op.rows, op.columns * width, op.swizzle)
     places = whole.bytes.reshape(op.rows, op.columns, width)
     index = np.arange(op.rows if op.lines else op.columns)
     outside = (index < int(wg.get(op.begin, op))) | (index >= int(wg.get(op.end, op)))
     cleared = Region(whole.ranges, places[outside] if op.lines else places[:, outside])
-    write_shared(wg, op, cleared, wg.everyone, what, 0)
+    write_shared(wg, op, cleared, wg.everyone, f"it overwrites {item}", 0)
 
 
 def _places(lines: int, line_bytes: int, step: int, first: int) -> Array:

@@ -69,15 +69,13 @@ class Operand:
 
 
 def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
-    shared, state = wg.slot(op)
     dtype = DTYPES[op.dtype]
     row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
         wg.fail(op, f"a tile of {op.rows} x {row_bytes} bytes does not fit swizzle {op.swizzle}")
-    base = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    base, label = wg.place(op, op.rows * row_bytes, op.offset)
     aligned(wg, op, base, op.swizzle)
     start = int(wg.get(op.start, op)) if op.start is not None else 0
-    label = f"item {state.stage} of `{shared.label}`"
     wg.values[op.result.name] = Operand(
         label, base, start, dtype, op.rows, op.columns, op.swizzle, op.k_major, op.first
     )
