@@ -41,8 +41,7 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     claims = kernel.of(b.ClaimCluster)
     answers = {op.shared for op in claims}
     for op in claims:
-        kind = op.shared.type
-        if not isinstance(kind, Shared) or kind.bytes != ANSWER_BYTES:
+        if op.shared.type_as(Shared).bytes != ANSWER_BYTES:
             yield op, f"a CLC response needs an item of {ANSWER_BYTES} bytes"
     if not kernel.of(b.ClaimCluster, b.ClaimedCluster) and not any(
         loop.claimed for loop in kernel.of(b.ForRange)
@@ -121,12 +120,8 @@ def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Mapping[Value,
 def _is_first(op: If, made: Mapping[Value, Op]) -> bool:
     match made.get(op.cond):
         case Map(fn="eq", args=(x, y)):
-            number = made.get(y)
-            return (
-                isinstance(made.get(x), b.CtaRank)
-                and isinstance(number, Constant)
-                and number.value == 0
-            )
+            zero = Constant(result=y, value=0)
+            return isinstance(made.get(x), b.CtaRank) and made.get(y) == zero
         case _:
             return False
 

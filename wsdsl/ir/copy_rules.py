@@ -19,21 +19,19 @@ from wsdsl.ir.types import DType, Shared, Tensor
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(m.MakeTensorMap, m.ThreadStore):
-        if isinstance(op.tensor.type, Tensor):
-            dims, dtype = op.tensor.type.dims, op.tensor.type.dtype
-            if fault := box_fault(op.box, len(dims), dtype, op.swizzle):
-                yield op, fault
-            elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
-                yield op, "the rows of a panel must run along one dimension"
+        tensor = op.tensor.as_tensor
+        if fault := box_fault(op.box, len(tensor.dims), tensor.dtype, op.swizzle):
+            yield op, fault
+        elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
+            yield op, "the rows of a panel must run along one dimension"
 
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
     """Those of the panels that threads load."""
     for op in kernel.of(m.ThreadLoad):
-        if isinstance(op.tensor.type, Tensor):
-            row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
-            if row % span:
-                yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
+        row, span = op.tensor.as_tensor.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
+        if row % span:
+            yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
 
 
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:

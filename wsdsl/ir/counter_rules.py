@@ -10,7 +10,7 @@ from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.op import Kernel, Op, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.types import Shared, Tensor
+from wsdsl.ir.types import Shared
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
@@ -23,11 +23,8 @@ def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
         return
     of_item = dict[Value, tuple[object, ...]]()
     for op in ops:
-        kind, held = op.tensor.type, op.shared.type
+        kind, held = op.tensor.as_tensor, op.shared.type_as(Shared)
         told = op.tensor, op.extents, op.copies
-        if not isinstance(kind, Tensor) or not isinstance(held, Shared):
-            yield op, "counters need a tensor and an SMEM item"
-            continue
         if kind.dtype.name not in ADDED_ATOMICALLY or len(op.extents) != len(kind.dims):
             yield op, f"counters of {op.extents} elements do not fit {kind}"
         size = counter_bytes(op.extents, op.copies)

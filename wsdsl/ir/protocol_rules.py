@@ -18,7 +18,7 @@ from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorCopy
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
-from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
+from wsdsl.ir.types import Barriers, Fragment, Shared
 from wsdsl.ir.walk import walk
 
 
@@ -53,11 +53,8 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
     stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
     """
-    boxes: dict[object, int] = {}
-    for op in kernel.of(m.MakeTensorMap):
-        if isinstance(op.tensor.type, Tensor):
-            boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
-
+    maps = kernel.of(m.MakeTensorMap)
+    boxes = {op.result: op.tensor.as_tensor.dtype.size(math.prod(op.box)) for op in maps}
     many = {op.barriers for op in kernel.of(m.TmaLoad) if op.multicast or op.cta}
     others = (b.ClaimCluster, m.SendFragment, m.StorePartials)
     many |= {op.barriers for op in kernel.of(*others)}
@@ -68,10 +65,8 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
             if isinstance(op, m.TmaLoad) and op.barriers not in many:
                 key = (op.barriers, op.state)
                 sums[key] = sums.get(key, 0) + boxes[op.map]
-        expects = [
-            op for op in region if isinstance(op, b.ArriveExpectTx) and op.barriers not in many
-        ]
-        for op in expects:
+        expects = (op for op in region if isinstance(op, b.ArriveExpectTx))
+        for op in (op for op in expects if op.barriers not in many):
             loaded = sums.pop((op.barriers, op.state), 0)
             if loaded != op.tx_bytes:
                 yield op, f"{op.tx_bytes} bytes are expected; the copies bring {loaded}"
@@ -87,11 +82,11 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int, Op]] = []
     for op in kernel.body:
-        size = 0
-        if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
-            size = op.result.type.bytes * op.result.type.num
-        elif isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
-            size = 8 * op.result.type.num
+        if isinstance(op, m.AllocateShared):
+            kind = op.result.type_as(Shared)
+            size = kind.bytes * kind.num
+        elif isinstance(op, b.AllocateBarriers):
+            size = 8 * op.result.type_as(Barriers).num
         elif isinstance(op, AllocateTensorMemory):
             size = 4  # The word that says where its columns begin.
         else:
@@ -260,8 +255,7 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(b.ArriveFlag, b.WaitFlag):
-        kind = op.tensor.type
-        if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
+        if op.tensor.as_tensor.dtype.name != "i32":
             yield op, "flags need a tensor of i32"
 
 

@@ -86,11 +86,9 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     """Those of several operands, and each within its item, from a tile's first column on."""
     taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
-        kind = op.scales.type
+        kind = op.scales.type_as(Columns)
         end = op.column + scale_columns(op.rows, op.words)
-        if not isinstance(kind, Columns):
-            yield op, f"{op.scales} is not a range of TMEM columns"
-        elif end > kind.columns:
+        if end > kind.columns:
             yield op, f"columns {op.column} to {end} exceed an item of {kind.columns} columns"
         if op.column % TILE_COLUMNS:
             yield op, f"column {op.column} is not a multiple of {TILE_COLUMNS}"
@@ -101,8 +99,7 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
             yield op, "overlaps other scale factors"
         own.add((op.column, end))
     for op in kernel.of(tm.TensorColumns):
-        kind = op.result.type
-        odd = isinstance(kind, Columns) and kind.columns % TILE_COLUMNS
+        odd = op.result.type_as(Columns).columns % TILE_COLUMNS
         if any(op.result == scales for scales, _ in taken) and (odd or op.first % TILE_COLUMNS):
             yield op, f"TMEM of scale factors must be multiples of {TILE_COLUMNS} columns"
 
@@ -151,8 +148,7 @@ def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
         if id(op) not in inside:
             yield op, "only the partition of the MMAs can copy scale factors, which orders both"
     for op in kernel.of(tm.TensorCopy):
-        kind = op.scales.type
-        if isinstance(kind, Columns) and kind.num != 1:
+        if op.scales.type_as(Columns).num != 1:
             yield op, "copied scale factors must have one item"
         if any(o.scales == op.scales for o in kernel.of(tm.StoreScales)):
             yield op, "scale factors cannot be both copied and stored"

@@ -20,13 +20,7 @@ PACKED_LINES = 64
 
 def swizzle_address(address: int, swizzle: str) -> int:
     """Where TMA and wgmma find the byte at `address` (relative to a multiple of 1024)."""
-    if swizzle == "128B":
-        return address ^ ((address >> 3) & 0x70)
-    if swizzle == "64B":
-        return address ^ ((address >> 3) & 0x30)
-    if swizzle == "32B":
-        return address ^ ((address >> 3) & 0x10)
-    return address
+    return address ^ (address >> 3 & {"128B": 0x70, "64B": 0x30, "32B": 0x10}.get(swizzle, 0))
 
 
 def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:

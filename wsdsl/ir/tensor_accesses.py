@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
@@ -37,38 +38,27 @@ def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     return {op.result: op.tensor.name for op in kernel.of(m.MakeTensorMap)}
 
 
-TOUCHING = frozenset((
-    m.TmaLoad, m.TmaStore, Lookup, Load, m.ThreadLoad, m.LoadGlobal, Store, m.ThreadStore,
-    m.StoreGlobal, AddCounters, StoreCounters, ArriveFlag, WaitFlag,
-))  # fmt: skip
+TOUCHES: dict[type[Op], tuple[str, ...]] = {
+    **dict.fromkeys((m.TmaLoad, Lookup, Load, m.ThreadLoad, m.LoadGlobal), ("reads",)),
+    **dict.fromkeys((m.TmaStore, Store, m.ThreadStore, m.StoreGlobal), ("writes",)),
+    **dict.fromkeys((AddCounters, StoreCounters), ("writes", "adds")),
+    **dict.fromkeys((ArriveFlag, WaitFlag), ("reads", "writes", "flag")),
+}
 
 
-def touch_of(op: Op, maps: Mapping[Value, str]) -> Touch | None:
-    if type(op) not in TOUCHING:
+def touch_of(op: Any, maps: Mapping[Value, str]) -> Touch | None:
+    kinds = TOUCHES.get(type(op))
+    if kinds is None:
         return None
-    match op:
-        case m.TmaLoad():
-            return Touch(maps[op.map], reads=True)
-        case m.TmaStore():
-            return Touch(maps[op.map], writes=True, adds=op.accumulate)
-        case Lookup():
-            return Touch(op.table.name, reads=True)
-        case Load() | m.ThreadLoad() | m.LoadGlobal():
-            return Touch(op.tensor.name, reads=True)
-        case Store() | m.ThreadStore() | m.StoreGlobal():
-            return Touch(op.tensor.name, writes=True, adds=op.accumulate)
-        case AddCounters() | StoreCounters():
-            return Touch(op.tensor.name, writes=True, adds=True)
-        case ArriveFlag() | WaitFlag():
-            return Touch(op.tensor.name, reads=True, writes=True, flag=True)
-        case _:
-            return None
+    name = maps[op.map] if isinstance(op, m.TmaLoad | m.TmaStore) else op.tensor.name
+    adds = getattr(op, "accumulate", "adds" in kinds)
+    return Touch(name, "reads" in kinds, "writes" in kinds, adds, "flag" in kinds)
 
 
 @once
 def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
     maps = mapped_tensors(kernel)
-    found = [(op, touch_of(op, maps)) for op in kernel.of(*TOUCHING)]
+    found = [(op, touch_of(op, maps)) for op in kernel.of(*TOUCHES)]
     return [(op, touch) for op, touch in found if touch is not None]
 
 

@@ -97,17 +97,13 @@ def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int]] = []
     for op in kernel.of(tm.AllocateTensorMemory, tm.TensorColumns):
         if isinstance(op, tm.AllocateTensorMemory):
-            kind = op.result.type
-            num = kind.columns if isinstance(kind, TensorMemory) else 0
+            num = op.result.type_as(TensorMemory).columns
             if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
                 yield op, f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
             if op.offset >= 0 and op.offset % ADDRESS_BYTES:
                 yield op, f"offset {op.offset} is not a multiple of {ADDRESS_BYTES} bytes"
         else:
-            held, kind = op.memory.type, op.result.type
-            if not isinstance(kind, Columns) or not isinstance(held, TensorMemory):
-                yield op, "tensor_columns must name columns of tensor memory"
-                continue
+            held, kind = op.memory.type_as(TensorMemory), op.result.type_as(Columns)
             end = op.first + kind.columns * kind.num
             if end > held.columns:
                 yield op, f"ends at column {end}; {held.columns} columns are allocated"

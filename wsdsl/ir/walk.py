@@ -177,20 +177,15 @@ def copy_region(region: Region, namer: Namer, swap: dict[Value, Value] | None = 
         return tuple(fresh(h) for h in held)
 
     def copy(op: Op) -> Op:
-        changed: dict[str, Any] = {}
-        kinds = fields_of(type(op))
-        for name, kind in kinds:
-            if kind == "operand":
-                changed[name] = _replace_in(getattr(op, name), swap)
-        for name, kind in kinds:
-            if kind == "bind":
-                changed[name] = fresh(getattr(op, name))
-        for name, kind in kinds:
-            if kind == "region":
-                changed[name] = tuple(copy(inner) for inner in getattr(op, name))
-        for name, kind in kinds:
-            if kind == "result":
-                changed[name] = fresh(getattr(op, name))
+        cls, changed = type(op), dict[str, Any]()
+        for name in names_of(cls, "operand"):
+            changed[name] = _replace_in(getattr(op, name), swap)
+        for name in names_of(cls, "bind"):
+            changed[name] = fresh(getattr(op, name))
+        for name in names_of(cls, "region"):
+            changed[name] = tuple(copy(inner) for inner in getattr(op, name))
+        for name in names_of(cls, "result"):
+            changed[name] = fresh(getattr(op, name))
         return with_fields(op, **changed)
 
     return tuple(copy(op) for op in region)
