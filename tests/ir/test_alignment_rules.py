@@ -1,8 +1,8 @@
-"""Boxes of TMA begin at multiples of 16 bytes, and vectors at multiples of their width."""
+"""TMA boxes begin at multiples of 16 bytes, vectors of their width."""
 
 import pytest
 
-from wsdsl.ir.alignment_rules import RULES
+from wsdsl.ir import alignment_rules, spec
 from wsdsl.ir.parser import parse_kernel
 
 COPY = """
@@ -26,8 +26,8 @@ kernel sample @ scheduled (%X: tensor<bf16[M, N]>, %i: i32) {
 
 
 def faults(text: str) -> list[str]:
-    kernel = parse_kernel(text)
-    return [message for rule in RULES for _, message in rule(kernel)]
+    rules = spec.rules_of(alignment_rules)
+    return [fault for rule in rules for _, fault in rule(parse_kernel(text))]
 
 
 @pytest.mark.parametrize("at", ["n", "far", "even", "c0", "i", "odd", "size", "rest"])

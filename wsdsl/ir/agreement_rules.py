@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from wsdsl.ir import barrier_ops as b
@@ -19,8 +19,8 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.lane_rules import lanes_agree, reach_of_lines
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.lane_rules import reach_of_lines
+from wsdsl.ir.op import Kernel, Op, Problem, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import (
@@ -39,13 +39,50 @@ from wsdsl.ir.types import (
 )
 from wsdsl.ir.wgmma import k_step
 
-Problem = tuple[Op | None, str]
 ARITY: dict[str, int] = {
     **dict.fromkeys(t.UNARY_FUNCTIONS, 1),
     **dict.fromkeys(t.BINARY_FUNCTIONS, 2),
     **t.OTHER_FUNCTIONS,
 }
 Copy = m.TmaLoad | m.TmaStore | p.PrefetchBox | m.ThreadLoad | m.ThreadStore | p.PrefetchTile
+
+
+def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
+    """A loop's step is known to be positive: also that of a loop that synchronises nothing."""
+    for op in kernel.of(b.ForRange):
+        if (_at_least(op.step, kernel.definers) or 0) < 1:
+            yield (
+                op,
+                (
+                    "the step may be 0 or negative; supported are constants, CTA counts, "
+                    "and their sums and products"
+                ),
+            )
+
+
+def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
+    """A lower bound of an integer; None if none is known."""
+    match made.get(value):
+        case t.Constant(value=int(number)):
+            return number
+        case b.NumCtas() | b.NumClusters():
+            return 1
+        case t.DimSize():
+            return 0
+        case t.Map(fn=fn, args=(x, y)):
+            low, other = _at_least(x, made), _at_least(y, made)
+            if fn == "max" and (low is None or other is None):
+                return other if low is None else low
+            if low is None or other is None:
+                return None
+            least = made.get(y)
+            if fn == "floordiv" and isinstance(least, t.Map) and least.fn == "min":
+                return 1 if x in least.args and other > 0 else None
+            if fn == "mul":
+                return low * other if min(low, other) >= 0 else None
+            return {"add": low + other, "min": min(low, other), "max": max(low, other)}.get(fn)
+        case _:
+            return None
 
 
 def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
@@ -343,55 +380,3 @@ def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"the operand starts at element {held.first} of K, within a K step"
             elif held.first + op.k > depth:
                 yield op, f"K {held.first} to {held.first + op.k} exceeds an operand of {depth}"
-
-
-def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
-    """A loop's step is known to be positive: also that of a loop that synchronises nothing."""
-    for op in kernel.of(b.ForRange):
-        if (_at_least(op.step, kernel.definers) or 0) < 1:
-            yield (
-                op,
-                (
-                    "the step may be 0 or negative; supported are constants, CTA counts, "
-                    "and their sums and products"
-                ),
-            )
-
-
-def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
-    """A lower bound of an integer; None if none is known."""
-    match made.get(value):
-        case t.Constant(value=int(number)):
-            return number
-        case b.NumCtas() | b.NumClusters():
-            return 1
-        case t.DimSize():
-            return 0
-        case t.Map(fn=fn, args=(x, y)):
-            low, other = _at_least(x, made), _at_least(y, made)
-            if fn == "max" and (low is None or other is None):
-                return other if low is None else low
-            if low is None or other is None:
-                return None
-            least = made.get(y)
-            if fn == "floordiv" and isinstance(least, t.Map) and least.fn == "min":
-                return 1 if x in least.args and other > 0 else None
-            if fn == "mul":
-                return low * other if min(low, other) >= 0 else None
-            return {"add": low + other, "min": min(low, other), "max": max(low, other)}.get(fn)
-        case _:
-            return None
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    loops_go_forward,
-    barrier_ops_are_of_one_mind,
-    dimensions_exist,
-    scalars_are_of_their_type,
-    fragments_have_their_columns,
-    coordinates_are_whole,
-    rows_are_told_by_bools,
-    lanes_agree,
-    items_hold_what_is_accessed,
-    operands_are_laid_out_alike,
-)

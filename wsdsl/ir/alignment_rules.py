@@ -12,9 +12,8 @@ from math import ceil, gcd
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.op import Kernel, Op, Value, once, results_of
+from wsdsl.ir.op import Kernel, Op, Problem, Value, once, results_of
 from wsdsl.ir.prefetch_ops import PrefetchBox
-from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
 from wsdsl.ir.tma import TMA_ALIGN
@@ -120,6 +119,3 @@ def _in_order(index: Value, made: Mapping[Value, Op]) -> bool:
 
 def _columns(value: Value) -> int:
     return value.type.columns if isinstance(value.type, Fragment) else 1
-
-
-RULES = boxes_are_aligned, vectors_are_aligned_columns

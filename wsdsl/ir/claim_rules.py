@@ -8,12 +8,12 @@ meanwhile, is the prover's matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.protocol_rules import Problem, cluster_of
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions
+from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tile_ops import Constant, If, Map
 from wsdsl.ir.types import I32, Shared, Tile
 from wsdsl.ir.walk import walk, yielded
@@ -124,9 +124,3 @@ def _is_first(op: If, made: Mapping[Value, Op]) -> bool:
             return isinstance(made.get(x), b.CtaRank) and made.get(y) == zero
         case _:
             return False
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    claims_are_of_the_grid,
-    answers_are_taken_in_turn,
-)

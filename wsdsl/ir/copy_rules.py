@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.narrowing import WIDTH_STEP
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Problem
 from wsdsl.ir.prefetch_ops import PrefetchTile
-from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tma import box_fault
 from wsdsl.ir.types import DType, Shared, Tensor
@@ -24,14 +23,6 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
             yield op, fault
         elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
             yield op, "the rows of a panel must run along one dimension"
-
-
-def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
-    """Those of the panels that threads load."""
-    for op in kernel.of(m.ThreadLoad):
-        row, span = op.tensor.as_tensor.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
-        if row % span:
-            yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
 
 
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
@@ -53,6 +44,14 @@ def _stores(
         named = made.get(op.map) if isinstance(op, m.TmaStore) else op
         if isinstance(named, (m.MakeTensorMap, m.ThreadStore)):
             yield op, named, named.tensor.as_tensor
+
+
+def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
+    """Those of the panels that threads load."""
+    for op in kernel.of(m.ThreadLoad):
+        row, span = op.tensor.as_tensor.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
+        if row % span:
+            yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
 
 
 def additions_exist(kernel: Kernel) -> Iterator[Problem]:
@@ -148,13 +147,3 @@ def _lines_fault(op: m.TmaStore, box: tuple[int, ...]) -> str:
     if not 0 <= op.line_dim < len(box) - 1 or box[op.line_dim] != WIDTH_STEP:
         return f"a copy by rows needs boxes of {WIDTH_STEP} rows along `line_dim`"
     return f"lines={op.lines} is not a multiple of {WIDTH_STEP}" if op.lines % WIDTH_STEP else ""
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    boxes_fit,
-    halves_of_bytes_are_only_loaded,
-    lines_are_filled,
-    additions_exist,
-    joined_panels_are_transposed,
-    boxes_lie_in_their_item,
-)

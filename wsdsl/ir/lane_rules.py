@@ -10,11 +10,9 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.counter_ops import AddCounters
-from wsdsl.ir.op import Kernel, Op, operands, results_of
+from wsdsl.ir.op import Kernel, Problem, operands, results_of
 from wsdsl.ir.swizzle import VECTOR
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
-
-Problem = tuple[Op | None, str]
 
 BY_ANY_LANES = (
     t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,

@@ -3,14 +3,13 @@ to all other rules (`ir/narrowing.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma, WgmmaCommit
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
 from wsdsl.ir.narrowing import narrowing_of
-from wsdsl.ir.op import Kernel, Op, Region, regions
-from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.op import Kernel, Op, Problem, Region, regions
 from wsdsl.ir.tile_ops import Constant, Map
 
 OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
@@ -75,10 +74,3 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
 
     if any(op.narrower is not None for op in kernel.of(Wgmma)):
         yield from visit(kernel.body)
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    what_is_narrower_is_told,
-    launches_have_one_width,
-    groups_have_one_width,
-)

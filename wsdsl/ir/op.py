@@ -405,6 +405,8 @@ class Kernel:
         return print_kernel(self)
 
 
+Problem = tuple[Op | None, str]
+"""A broken rule: the op that breaks it, and how."""
 Found = TypeVar("Found")
 
 

@@ -7,13 +7,13 @@ stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms
@@ -24,7 +24,6 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 
-Problem = tuple[Op | None, str]
 MOST_ALIKE = 2
 """CTAs of a cluster that may share a contraction where tiles overlap: each adds its own sums first,
 and of two that is the same either way."""
@@ -142,8 +141,3 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
             yield op, "tiles overlap, so this store adds twice"
         elif touch.tensor in read and touch.writes:
             yield op, f"tiles overlap, and `{touch.tensor}` is read as well"
-
-
-TILE: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (tiles_overlap_where_they_may,)
-PARTITIONED = (partitions_overlap_alike,)
-SCHEDULED = (overlapping_grids_only_write,)

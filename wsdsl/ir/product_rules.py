@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major, sum_of
+
+
+def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
+    """One op makes the layout of an operand, and two take it; loops carry what products in flight
+    read."""
+    if not kernel.of(f.ConvertLayout) and not any(map(is_operand, kernel.defined)):
+        return
+    for op in kernel.ops:
+        if isinstance(op, f.ConvertLayout):
+            kind = op.x.type
+            if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
+                yield op, f"convert_layout of {kind} cannot give {op.result.type}"
+            elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
+                yield op, f"an operand needs {ROWS} rows of 16 or 8 bits, not {kind}"
+            elif kind.columns * kind.dtype.bytes % K_BYTES:
+                yield op, f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
+        elif not isinstance(op, ForRange):
+            made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
+            yield from (
+                (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
+            )
+        taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
+        taken = (op.a,) if isinstance(op, f.Wgmma) else taken
+        taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
+        for v in operands(op):
+            if is_operand(v) and v not in taken:
+                yield op, f"{v} is {v.type}: only wgmma can use it"
+
+
+def is_operand(value: Value) -> bool:
+    return isinstance(value.type, Fragment) and value.type.layout == "operand"
+
+
+def _reads_registers(kernel: Kernel) -> bool:
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(f.Wgmma))
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
@@ -52,41 +86,6 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
             held = getattr(made.get(operand), "dtype", dtype)
             if held != dtype:
                 yield op, f"an operand is {held}; the wgmma expects {dtype}"
-
-
-def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
-    """One op makes the layout of an operand, and two take it; loops carry what products in flight
-    read."""
-    if not kernel.of(f.ConvertLayout) and not any(map(is_operand, kernel.defined)):
-        return
-    for op in kernel.ops:
-        if isinstance(op, f.ConvertLayout):
-            kind = op.x.type
-            if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
-                yield op, f"convert_layout of {kind} cannot give {op.result.type}"
-            elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
-                yield op, f"an operand needs {ROWS} rows of 16 or 8 bits, not {kind}"
-            elif kind.columns * kind.dtype.bytes % K_BYTES:
-                yield op, f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
-        elif not isinstance(op, ForRange):
-            made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
-            yield from (
-                (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
-            )
-        taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
-        taken = (op.a,) if isinstance(op, f.Wgmma) else taken
-        taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
-        for v in operands(op):
-            if is_operand(v) and v not in taken:
-                yield op, f"{v} is {v.type}: only wgmma can use it"
-
-
-def is_operand(value: Value) -> bool:
-    return isinstance(value.type, Fragment) and value.type.layout == "operand"
-
-
-def _reads_registers(kernel: Kernel) -> bool:
-    return any(isinstance(op.a.type, Fragment) for op in kernel.of(f.Wgmma))
 
 
 def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
@@ -244,11 +243,3 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op])
     if isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op)):
         return _names(fragments, op.x, made)
     return isinstance(op, f.Join) and all(_names(fragments, part, made) for part in op.parts)
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    operands_are_converted,
-    products_are_of_wgmma,
-    register_operands_are_fenced,
-    register_operands_are_kept,
-)

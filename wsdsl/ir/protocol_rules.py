@@ -6,20 +6,96 @@ They are local: what each op needs beside it. What depends on who runs when is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.claims import ANSWER_BYTES
-from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES, LINES, MatrixOperand
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, op_name, operands, regions, results_of
+from wsdsl.ir.op import (
+    Kernel,
+    Op,
+    Problem,
+    Region,
+    Value,
+    once,
+    op_name,
+    operands,
+    regions,
+    results_of,
+)
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorCopy
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Barriers, Fragment, Shared
 from wsdsl.ir.walk import walk
+
+
+def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
+    """Ops that speak of other CTAs need some."""
+    if (ctas := cluster_of(kernel)) > 1:
+        for op in kernel.of(b.ClaimCluster, m.StorePartials):
+            if op.ctas not in (1, ctas):
+                yield op, f"ctas={op.ctas}: the cluster has {ctas} CTAs"
+        return
+    for op in (
+        *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),
+        *reaching(kernel),
+    ):
+        yield op, "a kernel without launch_grid(cluster=...) has no cluster"
+
+
+def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
+    """Barrier 0 is sync_cta's; whoever meets on another must expect as many."""
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    groups = sum(p.num_warpgroups for p in partitions)
+    expected: dict[int, int] = {}
+    for op in kernel.of(b.NamedBarrierSync, b.NamedBarrierArrive):
+        if op.num_warpgroups > groups:
+            yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
+        if op.numbers[-1] > 15:
+            yield op, f"barriers {op.barrier} to {op.numbers[-1]} exceed the last barrier, 15"
+        if (op.num > 1) != (op.item is not None):
+            yield op, "several barriers need an `item`, and one barrier has none"
+        for barrier in op.numbers:
+            if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
+                yield op, f"another op has {expected[barrier]} warpgroups at barrier {barrier}"
+
+
+def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
+    """Partitions of one thread follow in the warps of one warpgroup: those pass over each other's
+    `elect`, and would stop at anything that is outside of it."""
+    for together in by_warpgroup([op for op in kernel.body if isinstance(op, Partition)]):
+        host, *others = together
+        if not host.num_warpgroups or len(together) > 4:
+            yield together[-1], "no warp of the warpgroup is left for this partition of one thread"
+        for op in (op for p in together for op in p.body if others):
+            scalar = results_of(op) and not regions(op)
+            if not (scalar or isinstance(op, (b.Elect, b.SetMaxRegisters, b.WaitPredecessor))):
+                yield op, "warps of other partitions would wait here: put it in elect()"
+
+
+def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
+    """Each thread sends, and reads, what it holds of a block at once."""
+    for op in kernel.of(m.SendFragment, m.ReceiveFragment):
+        match op:
+            case (
+                m.SendFragment(value=Value(type=kind)) | m.ReceiveFragment(result=Value(type=kind))
+            ):
+                fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
+                if not fits or getattr(kind, "columns", 1) % COLUMNS:
+                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits only"
+                if op.offset % HELD_BYTES:
+                    yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
+            case _:
+                pass
+
+
+def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
+        if op.tensor.as_tensor.dtype.name != "i32":
+            yield op, "flags need a tensor of i32"
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
@@ -191,84 +267,3 @@ def reaching(kernel: Kernel) -> Sequence[Op]:
     said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
     own = (*kernel.of(b.ClaimCluster, m.StorePartials), *(op for ops in said for op in ops))
     return [op for op in own if reaches_others(op)]
-
-
-def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
-    """Ops that speak of other CTAs need some."""
-    if (ctas := cluster_of(kernel)) > 1:
-        for op in kernel.of(b.ClaimCluster, m.StorePartials):
-            if op.ctas not in (1, ctas):
-                yield op, f"ctas={op.ctas}: the cluster has {ctas} CTAs"
-        return
-    for op in (
-        *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),
-        *reaching(kernel),
-    ):
-        yield op, "a kernel without launch_grid(cluster=...) has no cluster"
-
-
-def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
-    """Partitions of one thread follow in the warps of one warpgroup: those pass over each other's
-    `elect`, and would stop at anything that is outside of it."""
-    for together in by_warpgroup([op for op in kernel.body if isinstance(op, Partition)]):
-        host, *others = together
-        if not host.num_warpgroups or len(together) > 4:
-            yield together[-1], "no warp of the warpgroup is left for this partition of one thread"
-        for op in (op for p in together for op in p.body if others):
-            scalar = results_of(op) and not regions(op)
-            if not (scalar or isinstance(op, (b.Elect, b.SetMaxRegisters, b.WaitPredecessor))):
-                yield op, "warps of other partitions would wait here: put it in elect()"
-
-
-def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
-    """Barrier 0 is sync_cta's; whoever meets on another must expect as many."""
-    partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    groups = sum(p.num_warpgroups for p in partitions)
-    expected: dict[int, int] = {}
-    for op in kernel.of(b.NamedBarrierSync, b.NamedBarrierArrive):
-        if op.num_warpgroups > groups:
-            yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
-        if op.numbers[-1] > 15:
-            yield op, f"barriers {op.barrier} to {op.numbers[-1]} exceed the last barrier, 15"
-        if (op.num > 1) != (op.item is not None):
-            yield op, "several barriers need an `item`, and one barrier has none"
-        for barrier in op.numbers:
-            if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
-                yield op, f"another op has {expected[barrier]} warpgroups at barrier {barrier}"
-
-
-def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
-    """Each thread sends, and reads, what it holds of a block at once."""
-    for op in kernel.of(m.SendFragment, m.ReceiveFragment):
-        match op:
-            case (
-                m.SendFragment(value=Value(type=kind)) | m.ReceiveFragment(result=Value(type=kind))
-            ):
-                fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
-                if not fits or getattr(kind, "columns", 1) % COLUMNS:
-                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits only"
-                if op.offset % HELD_BYTES:
-                    yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
-            case _:
-                pass
-
-
-def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
-        if op.tensor.as_tensor.dtype.name != "i32":
-            yield op, "flags need a tensor of i32"
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    clusters_are_launched,
-    named_barriers_agree,
-    threads_run_side_by_side,
-    whole_blocks_are_sent,
-    flags_are_integers,
-    barriers_are_initialised,
-    expected_bytes_are_loaded,
-    shared_memory_is_disjoint,
-    shared_memory_is_aligned,
-    predecessors_are_waited_for,
-    registers_are_conserved,
-)

@@ -4,7 +4,7 @@ lie, and who writes them. The assembler looks at none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.block_scales import (
@@ -17,9 +17,8 @@ from wsdsl.ir.block_scales import (
     scale_columns,
 )
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Problem, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.scale_atoms import BYTES, SHAPE, atoms_of
 from wsdsl.ir.tcgen05 import pair_fault
 from wsdsl.ir.types import Columns, Tensor
@@ -169,12 +168,3 @@ def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
             yield p, "a partition that stores scale factors cannot issue MMAs or read accumulators"
         if not any(isinstance(o, tm.TensorStoreWait) for o in own):
             yield p, "no tensor_store_wait follows the stores of scale factors"
-
-
-RULES: tuple[Callable[[Kernel], Iterator[tuple[Op | None, str]]], ...] = (
-    scaled_products_fit,
-    scales_lie_apart,
-    scales_are_copied_as_read,
-    who_multiplies_copies_scales,
-    one_warpgroup_stores_scales,
-)

@@ -7,13 +7,12 @@ from typing import TypeVar
 
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
 from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.ir.walk import walk, yielded
 
-Problem = tuple[Op | None, str]
 Sum = TypeVar("Sum", s.SumToSlot, s.SumToTensor)
 
 OF_PRODUCER = (s.LoadToSlot, s.StoreToSlot, s.ScalesToSlot, s.ProducerCommit)

@@ -9,6 +9,8 @@ under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import isfunction
+from types import ModuleType
 
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir import (
@@ -18,10 +20,13 @@ from wsdsl.ir import (
     claim_rules,
     copy_rules,
     counter_rules,
+    early_start,
+    lane_rules,
     narrowing_rules,
     overlap_rules,
     product_rules,
     protocol_rules,
+    scale_rules,
     slot_rules,
     tensor_rules,
     threads,
@@ -33,6 +38,7 @@ from wsdsl.ir.op import (
     Kernel,
     Level,
     Op,
+    Problem,
     Region,
     Value,
     bound,
@@ -50,8 +56,19 @@ from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, 
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tile
 from wsdsl.ir.walk import definitions
 
-Problem = tuple[Op | None, str]
 Rule = Callable[[Kernel], Iterator[Problem]]
+
+
+def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
+    """The rules of modules: their public functions that yield the problems of a kernel."""
+    form = {"kernel": "Kernel", "return": "Iterator[Problem]"}
+    return tuple(
+        rule
+        for module in modules
+        for name, rule in vars(module).items()
+        if isfunction(rule) and rule.__module__ == module.__name__
+        if rule.__annotations__ == form and name[0] != "_"
+    )
 
 
 def ops_stand_at_their_level(kernel: Kernel) -> Iterator[Problem]:
@@ -214,14 +231,14 @@ COMMON: tuple[Rule, ...] = (
 )
 _PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
-    "tile": (*COMMON, *_PRODUCTS, *overlap_rules.TILE),
+    "tile": (*COMMON, *_PRODUCTS, overlap_rules.tiles_overlap_where_they_may),
     "partitioned": (
         *COMMON,
         *_PRODUCTS,
-        *workspace_rules.RULES,
-        *overlap_rules.PARTITIONED,
+        *rules_of(workspace_rules),
+        overlap_rules.partitions_overlap_alike,
         attribute_rules.results_have_buffers,
-        slot_rules.slots_are_taken_as_they_are_used,
+        *rules_of(slot_rules),
     ),
     "scheduled": COMMON,
 }
@@ -232,19 +249,14 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         attribute_rules.nothing_is_left_to_lower,
     ),
     (
-        *workspace_rules.RULES,
-        *overlap_rules.SCHEDULED,
-        *agreement_rules.RULES,
-        *protocol_rules.RULES,
-        *product_rules.RULES,
-        *tensor_rules.RULES,
-        *claim_rules.RULES,
-        *copy_rules.RULES,
-        *alignment_rules.RULES,
-        *narrowing_rules.RULES,
-        counter_rules.counters_are_of_one_kind,
+        *rules_of(workspace_rules),
+        overlap_rules.overlapping_grids_only_write,
+        *rules_of(
+            agreement_rules, lane_rules, protocol_rules, early_start, product_rules, tensor_rules,
+            scale_rules, claim_rules, copy_rules, alignment_rules, narrowing_rules, counter_rules,
+        ),
     ),
-)
+)  # fmt: skip
 """Of SCHEDULED kernels, in this order."""
 
 
@@ -261,7 +273,7 @@ def _problems(kernel: Kernel) -> list[Problem]:
     problems: list[Problem] = []
     steps = STEPS if kernel.level == "scheduled" else ()
     if steps and narrowing_of(kernel):
-        steps = (*steps[:1], narrowing_rules.RULES)
+        steps = (*steps[:1], rules_of(narrowing_rules))
     for rules in ((type_rules.values_are_of_their_kind,), RULES[kernel.level], *steps):
         # Rules of a later step take it that those of the ones before hold.
         problems = problems or [problem for rule in rules for problem in rule(kernel)]

@@ -11,10 +11,9 @@ from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Kernel, Op, Value, op_name, ops_of
+from wsdsl.ir.op import Kernel, Op, Problem, Value, op_name, ops_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.protocol_rules import Problem, cluster_of
-from wsdsl.ir.scale_rules import RULES as SCALE_RULES
+from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tcgen05 import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault
 from wsdsl.ir.types import (
     ACCUMULATOR,
@@ -297,19 +296,3 @@ def _within(op: Op, items: Value, column: int, columns: int) -> Iterator[Problem
         yield op, f"{items} is not a range of TMEM columns"
     elif column < 0 or column + columns > kind.columns:
         yield op, f"columns {column} to {column + columns} exceed an item of {kind.columns} columns"
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    products_are_of_the_card,
-    tensor_memory_is_freed,
-    columns_are_allocated,
-    products_fit,
-    stores_fit,
-    stores_are_whole,
-    loads_fit,
-    warpgroups_have_columns_of_their_own,
-    loads_are_waited_for,
-    products_have_a_thread_of_their_own,
-    pairs_agree,
-    *SCALE_RULES,
-)

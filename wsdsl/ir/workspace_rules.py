@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import AllocateGlobal, LoadGlobal, StoreGlobal
-from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.op import Kernel, Problem, Value, operands
 from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Fragment, Tensor
-
-Problem = tuple[Op | None, str]
 
 
 def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
@@ -92,10 +90,3 @@ def _in_blocks(kernel: Kernel, index: tuple[Value, ...], held: Value) -> bool:
             return wide == columns and columns % 8 == 0
         case _:
             return False
-
-
-RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
-    grids_cut_one_contraction,
-    workspace_has_slots,
-    fragments_are_whole_blocks,
-)
