@@ -7,17 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from wsdsl.codegen.held import (
-    ColumnsAt,
-    Descriptor,
-    Held,
-    Pointer,
-    Registers,
-    Scalar,
-    Shape,
-    SharedAt,
-    StateAt,
-)
+from wsdsl.codegen import held as h
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Op, Region, Value
@@ -83,9 +73,9 @@ class Context:
     """Tensors that lie in the order of registers, see `allocate_global`."""
     unaligned: frozenset[str]
     """Tensors whose lines may begin anywhere."""
-    sizes: Mapping[str, Scalar]
+    sizes: Mapping[str, h.Scalar]
     strides: Mapping[tuple[str, int], str]
-    maps: Iterator[Pointer]
+    maps: Iterator[h.Pointer]
     never: str
     """i1: false, which LLVM and ptxas do not know. A wgmma that adds nothing, by this, still takes
     over the registers of its accumulator; by a literal it would get others, and the sums that are
@@ -111,7 +101,7 @@ class Context:
     """i32: by how many columns the tiles of this launch are narrower than the widest."""
     made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
     """What makes a value."""
-    held: dict[Value, Held] = field(default_factory=dict[Value, Held])
+    held: dict[Value, h.Held] = field(default_factory=dict[Value, h.Held])
     place: Place = field(default_factory=Place)
 
     @contextmanager
@@ -128,19 +118,19 @@ class Context:
         finally:
             self.place = outer
 
-    scalar = _held(Scalar)
-    state = _held(StateAt)
-    shared = _held(SharedAt)
-    columns = _held(ColumnsAt)
-    descriptor = _held(Descriptor)
-    pointer = _held(Pointer)
+    scalar = _held(h.Scalar)
+    state = _held(h.StateAt)
+    shared = _held(h.SharedAt)
+    columns = _held(h.ColumnsAt)
+    descriptor = _held(h.Descriptor)
+    pointer = _held(h.Pointer)
 
-    def registers(self, value: Value) -> Registers:
+    def registers(self, value: Value) -> h.Registers:
         """A fragment, or a scalar as a fragment of one row and column."""
         held = self.held[value]
-        if isinstance(held, Scalar):
-            return Registers(held.dtype, *Shape(1, 1), (held.text,))
-        assert isinstance(held, Registers), value
+        if isinstance(held, h.Scalar):
+            return h.Registers(held.dtype, *h.Shape(1, 1), (held.text,))
+        assert isinstance(held, h.Registers), value
         return held
 
     def own_warpgroup(self) -> str:
@@ -148,7 +138,7 @@ class Context:
         first, number = self.place.first_warpgroup, self.threads.warpgroup
         return self.w.binary("sub", "i32", number, first) if first else number
 
-    def item(self, shared: SharedAt, index: str) -> str:
+    def item(self, shared: h.SharedAt, index: str) -> str:
         """The address of item `index`, short of the array's own (constant) offset."""
         if shared.num == 1:
             return self.smem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wsdsl.codegen import inline_ptx
+from wsdsl.codegen import fragments, inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.block_access import load_blocks, store_blocks
@@ -12,16 +12,6 @@ from wsdsl.codegen.byte_vectors import load_byte_words
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
-from wsdsl.codegen.fragments import (
-    broadcast_shape,
-    elements,
-    first_column,
-    first_row,
-    from_elements,
-    join_bytes,
-    source_element,
-    texts_of,
-)
 from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.panel_loads import of_packed
@@ -106,7 +96,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
                     w, inline_ptx.load_global(w, at, bits, pred, constant, row), dtype
                 )
             results.append(known[key])
-    define(c, op.result, from_elements(w, dtype, shape, results))
+    define(c, op.result, fragments.from_elements(w, dtype, shape, results))
 
 
 def _packed_words(
@@ -114,7 +104,7 @@ def _packed_words(
 ) -> Iterator[str]:
     """The words of the thread's vectors in each block (`ir/packing.py`); blocks end with zeros."""
     w, kind = c.w, op.tensor.as_tensor
-    *outer, line, column = (texts_of(w, c.registers(v))[0] for v in op.index)
+    *outer, line, column = (fragments.texts_of(w, c.registers(v))[0] for v in op.index)
     at = [*outer, w.binary("and", "i32", line, -PACKED_LINES)]
     strides = [c.strides[op.tensor.name, d] for d in range(len(at))]
     steps = [w.binary("mul", "i64", _wide(c, x), n) for x, n in zip(at, strides, strict=True)]
@@ -147,9 +137,9 @@ def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bo
         else:
             shift = w.binary("shl", "i32", addresses.is_high(e), 2)
             texts.append(w.value(f"trunc i32 {w.binary('lshr', 'i32', wide, shift)} to i4"))
-    return (
-        Registers(dtype, *shape, tuple(texts)) if paired else from_elements(w, dtype, shape, texts)
-    )
+    if paired:
+        return Registers(dtype, *shape, tuple(texts))
+    return fragments.from_elements(w, dtype, shape, texts)
 
 
 def checked_value(c: Context, op: StoreGlobal) -> Registers:
@@ -171,7 +161,7 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
     if op.tensor.name in c.fragments:
         store_blocks(c, op, value)
         return
-    shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
+    shape = fragments.broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
     store = GlobalStore(c, op, value, kind, shape)
     if kind.dtype.bits == 4:
         if not _paired(op, c, shape):
@@ -206,9 +196,9 @@ class GlobalStore:
                 inside = c.place.inside
                 found.append(threads.first_thread if inside else w.compare("eq", threads.tid, 0))
         elif columns == 1:
-            found.append(w.compare("eq", first_column(c, lanes), 0))
+            found.append(w.compare("eq", fragments.first_column(c, lanes), 0))
         elif rows == 1 and lanes.warps < 4:
-            found.append(w.compare("eq", first_row(c, lanes, 64), 0))
+            found.append(w.compare("eq", fragments.first_row(c, lanes, 64), 0))
         return self.all(*found)
 
     def all(self, *conditions: str | None) -> str | None:
@@ -219,7 +209,7 @@ class GlobalStore:
         return made
 
     def _source(self, element: int) -> int:
-        return source_element(element, self.shape, self.value.shape)
+        return fragments.source_element(element, self.shape, self.value.shape)
 
     def _write(self, at: Global, kind: str, bits: int, texts: list[str], pred: str | None) -> None:
         if self.op.accumulate:
@@ -230,7 +220,7 @@ class GlobalStore:
     def singles(self, only: Sequence[str] = ()) -> None:
         """`only`: where else each has to be, if that is asked."""
         w, dtype = self.c.w, self.kind.dtype
-        texts = [to_bits(w, x, dtype) for x in elements(w, self.value)]
+        texts = [to_bits(w, x, dtype) for x in fragments.elements(w, self.value)]
         name = REDUCTIONS.get(dtype.name, "")
         for e in range(num_elements(*self.shape)):
             pred = self.all(self.once, self.addresses.condition(e), *only[e : e + 1])
@@ -239,7 +229,7 @@ class GlobalStore:
     def pairs(self) -> None:
         w, dtype = self.c.w, self.kind.dtype
         name = REDUCTIONS.get(dtype.name, "")
-        texts = [to_bits(w, x, dtype) for x in elements(w, self.value)]
+        texts = [to_bits(w, x, dtype) for x in fragments.elements(w, self.value)]
         for e in range(0, num_elements(*self.shape), 2):
             both, first = _pair_conditions(self.c, self.addresses, e, self.kind)
             at = self.addresses.at(e)
@@ -254,7 +244,8 @@ class GlobalStore:
 
     def vectors(self) -> None:
         """Like `pairs`, as many as `vector` says."""
-        texts = [to_bits(self.c.w, x, self.kind.dtype) for x in elements(self.c.w, self.value)]
+        elements = fragments.elements(self.c.w, self.value)
+        texts = [to_bits(self.c.w, x, self.kind.dtype) for x in elements]
 
         def pair(e: int) -> list[str]:
             own = [texts[self._source(e)], texts[self._source(e + 1)]]
@@ -295,7 +286,7 @@ class GlobalStore:
             return self.value.texts[self._source(element) // 2]
         w = self.c.w
         if self.kind.dtype.bits == 8:
-            return join_bytes(w, *own)
+            return fragments.join_bytes(w, *own)
         pair = w.value(f"insertelement <2 x i16> poison, i16 {own[0]}, i32 0")
         pair = w.value(f"insertelement <2 x i16> {pair}, i16 {own[1]}, i32 1")
         return w.value(f"bitcast <2 x i16> {pair} to i32")

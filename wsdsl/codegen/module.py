@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from wsdsl.artifact.signature import (
-    MapArgument,
-    NarrowingArgument,
-    PointerArgument,
-    ScalarArgument,
-    Signature,
-    SizeArgument,
-    StrideArgument,
-)
+from wsdsl.artifact import signature as s
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
@@ -83,29 +75,29 @@ def emit_llvm(kernel: Kernel) -> str:
     )
 
 
-def _parameters(launch: Signature) -> str:
+def _parameters(launch: s.Signature) -> str:
     shown: list[str] = []
     maps = 0
     for argument in launch.arguments:
         match argument:
-            case MapArgument():
+            case s.MapArgument():
                 shown.append(f"{MAP_TYPE} %map.{maps}")
                 maps += 1
-            case PointerArgument(tensor):
+            case s.PointerArgument(tensor):
                 shown.append(f"ptr addrspace(1) %tensor.{tensor}")
-            case StrideArgument(tensor, dim):
+            case s.StrideArgument(tensor, dim):
                 shown.append(f"i64 %stride.{tensor}.{dim}")
-            case SizeArgument(dim):
+            case s.SizeArgument(dim):
                 shown.append(f"{SIZE_TYPE} %size.{dim}")
-            case ScalarArgument(name, dtype):
+            case s.ScalarArgument(name, dtype):
                 shown.append(f"{'float' if dtype.is_float else 'i32'} %scalar.{name}")
-            case NarrowingArgument():
+            case s.NarrowingArgument():
                 most = narrowings(launch.widths)[-1]
                 shown.append(f"i32 range(i32 0, {most + 1}) {NARROWER}")
     return ", ".join(shown)
 
 
-def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
+def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
     held: dict[Value, Held] = {}
     lent = kernel.of(AllocateGlobal)
     names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
@@ -116,19 +108,19 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     named, zeroed = named_accumulators(kernel)
     for argument in launch.arguments:
         match argument:
-            case NarrowingArgument():
+            case s.NarrowingArgument():
                 pass
-            case MapArgument(tensor, box, swizzle):
+            case s.MapArgument(tensor, box, swizzle):
                 kind, packed = names[tensor].type, swizzle in PACKED_SPAN
                 in_pairs = isinstance(kind, Tensor) and kind.dtype.bits == 4
                 maps.append(Pointer(f"%map.{len(maps)}", box, packed, in_pairs))
-            case PointerArgument(tensor):
+            case s.PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
-            case StrideArgument(tensor, dim, known):
+            case s.StrideArgument(tensor, dim, known):
                 strides[tensor, dim] = f"%stride.{tensor}.{dim}" if known is None else str(known)
-            case SizeArgument(dim):
+            case s.SizeArgument(dim):
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
-            case ScalarArgument(name):
+            case s.ScalarArgument(name):
                 held[names[name]] = _scalar(w, argument)
     # The grid has one dimension.
     zero = nvvm.special_register(w, "ctaid.z")
@@ -154,7 +146,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     )
 
 
-def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
+def _scalar(w: Writer, argument: s.ScalarArgument) -> Scalar:
     """Narrow scalars travel as f32 and i32."""
     dtype, text = argument.dtype, f"%scalar.{argument.name}"
     if dtype.is_float:

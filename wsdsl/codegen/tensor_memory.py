@@ -16,15 +16,8 @@ from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.products import check_descriptor
 from wsdsl.codegen.writer import Operand
+from wsdsl.ir import block_scales as s
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.block_scales import (
-    TILE_COLUMNS,
-    WARP_ROWS,
-    WORD,
-    scale_columns,
-    stored_at_once,
-    word_columns,
-)
 from wsdsl.ir.op import Value
 from wsdsl.ir.operand_layout import ATOM, VERSION
 from wsdsl.ir.scale_atoms import BYTES
@@ -187,7 +180,7 @@ def convert_tensor_copy(c: Context, op: t.TensorCopy) -> None:
     lines = [".reg .b32 at, la, ha;", ".reg .b64 a;", f"mov.b32 ha, {ATOM | VERSION};"]
     count = op.rows // ATOM_ROWS
     for word, atom in product(range(op.words), range(count)):
-        column = scale_columns(op.rows, word) + TILE_COLUMNS * atom
+        column = s.scale_columns(op.rows, word) + s.TILE_COLUMNS * atom
         lines += [
             f"add.s32 la, $1, {(atom * op.words + word) * BYTES >> 4};",
             "mov.b64 a, {la, ha};",
@@ -206,7 +199,7 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
     item = c.item(shared, c.state(op.shared_state).stage)
     first = c.scalar(op.first).text
     item = item if op.atoms else w.add(item, first)
-    rest = op.rows % WARP_ROWS
+    rest = op.rows % s.WARP_ROWS
     lanes = {0: c.threads.lane}
     if rest:
         within = w.compare("slt", c.threads.lane, rest)
@@ -214,21 +207,21 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
     bases = dict[int, At]()
     plain = {} if op.atoms else lanes
     lines = {n: w.add(item, w.multiply(lane, op.line)) for n, lane in plain.items()}
-    for row in range(0, op.rows, WARP_ROWS):
+    for row in range(0, op.rows, s.WARP_ROWS):
         own = rest if row + rest == op.rows else 0
         if op.atoms:
             bases[row] = At(_in_atoms(c, op, item, w.add(lanes[own], first), row), 0)
         else:
             bases[row] = At(lines[own], row * op.line)
-    for word, columns in enumerate(word_columns(op.rows, op.words)):
+    for word, columns in enumerate(s.word_columns(op.rows, op.words)):
         texts = list[str]()
         mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
         for base in bases.values():
-            within = base.offset + word * (BYTES if op.atoms else WORD)
+            within = base.offset + word * (BYTES if op.atoms else s.WORD)
             text = inline_ptx.load_shared(w, At(base.base, shared.offset + op.offset + within))
             texts.append(text if mask is None else w.binary("and", "i32", text, mask))
         column = columns.start
-        for count in stored_at_once(len(columns)):
+        for count in s.stored_at_once(len(columns)):
             own, texts = texts[:count], texts[count:]
             held = f"{{{operands(1, count)}}}"
             ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {held};"
@@ -242,8 +235,8 @@ def _in_atoms(c: Context, op: t.StoreScales, item: str, first: str, row: int) ->
     place = w.add(first, row)
     atom = w.multiply(w.binary("lshr", "i32", place, 7), op.line)
     quarter = w.binary("and", "i32", w.binary("lshr", "i32", place, 5), 3)
-    line = w.multiply(w.binary("and", "i32", place, WARP_ROWS - 1), WORD * TILE_COLUMNS)
-    return w.add(w.add(item, atom), w.add(line, w.multiply(quarter, WORD)))
+    line = w.multiply(w.binary("and", "i32", place, s.WARP_ROWS - 1), s.WORD * s.TILE_COLUMNS)
+    return w.add(w.add(item, atom), w.add(line, w.multiply(quarter, s.WORD)))
 
 
 def _kept(c: Context, valid: str, word: int) -> str:
@@ -251,7 +244,7 @@ def _kept(c: Context, valid: str, word: int) -> str:
     32 places, and those leave nothing.
     """
     w = c.w
-    left = w.add(valid, -WORD * word)
+    left = w.add(valid, -s.WORD * word)
     left = w.select(w.compare("sgt", left, 0), "i32", left, "0")
     ptx = "{\n.reg .b32 gone;\nshl.b32 gone, -1, $1;\nnot.b32 $0, gone;\n}"
     return w.asm_value(ptx, [("i32", w.multiply(left, 8))])

@@ -6,16 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir import block_scales as s
 from wsdsl.ir import tensor_ops as tm
-from wsdsl.ir.block_scales import (
-    COLUMN_STEP,
-    ROWS,
-    TILE_COLUMNS,
-    WORD,
-    Kind,
-    kind_of,
-    scale_columns,
-)
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Kernel, Problem, Value
 from wsdsl.ir.pipeline_ops import Partition
@@ -39,7 +31,7 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
         if len({*named}) > 1 or (not named[0] and (op.a_scale or op.b_scale)):
             yield op, "columns, state, type and block of scale factors must all be given, or none"
         elif op.scales is not None:
-            kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
+            kind = s.kind_of(*op.dtypes, op.scale_dtype, op.block)
             if kind is None:
                 told = f"blocks of {op.block} with {op.scale_dtype} scale factors"
                 yield op, f"tcgen05.mma does not support {told} for {' and '.join(op.dtypes)}"
@@ -51,13 +43,13 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"no op writes the scale factors of {what}"
 
 
-def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
-    if op.rows != ROWS:
-        yield op, f"tcgen05.mma with scale factors needs {ROWS} rows, not {op.rows}"
+def _fits(op: tm.TensorProduct, kind: s.Kind) -> Iterator[Problem]:
+    if op.rows != s.ROWS:
+        yield op, f"tcgen05.mma with scale factors needs {s.ROWS} rows, not {op.rows}"
     if op.cta_group > 1 and (fault := pair_fault(op.rows, op.columns)):
         yield op, fault
-    if not COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % COLUMN_STEP:
-        told = f"{COLUMN_STEP} to {MAX_COLUMNS} columns in steps of {COLUMN_STEP}"
+    if not s.COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % s.COLUMN_STEP:
+        told = f"{s.COLUMN_STEP} to {MAX_COLUMNS} columns in steps of {s.COLUMN_STEP}"
         yield op, f"tcgen05.mma with scale factors needs {told}, not {op.columns}"
     if not op.k or op.k % kind.word:
         yield op, f"k={op.k}: scale factors of {kind.word} elements are packed in a 32-bit group"
@@ -67,7 +59,7 @@ def _fits(op: tm.TensorProduct, kind: Kind) -> Iterator[Problem]:
         yield op, "scale factors and accumulators must be in different columns"
 
 
-def _read(op: tm.TensorProduct, scales: Value, kind: Kind) -> Iterator[Place]:
+def _read(op: tm.TensorProduct, scales: Value, kind: s.Kind) -> Iterator[Place]:
     words = max(1, op.k // kind.word)
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         yield scales, column, rows, words
@@ -86,11 +78,11 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
         kind = op.scales.type_as(Columns)
-        end = op.column + scale_columns(op.rows, op.words)
+        end = op.column + s.scale_columns(op.rows, op.words)
         if end > kind.columns:
             yield op, f"columns {op.column} to {end} exceed an item of {kind.columns} columns"
-        if op.column % TILE_COLUMNS:
-            yield op, f"column {op.column} is not a multiple of {TILE_COLUMNS}"
+        if op.column % s.TILE_COLUMNS:
+            yield op, f"column {op.column} is not a multiple of {s.TILE_COLUMNS}"
         # Slots hold one layout at a time; what is copied has one item.
         state = op.state if isinstance(op, tm.StoreScales) else None
         own = taken.setdefault((op.scales, state), set())
@@ -98,9 +90,9 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
             yield op, "overlaps other scale factors"
         own.add((op.column, end))
     for op in kernel.of(tm.TensorColumns):
-        odd = op.result.type_as(Columns).columns % TILE_COLUMNS
-        if any(op.result == scales for scales, _ in taken) and (odd or op.first % TILE_COLUMNS):
-            yield op, f"TMEM of scale factors must be multiples of {TILE_COLUMNS} columns"
+        odd = op.result.type_as(Columns).columns % s.TILE_COLUMNS
+        if any(op.result == scales for scales, _ in taken) and (odd or op.first % s.TILE_COLUMNS):
+            yield op, f"TMEM of scale factors must be multiples of {s.TILE_COLUMNS} columns"
 
 
 def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
@@ -117,7 +109,7 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             told = f"{op.words} words per row of {op.line} bytes"
             if op.atoms and op.line != BYTES * op.words:
                 yield op, f"{told}; an atom has {BYTES * op.words} bytes per row"
-            elif WORD * op.words > op.line:
+            elif s.WORD * op.words > op.line:
                 yield op, told
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
         if found is None or product is None:
@@ -134,7 +126,7 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _places(op: tm.TensorProduct) -> list[Place]:
-    kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
+    kind = s.kind_of(*op.dtypes, op.scale_dtype, op.block)
     return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
 
 

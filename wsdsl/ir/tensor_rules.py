@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir import tensor_ops as tm
+from wsdsl.ir import types as t
 from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
@@ -15,16 +16,6 @@ from wsdsl.ir.op import Kernel, Op, Problem, Value, op_name, ops_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tcgen05 import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault
-from wsdsl.ir.types import (
-    ACCUMULATOR,
-    DTYPES,
-    Accumulator,
-    Columns,
-    DType,
-    Fragment,
-    SmemDescriptor,
-    TensorMemory,
-)
 from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import k_step, may_be_mn_major, sum_of
 
@@ -96,13 +87,13 @@ def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int]] = []
     for op in kernel.of(tm.AllocateTensorMemory, tm.TensorColumns):
         if isinstance(op, tm.AllocateTensorMemory):
-            num = op.result.type_as(TensorMemory).columns
+            num = op.result.type_as(t.TensorMemory).columns
             if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
                 yield op, f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
             if op.offset >= 0 and op.offset % ADDRESS_BYTES:
                 yield op, f"offset {op.offset} is not a multiple of {ADDRESS_BYTES} bytes"
         else:
-            held, kind = op.memory.type_as(TensorMemory), op.result.type_as(Columns)
+            held, kind = op.memory.type_as(t.TensorMemory), op.result.type_as(t.Columns)
             end = op.first + kind.columns * kind.num
             if end > held.columns:
                 yield op, f"ends at column {end}; {held.columns} columns are allocated"
@@ -115,7 +106,7 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
     """Every field of the descriptors: types, shape, depth, order of operands and columns."""
     made = kernel.definers
     for op in kernel.of(tm.TensorProduct):
-        a, b = (DTYPES.get(name) for name in op.dtypes)
+        a, b = (t.DTYPES.get(name) for name in op.dtypes)
         taken = are_scaled if op.scales is not None else sum_of
         total = taken(a, b) if a and b else None
         if a is None or total is None:
@@ -135,9 +126,9 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
         sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, own))
         for (value, k_major, extent), dtype in zip(sides, op.dtypes, strict=True):
             held = made.get(value)
-            if value is op.a and isinstance(value.type, Columns):
+            if value is op.a and isinstance(value.type, t.Columns):
                 yield from _operand_in_columns(op, a)
-            elif not isinstance(value.type, SmemDescriptor):
+            elif not isinstance(value.type, t.SmemDescriptor):
                 yield op, f"{value} is not an smem descriptor"
             elif isinstance(held, MatrixOperand):
                 along, deep = held.rows, held.columns
@@ -148,7 +139,7 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"{extent} x {op.k} elements exceed a tile of {along} x {deep}"
 
 
-def _operand_in_columns(op: tm.TensorProduct, dtype: DType) -> Iterator[Problem]:
+def _operand_in_columns(op: tm.TensorProduct, dtype: t.DType) -> Iterator[Problem]:
     yield from _within(op, op.a, op.a_column, op.a_columns)
     if op.a_state is None:
         yield op, f"a_state must name the item of {op.a}"
@@ -158,8 +149,8 @@ def _operand_in_columns(op: tm.TensorProduct, dtype: DType) -> Iterator[Problem]
         yield op, "an MMA of a CTA pair or with scale factors cannot read operands in TMEM"
 
 
-def _is_stored(kind: Fragment) -> bool:
-    whole = kind.rows == 64 and kind.lanes == ACCUMULATOR and not kind.columns % 8
+def _is_stored(kind: t.Fragment) -> bool:
+    whole = kind.rows == 64 and kind.lanes == t.ACCUMULATOR and not kind.columns % 8
     return whole and kind.dtype.bits in STORED_BITS
 
 
@@ -176,10 +167,10 @@ def stores_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of operands, or of sums that products go on with, in the lanes that these read."""
     rows, bits_of = _rows(kernel), dict[Value, int]()
     for op in kernel.of(tm.TensorProduct):
-        bits_of |= {op.sums: CELL_BITS, op.a: DTYPES[op.dtype].bits}
+        bits_of |= {op.sums: CELL_BITS, op.a: t.DTYPES[op.dtype].bits}
     for op in kernel.of(tm.TensorStore):
         kind = op.value.type
-        if not isinstance(kind, Fragment) or not _is_stored(kind):
+        if not isinstance(kind, t.Fragment) or not _is_stored(kind):
             yield op, f"a store needs 64 rows, columns in steps of 8, 16 or 32 bits, not {kind}"
             continue
         yield from _within(op, op.columns, op.column, op.width)
@@ -209,7 +200,7 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
     rows = _rows(kernel)
     for op in kernel.of(tm.TensorLoad):
         kind = op.result.type
-        if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
+        if not isinstance(kind, t.Accumulator) or kind.rows != 64 or kind.columns % 8:
             yield op, f"a load needs 64 rows and a multiple of 8 columns, not {kind}"
             continue
         if kind.dtype.bits != 32:
@@ -219,9 +210,9 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
             yield op, HALF
     for op in kernel.of(tm.TensorWait):
         for load, value in zip(op.loads, op.result, strict=False):
-            kind = load.type
-            whole = isinstance(kind, Accumulator) and Fragment(kind.dtype, kind.rows, kind.columns)
-            if not whole or value.type != whole:
+            kind = load.type_as(t.Accumulator)
+            rest = kind.dtype, kind.rows, kind.columns
+            if value.type != t.Fragment(*rest):
                 yield op, f"tensor_wait of {load} cannot give {value.type}"
         if len(op.loads) != len(op.result):
             yield op, f"{len(op.loads)} loads and {len(op.result)} results differ in number"
@@ -237,7 +228,7 @@ def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
             last = op.column + (p.num_warpgroups - 1) * op.apart + op.width
             if p.num_warpgroups > 1 and op.apart < op.width:
                 yield op, f"{p.num_warpgroups} warpgroups access the same columns"
-            if isinstance(kind, Columns) and last > kind.columns:
+            if isinstance(kind, t.Columns) and last > kind.columns:
                 yield op, f"column {last} exceeds an item of {kind.columns} columns"
 
 
@@ -292,7 +283,7 @@ def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
 
 def _within(op: Op, items: Value, column: int, columns: int) -> Iterator[Problem]:
     kind = items.type
-    if not isinstance(kind, Columns):
+    if not isinstance(kind, t.Columns):
         yield op, f"{items} is not a range of TMEM columns"
     elif column < 0 or column + columns > kind.columns:
         yield op, f"columns {column} to {column + columns} exceed an item of {kind.columns} columns"

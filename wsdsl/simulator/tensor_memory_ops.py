@@ -17,24 +17,13 @@ from wsdsl.ir.tcgen05 import LANES, WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
+from wsdsl.simulator import tensor_memory as tm
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, word_cells, words_in_shared
 from wsdsl.simulator.context import UNDEFINED, State, Warpgroup, destinations
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.shared_memory import Region, span
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
-from wsdsl.simulator.tensor_memory import (
-    CellAccess,
-    CellCopy,
-    CellProduct,
-    Commit,
-    Job,
-    PipeAccess,
-    TensorMemory,
-    Untouched,
-    cells,
-    lanes_of,
-)
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
     if wg.cta.tensor_memory is not None:
         wg.fail(op, "tensor memory is allocated twice")
     columns = op.result.type_as(TensorMemoryType).columns
-    wg.cta.tensor_memory = TensorMemory(columns, wg.cta.clocks, wg.cta.index)
+    wg.cta.tensor_memory = tm.TensorMemory(columns, wg.cta.clocks, wg.cta.index)
 
 
 def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
@@ -64,8 +53,8 @@ def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
     ctas, first = wg.cta.cluster.ctas, wg.cta.rank // 2 * 2
     for cta in ctas[first : first + 2] if op.cta_group > 1 else [wg.cta]:
         if (memory := cta.tensor_memory) is not None:
-            access = Untouched(wg.told, op)
-            whole = memory, cells(slice(0, memory.columns)), access, wg.everyone
+            access = tm.Untouched(wg.told, op)
+            whole = memory, tm.cells(slice(0, memory.columns)), access, wg.everyone
             wg.begin(op, f"it frees columns{cta.suffix}", "write", *whole, asynchronous=False)
             memory.freed = True
     if wg.cta.tensor_memory is None:
@@ -73,7 +62,7 @@ def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
     wg.cta.tensor_memory = None
 
 
-def _memory(wg: Warpgroup, op: Op, cta: Cta | None = None) -> TensorMemory:
+def _memory(wg: Warpgroup, op: Op, cta: Cta | None = None) -> tm.TensorMemory:
     memory = (cta or wg.cta).tensor_memory
     if memory is None or memory.freed:
         wg.fail(op, "tensor memory is not allocated, or freed already")
@@ -107,10 +96,10 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
     if total is None or op.k % step:
         wg.fail(op, f"tcgen05.mma does not support k={op.k} of {dtype} and {b_dtype} (step {step})")
     accumulate, number = bool(wg.get(op.accumulate, op)), wg.tensor_pipe.count
-    read = PipeAccess(wg.told, op, wg.tensor_pipe, number)
+    read = tm.PipeAccess(wg.told, op, wg.tensor_pipe, number)
     columns, k_major = op.columns // op.cta_group, op.b_k_major
     parts = [operand_in_shared(wg, op, read, b_dtype, op.b, columns, k_major, c) for c in ctas]
-    jobs = list[CellProduct]()
+    jobs = list[tm.CellProduct]()
     for cta in ctas:
         memory = _memory(wg, op, cta)
         sums = _begin_sums(wg, op, cta, memory, accumulate)
@@ -120,9 +109,9 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
             a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major, cta)
         b = parts[0] if len(parts) == 1 else partial(_together, parts)
         if op.scales is not None:
-            own = PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
+            own = tm.PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
             a, b = scaled_operands(wg, op, memory, own, (a, b))
-        jobs.append(CellProduct(op, memory, sums, (a, b), accumulate, step, numpy_dtype(total)))
+        jobs.append(tm.CellProduct(op, memory, sums, (a, b), accumulate, step, numpy_dtype(total)))
     for job in jobs:
         _issue(wg, op, job)
 
@@ -132,7 +121,7 @@ def _together(parts: list[Callable[[], Array]]) -> Array:
 
 
 def _operand_in_columns(
-    wg: Warpgroup, op: t.TensorProduct, memory: TensorMemory, dtype: DType
+    wg: Warpgroup, op: t.TensorProduct, memory: tm.TensorMemory, dtype: DType
 ) -> Callable[[], Array]:
     """What its rows have there when the product runs."""
     assert op.a_state is not None
@@ -141,7 +130,7 @@ def _operand_in_columns(
     what = f"it reads columns {first} to {first + op.a_columns}"
     if not memory.written[region.index].all():
         wg.fail(op, f"{what}, which no op has written", kind="uninitialized")
-    read = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
+    read = tm.PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     where = memory, region, read, pipe.thread, "operand"
     wg.begin(op, what, "read", *where, asynchronous=False)
 
@@ -153,14 +142,14 @@ def _operand_in_columns(
 
 
 def _begin_sums(
-    wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: TensorMemory, accumulate: bool
+    wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: tm.TensorMemory, accumulate: bool
 ) -> Region:
     """What a product writes there."""
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
     region, pipe = _rows(first, op.columns, op.rows), wg.tensor_pipe
     if accumulate and not memory.written[region.index].all():
         wg.fail(op, "no op has written the accumulator", kind="uninitialized")
-    write = PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
+    write = tm.PipeAccess(wg.told, op, pipe, pipe.count, in_order=True)
     what = f"it writes columns {first} to {first + op.columns}{cta.suffix}"
     wg.begin(op, what, "write", memory, region, write, pipe.thread, asynchronous=False)
     if not accumulate:
@@ -172,7 +161,7 @@ def _begin_sums(
 def _rows(first: int, columns: int, rows: int) -> Region:
     """Return the cells of the rows of a product; those of 64 rows lie in half of the lanes."""
     held = slice(first, first + columns)
-    return cells(held, (lanes_of(rows), held), (0, 1) if rows == LANES else (0,))
+    return tm.cells(held, (tm.lanes_of(rows), held), (0, 1) if rows == LANES else (0,))
 
 
 def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
@@ -185,20 +174,20 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
     stop, reader = start + BYTES * count * op.words, (wg.cta.index, wg.index, "product")
     for cta in wg.pair(op, op.cta_group):
         memory = _memory(wg, op, cta)
-        read = PipeAccess(wg.told, op, pipe, number)
+        read = tm.PipeAccess(wg.told, op, pipe, number)
         what = f"it reads item {state.stage} of `{shared.label}`{cta.suffix}"
         atoms = span(start, stop - start)
         wg.begin(op, what, "read", cta.memory, atoms, read, wg.actors, reader)
-        write = PipeAccess(wg.told, op, pipe, number, in_order=True)
+        write = tm.PipeAccess(wg.told, op, pipe, number, in_order=True)
         what = f"it writes columns {first} to {first + end}{cta.suffix}"
-        region = cells(slice(first, first + end))
+        region = tm.cells(slice(first, first + end))
         wg.begin(op, what, "write", memory, region, write, pipe.thread, asynchronous=False)
         memory.written[region.index] = True
         for word, atom in product(range(op.words), range(count)):
             place = start + BYTES * (atom * op.words + word)
             column = first + scale_columns(op.rows, word) + TILE_COLUMNS * atom
             lines = partial(cta.memory.read, span(place, BYTES))
-            _issue(wg, op, CellCopy(op, memory, lines, cells(slice(column, column + 4))))
+            _issue(wg, op, tm.CellCopy(op, memory, lines, tm.cells(slice(column, column + 4))))
 
 
 def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
@@ -209,12 +198,12 @@ def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
     known = wg.cta.clocks.seen[wg.one].max(axis=0)
     pipe = wg.tensor_pipe
     arrive = partial(wg.arrive, op, threads=wg.one, known=known)
-    commit = Commit(op, pipe.count, on, arrive, wg.told, wg.one.start, remote)
+    commit = tm.Commit(op, pipe.count, on, arrive, wg.told, wg.one.start, remote)
     pipe.commits.append(commit)
     _issue(wg, op, commit)
 
 
-def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
+def _issue(wg: Warpgroup, op: Op, job: tm.Job) -> None:
     pipe = wg.tensor_pipe
     pipe.count += 1
     if not pipe.queue:
@@ -225,7 +214,7 @@ def _issue(wg: Warpgroup, op: Op, job: Job) -> None:
 def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
     memory, kind = _memory(wg, op), op.result.type_as(Accumulator)
     first = _first(wg, op, op.sums, op.state, op.column + wg.rank * op.apart, kind.columns)
-    region, access = _half(first, kind.columns, op.half), CellAccess(wg.told, op, wg.everyone)
+    region, access = _half(first, kind.columns, op.half), tm.CellAccess(wg.told, op, wg.everyone)
     what, reader = f"it reads columns {first} to {first + kind.columns}", (wg.index, op.half)
     wg.begin(op, what, "read", memory, region, access, wg.everyone, reader, asynchronous=False)
     wg.cell_accesses.append(access)
@@ -237,7 +226,7 @@ def _half(first: int, columns: int, half: int) -> Region:
     """Return the cells that the warps of a warpgroup load or store at a time."""
     lanes = [WARP_LANES * w + 16 * half + r for w in range(4) for r in range(16)]
     held = slice(first, first + columns)
-    return cells(held, (lanes, held), (half,))
+    return tm.cells(held, (lanes, held), (half,))
 
 
 def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
@@ -248,10 +237,15 @@ def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
 
 
 def _store(
-    wg: Warpgroup, op: Op, memory: TensorMemory, region: Region, where: tuple[int, int], held: Array
+    wg: Warpgroup,
+    op: Op,
+    memory: tm.TensorMemory,
+    region: Region,
+    where: tuple[int, int],
+    held: Array,
 ) -> None:
     """`where`: the first column, and how many."""
-    access = CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
+    access = tm.CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
     what = f"it writes columns {where[0]} to {sum(where)}"
     wg.begin(op, what, "write", memory, region, access, wg.everyone, asynchronous=False)
     wg.cell_accesses.append(access)

@@ -17,18 +17,9 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.types import BOOL, Axis, Tensor, Tile
 from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.simulator import tile_trial_arrays as inputs
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.reference import evaluate
-from wsdsl.simulator.tile_trial_arrays import (
-    LARGEST,
-    TRIALS,
-    Draw,
-    bounds,
-    near_compared,
-    random_arrays,
-    reach,
-    values_in_results,
-)
 from wsdsl.simulator.tile_trial_kernel import as_double, in_double
 
 ONE_SIGN = (1.0, 0.5, 16.0, -1.0)
@@ -56,21 +47,21 @@ def find_shown(
     values of parameters; None for any that is positive.
     """
     exact = in_double(kernel)
-    trials = [(exact, Draw(scale)) for scale in (1.0,) * TRIALS + bounds(exact)]
-    trials += [(decided, Draw()) for decided in _decided(exact)] * 2
-    near = near_compared(exact)
-    trials += [(exact, Draw(near=near))] * (TRIALS if near else 0)
-    trials += [(exact, Draw(beyond=reach(kernel)))] * 2
+    trials = [(exact, inputs.Draw(x)) for x in (1.0,) * inputs.TRIALS + inputs.bounds(exact)]
+    trials += [(decided, inputs.Draw()) for decided in _decided(exact)] * 2
+    near = inputs.near_compared(exact)
+    trials += [(exact, inputs.Draw(near=near))] * (inputs.TRIALS if near else 0)
+    trials += [(exact, inputs.Draw(beyond=inputs.reach(kernel)))] * 2
     dims = {axis.name: axis.dim for axis in _walked(kernel)}
     for trial, (tried, draw) in enumerate(trials):
         rng = np.random.default_rng(trial)
-        most = LARGEST if trial % TRIALS and not draw.near else 2
+        most = inputs.LARGEST if trial % inputs.TRIALS and not draw.near else 2
         draw = dataclasses.replace(draw, most=most)
         others = [dataclasses.replace(draw, scale=scale, signed=False) for scale in ONE_SIGN]
         signs = dataclasses.replace(draw, sign=SIGNS[trial % len(SIGNS)])
         for own in (signs, *others):
-            small, arrays = random_arrays(tried, rng, own, scalars or {})
-            size = int(rng.integers(2, LARGEST))
+            small, arrays = inputs.random_arrays(tried, rng, own, scalars or {})
+            size = int(rng.integers(2, inputs.LARGEST))
             numbers = {a: draw.beyond.get(dims[a], 0) for a in axes}
             tiles = int(TILES ** (1 / len(axes)))
             cuts = {a: (max(1, 2 * n // tiles), n // 2 + size) for a, n in numbers.items()}
@@ -91,7 +82,7 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
     """The kernel with each choice by a scalar made one way or the other, since small sizes may make
     it one way alone: all of them so, none, and at random.
     """
-    namer, counted = Namer.of(kernel), values_in_results(kernel)
+    namer, counted = Namer.of(kernel), inputs.values_in_results(kernel)
     found = 0
 
     def is_choice(op: Op) -> bool:
