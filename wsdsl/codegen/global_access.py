@@ -122,7 +122,7 @@ def _packed_words(
         pred = addresses.condition(elements * block)
         for vector in range(0, size, THREADS * TMA_ALIGN):
             at = Global(pointer, size * block + vector)
-            yield from inline_ptx.load_global_words(w, at, 4, pred, constant)
+            yield from inline_ptx.load_global_vector(w, at, 32, 4, pred, constant)
 
 
 def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bool) -> Registers:
