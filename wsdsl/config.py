@@ -105,11 +105,6 @@ def _directory(text: str) -> Path | None:
     return None if text.lower() == "off" else Path(text).expanduser()
 
 
-def _cache(text: str) -> Path | None:
-    folder = _directory(text)
-    return folder and folder.absolute()
-
-
 def _users_cache() -> Path | None:
     """As freedesktop.org has it: an absolute path counts. None for a user without a home."""
     given = os.environ.get("XDG_CACHE_HOME", "")
@@ -156,7 +151,7 @@ ALLOW_SPILLS = Knob[bool](
 )
 CACHE_DIR = Knob[Path | None](
     "WSDSL_CACHE_DIR",
-    _cache,
+    lambda text: (folder := _directory(text)) and folder.absolute(),
     None,
     'a directory, or "off"',
     "The directory that caches compiled kernels across processes; `wsdsl cache` lists them. "

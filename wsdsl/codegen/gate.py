@@ -111,18 +111,15 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
     if not spilled:
         what = f"{held.stack_bytes} bytes of stack go"
     op = _largest_product(kernel)
+    shares = [f"{op.registers} in {op.role}" for op in kernel.of(Partition) if op.registers]
+    budget = ", ".join(shares) or "no limit by role"
     accumulator = f"; this accumulator alone needs {_accumulator_registers(op)}" if op else ""
     yield Finding(
-        f"WS0629 {what} to local memory ({_budget(kernel)}{accumulator})",
+        f"WS0629 {what} to local memory (registers per thread: {budget}{accumulator})",
         _loc(op, kernel),
         f"{SMALLER}; or allow spills: WSDSL_ALLOW_SPILLS=1, or "
         "wsdsl.config.override(allow_spills=True)",
     )
-
-
-def _budget(kernel: Kernel) -> str:
-    shares = [f"{op.registers} in {op.role}" for op in kernel.of(Partition) if op.registers]
-    return f"registers per thread: {', '.join(shares) or 'no limit by role'}"
 
 
 def _accumulator_registers(op: Op | None) -> int:

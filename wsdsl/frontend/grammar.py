@@ -102,10 +102,6 @@ def tables() -> str:
     return json.dumps(held, default=sorted, separators=(",", ":")) + "\n"
 
 
-def _with_int_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
-    return {int(k) if k.isdigit() else k: v for k, v in pairs}
-
-
 def _held() -> str:
     """The tables on disk, if they are those of this grammar and this lark."""
     try:
@@ -122,7 +118,9 @@ def parser() -> tuple[Lark, Layout]:
     layout = Layout()
     if not text:
         return _straight(build(layout)), layout
-    held = json.loads(text, object_pairs_hook=_with_int_keys)
+    held = json.loads(
+        text, object_pairs_hook=lambda own: {int(k) if k.isdigit() else k: v for k, v in own}
+    )
     # What lark's own stand-alone parsers call; the public `Lark.load` takes pickles only.
     lark_class: Any = Lark
     loaded = lark_class._load_from_dict(held["data"], held["memo"], postlex=layout)

@@ -296,7 +296,9 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 told = f"the exploration exceeds {MAX_STATES} states and {MAX_STEPS} steps"
-                failure = a.fail("unknown", op, told, hint=_simpler(model))
+                by = "Schedule.cluster" if model.num_ctas > 1 else "optional fields of the schedule"
+                hint = f"remove {by}: the prover found no fault, but too many states"
+                failure = a.fail("unknown", op, told, hint=hint)
                 kind = TooManyError if many else Refuted
                 raise kind(failure, decisions) from None
             # Around the loops until nothing new comes, then out of them; who is behind goes first,
@@ -315,8 +317,3 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
     except Failure as failure:
         raise Refuted(failure, ()) from None
     return Explored(states, steps, model.num_ctas)
-
-
-def _simpler(model: Model) -> str:
-    left = "Schedule.cluster" if model.num_ctas > 1 else "optional fields of the schedule"
-    return f"remove {left}: the prover found no fault, but too many states"

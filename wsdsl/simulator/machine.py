@@ -76,7 +76,8 @@ def simulate(
         residents = Residents(arguments, accesses, size, rng, seed)
         residents.unstarted, residents.in_order = unstarted, script is not None
         indices = range(first * launch.cluster, (first + at_once) * launch.cluster)
-        entries = [e for e in script or () if _cta_of(e[0]) in indices]
+        at = [(int(e[0].removeprefix("cta").split("/", 1)[0]), e) for e in script or ()]
+        entries = [entry for cta, entry in at if cta in indices]
         run = Run(kernel, launch, range(first, first + at_once), residents, entries, mode)
         run.run()
         steps += run.steps
@@ -85,7 +86,3 @@ def simulate(
     check_left(kernel, arguments)
     arguments.write_back()
     return SimulationReport(launch.num_ctas, steps, counts)
-
-
-def _cta_of(key: str) -> int:
-    return int(key.removeprefix("cta").split("/", 1)[0])

@@ -61,6 +61,8 @@ def make_plan(kernel: Kernel) -> Kernel:
     axes, exchanged = axes_of(kernel), footprint.exchanged_bytes(kernel, schedule)
     # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
     exchanged = exchanged - SMEM_ALIGN + 16 if exchanged else 0
+    copied = loaded_tensors(groups) & {*kernel.unaligned}
+    loading = (schedule.registers or {}).get("load", LEAST_COPYING)
     roles = {role: tuple(n for n, a in axes.items() if a.role == role) for role in _ROLES}
     plan = Plan(
         schedule=schedule,
@@ -80,7 +82,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
         order_barriers=follow_one_another(kernel, schedule),
-        copies_ahead=_copies_ahead(kernel, schedule, groups),
+        copies_ahead=bool(copied) and loading >= LEAST_COPYING,
         asks_early=asked_early(kernel, schedule, groups),
     )
     if kernel.of(Store) and not holds_vectors(kernel):
@@ -240,12 +242,6 @@ def _loads_in_order(schedule: Schedule) -> bool:
     """
     compute = (schedule.registers or {}).get("compute", 0)
     return schedule.mode == "pingpong" and compute >= footprint.MOST_REGISTERS
-
-
-def _copies_ahead(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]) -> bool:
-    copies = loaded_tensors(groups) & {*kernel.unaligned}
-    registers = (schedule.registers or {}).get("load", LEAST_COPYING)
-    return bool(copies) and registers >= LEAST_COPYING
 
 
 def asked_early(
