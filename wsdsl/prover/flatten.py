@@ -76,9 +76,10 @@ class Flattener:
         self.number, self.places, self.made = number, places, model.kernel.definers
         self.loops: dict[Any, list[tuple[b.ForRange, Region]]] = {}
         self.block: Region = ()
-        self.meets_others = _named_barriers(
-            x for p in model.partitions if p is not partition for x in p.body
-        )
+        others = [x for p in model.partitions if p is not partition for x in p.body]
+        named = b.NamedBarrierSync, b.NamedBarrierArrive
+        meetings = [op for op in walk(tuple(others)) if isinstance(op, named)]
+        self.meets_others = {x for op in meetings for x in op.numbers}
         self.around: list[b.ForRange] = []
         self.needed, self.effects, self.written = model.needed, model.effects, model.written
         self.work: tuple[int, int, int] | None = None
@@ -310,11 +311,6 @@ class Flattener:
             )
         )
         leave.target = last.target = self._here()
-
-
-def _named_barriers(ops: Iterable[Op]) -> set[int]:
-    named = (b.NamedBarrierSync, b.NamedBarrierArrive)
-    return {x for op in walk(tuple(ops)) if isinstance(op, named) for x in op.numbers}
 
 
 def liveness(code: Code) -> list[tuple[int, ...]]:
