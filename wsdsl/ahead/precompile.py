@@ -16,6 +16,7 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
+from wsdsl.runtime.launch_stub import torch_api
 from wsdsl.runtime.repeated_calls import recorder
 from wsdsl.variants import Variants
 
@@ -61,6 +62,7 @@ class Batch:
         """Wait for all. Raise one error with the findings of those that failed."""
         if not self._jobs:
             return
+        torch_api()  # emits native code that the calls after this need
         bar, failed = Bar(label, len(self._jobs)), list[Failed]()
         with closing(bar):
             for job, made in self._compiler.results():
