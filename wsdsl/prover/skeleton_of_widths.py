@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from wsdsl.prover.skeleton_registers import read, split_address
 from wsdsl.prover.skeleton_runs import Runs, Step
 from wsdsl.prover.skeleton_states import Fill, Member, Skeleton
 
-PARAMETER = re.compile(r"\b\w+_param_\d+\b")
+PARAMETER = re.compile(r"_param_(\d+)\b")
 TEST = re.compile(r"\s*setp\.ge\.s32 (\w+), (%r\d+), (\d+);$")
 GOES = re.compile(r"\bbra(?:\.uni)?\s+([$\w]+)")
 BRANCH = re.compile(r"\s*(?:@(!?%?\w+) )?bra(?:\.uni)?\s+([$\w]+);$")
@@ -34,21 +35,27 @@ TABLE = re.compile(r"\.branchtargets([^;]*);")
 def at_width(ptx: str, columns: int) -> str | None:
     """The PTX of launches whose last argument is the number, with an empty line for each that they
     do not come to; None where no register has the argument."""
-    last = max(PARAMETER.findall(ptx), key=lambda name: int(name.rpartition("_")[2]), default="")
-    load = re.compile(rf"ld\.param\.b32(\s+)(%r\d+), \[{last}\];")
-    if not last or not (found := load.search(ptx)):
+    last = max(map(int, PARAMETER.findall(ptx)), default=-1)
+    load = re.compile(rf"ld\.param\.b32(\s+)(%r\d+), \[\w+_param_{last}\];")
+    if not (found := load.search(ptx)):
         return None
-    ptx = load.sub(rf"mov.b32\g<1>\g<2>, {columns};", ptx)
-    defines = rf"(?:^|[;{{}}])[ \t]*(?:@!?%?\w+[ \t]+)?[a-z][\w.:]*[ \t]+(?:\{{[^}}]*)?{found[2]}\b"
-    if len(re.findall(defines, ptx, re.M)) > 1:
-        return ptx  # What it is at a test is looked at there.
-    return "\n".join(_followed(ptx.split("\n"), found[2], columns))
+    made = load.sub(rf"mov.b32\g<1>\g<2>, {columns};", ptx)
+    if _num_definitions(ptx, found[2]) > 1:
+        return made  # What it is at a test is looked at there.
+    return "\n".join(_followed(made.split("\n"), found[2], columns))
+
+
+@lru_cache(maxsize=1)
+def _num_definitions(ptx: str, register: str) -> int:
+    """Of a PTX that is looked at by one width after the other."""
+    defines = rf"(?:^|[;{{}}])[ \t]*(?:@!?%?\w+[ \t]+)?[a-z][\w.:]*[ \t]+(?:\{{[^}}]*)?{register}\b"
+    return len(re.findall(defines, ptx, re.M))
 
 
 def _followed(lines: Sequence[str], register: str, number: int) -> list[str]:
     """Without the tests of the number, and what only their other ways lead to."""
     tables = [found[1].replace(",", " ") for line in lines if (found := TABLE.search(line))]
-    left = Counter(name for line in lines for name in GOES.findall(line))
+    left = Counter(name for line in lines if "bra" in line for name in GOES.findall(line))
     left += Counter(name for table in tables for name in table.split())
     found, jump, known, passes = list[str](), -1, "", False
     for line, following in zip(lines, (*lines[1:], ""), strict=True):
