@@ -253,13 +253,9 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     together = held_axes(kernel).keys() | spread_axes(kernel).keys()
     for op in kernel.ops:
         reduced = isinstance(op, OVER_AXIS) and op.axis in columns - together
-        if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
+        computed = computed_operands(kernel, op) if isinstance(op, Contract) else ()
+        if reduced or any(v not in decoded(kernel).tiles for v in computed):
             yield split_fault(chosen, "this needs whole rows", op.loc)
-
-
-def _from_registers(kernel: Kernel, op: Contract) -> bool:
-    made_beside = decoded(kernel).tiles
-    return any(v not in made_beside for v in computed_operands(kernel, op))
 
 
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -136,11 +136,13 @@ class Run:
         if len(shown) > TOLD:
             findings.append(Finding(f"{len(shown) - TOLD} more warpgroups"))
         if self.waiting:
-            first = self.waiting[-1] * self.launch.cluster
+            first, several = self.waiting[-1] * self.launch.cluster, self.launch.together > 1
+            units = ("cluster" if self.launch.cluster > 1 else "CTA") + "s" * several
+            units += f" of {self.launch.cluster} CTAs" * (self.launch.cluster > 1)
             findings.append(
                 Finding(
                     f"CTAs {first} to {self.launch.num_ctas - 1} have not started: at most "
-                    f"{self.launch.together} {_clusters(self.launch)} at a time",
+                    f"{self.launch.together} {units} at a time",
                     hint='wait only for CTAs of a lower index, or launch a "persistent" grid',
                 )
             )
@@ -151,11 +153,6 @@ def _drawn(rng: Random, weights: list[float]) -> int:
     """Whose turn it is: `rng.choices` for one, which is asked for at every step."""
     sums = list(accumulate(weights))
     return bisect(sums, rng.random() * sums[-1], 0, len(sums) - 1)
-
-
-def _clusters(launch: Launch) -> str:
-    several = "s" if launch.together > 1 else ""
-    return f"CTA{several}" if launch.cluster == 1 else f"cluster{several} of {launch.cluster} CTAs"
 
 
 def _check_end(cta: Cta) -> None:
