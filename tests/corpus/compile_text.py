@@ -17,18 +17,9 @@ def _kernel(text: str) -> Any:
     return [*vars(wsdsl.parse(text)).values()][-1]
 
 
-def ptx_of(
-    text: str,
-    schedule: wsdsl.Schedule | None,
-    sizes: Mapping[str, int],
-    threads: str | Sequence[str],
-    padded: Sequence[str],
-    packed: Sequence[str] = (),
-) -> str:
-    """The PTX of the last kernel of a text, which nothing has assembled or proved; see `Entry`.
-    Raises what the compiler raises.
-    """
-    return lowered(text, schedule, sizes, threads, padded, packed).ptx
+def ptx_of(*entry: Any) -> str:
+    """Emit the PTX of the last kernel of a text, not assembled and not proved; see `Entry`."""
+    return lowered(*entry).ptx
 
 
 def lowered(

@@ -1,5 +1,6 @@
 """`quantized.matmul` in the simulator, against float64 of the weights that codes stand for."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.case_data import rejects
-from wsdsl import LaunchError, Schedule
+from wsdsl import CompileError, LaunchError, Packed, Schedule
 from wsdsl.kernels import quantized
 from wsdsl.kernels.quantized.product import arranged
 
@@ -127,6 +128,11 @@ def test_refusals() -> None:
         quantized.matmul(x, weights, out=np.zeros((8, 4), BF16))
     with pytest.raises(LaunchError, match="different types: bf16 and f32"):
         quantized.matmul(x, weights, out=np.zeros((4, 8), BF16), out_dtype="f32")
+    data = np.zeros(2064, np.uint8)
+    data = data[4 - data.ctypes.data & 15 :][:2048]
+    moved = replace(weights, codes=Packed(data, (8, 32), "i4"))
+    with pytest.raises(CompileError, match="W is packed, and its data begin at no multiple"):
+        quantized.matmul(x[:1], moved)
     mx, half = quantized.quantize(normal(8, 64), "mxfp4"), normal(4, 64, dtype=np.float16)
     rejects(r"f8e8m0 .* the range of f16\n.*x as bf16", quantized.matmul, half, mx)
 
