@@ -15,7 +15,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.packing import pack_scales
 from wsdsl.report.explain import scale_moves
 from wsdsl.schedule import Arch, ScalePath
-from wsdsl.simulator import block_scales, tensor_memory_ops
+from wsdsl.simulator import block_scales, tensor_memory
 from wsdsl.simulator.tensor_memory import TensorMemory
 
 BLACKWELL = Schedule(arch="sm_100a")
@@ -100,7 +100,7 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(tensor_memory_ops, "TensorMemory", Kept)
+    monkeypatch.setattr(tensor_memory, "TensorMemory", Kept)
     case, tile = SCALED["mx"], dict(m=128, n=136, k=256)
     arrays = inputs(case, M=128, N=136, K=432, KB=14)
     kernel = lowered(case, tile=tile)
