@@ -237,6 +237,25 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
     assert repeater.launch is None
 
 
+def test_pairs_of_arrays_are_repeated(torch, driver, monkeypatch) -> None:
+    repeater, prepared = repeat.Repeater(), SimpleNamespace(repeatable=lambda: driver.call)
+    monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
+    monkeypatch.setattr(repeat, "_repetition", lambda *_: driver.known(2))
+
+    def run(*pair: Any) -> Any:
+        def call() -> Any:
+            repeat.recorder.launches.append(SimpleNamespace(prepared=prepared))
+            return "called"
+
+        out = torch.zeros(8, 16)
+        found = repeater.run(call, ("scales", "out"), (pair, out), {})
+        return "repeated" if found is out else found
+
+    a, b = torch.zeros(8, 16), torch.ones(8, 16)
+    assert [run(a, 2.5), run(b, 0.5), run(b, None)] == ["called", "repeated", "called"]
+    assert driver.memory[0] == b.data_ptr()
+
+
 def test_functions_are_created_while_all_forget() -> None:
     before, done = sys.getswitchinterval(), list[Any]()
     thread = threading.Thread(target=lambda: [repeat.Repeater() for _ in iter(done.copy, [0])])

@@ -82,6 +82,12 @@ class Repeater:
         """Run `call`, and learn its launch by these arguments; `names` of the positional ones."""
         if "torch" not in sys.modules:
             return call()
+        whole = named
+        args, named = _without_pairs(names, args, named)
+        if named is not whole and self.launch is not None and recorder.launches is None:
+            result = self.launch(*args, **named)
+            if result is not NotImplemented:
+                return result
         with _recorded() as launches:
             result = call()
         if len(launches) == 1:
@@ -163,6 +169,26 @@ def _repetition(
         return None
     counted = sorted({i for i, _, _, written in used if written and i < len(values)})
     return Repetition(call, places, used, scalars, makers, results, counted)
+
+
+def _without_pairs(
+    names: Sequence[str], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Name the elements of pairs of arrays, as `scales[0]`: arguments that are equal have one name,
+    by which native code compares them.
+    """
+    at = next((i for i, x in enumerate(args) if _is_pair(x)), len(args))
+    if at == len(args) and not any(map(_is_pair, named.values())):
+        return args, named
+    found = dict[str, Any]()
+    for name, x in (*zip(names[at:], args[at:]), *named.items()):
+        parts = enumerate(x) if _is_pair(x) else ()
+        found |= {sys.intern(f"{name}[{i}]"): part for i, part in parts} or {name: x}
+    return args[:at], found
+
+
+def _is_pair(value: Any) -> bool:
+    return type(value) in (tuple, list) and not all(type(x) is str for x in value)
 
 
 def _is_constant(value: Any, constants: tuple[type, ...]) -> bool:
