@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.factors import significant_bits, unwidened
+from wsdsl.ir.factors import significant_bits
 from wsdsl.ir.fragment_ops import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldRows
@@ -165,7 +165,8 @@ def _rows_and_vector(
     factors: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
 ) -> tuple[Value, ...]:
     """Return the rows and the vector whose elements are multiplied, if `mma_sync` takes them."""
-    found = sorted((unwidened(v, made) for v in factors), key=lambda v: -len(tile_axes(v)))
+    casts = [op for v in factors if isinstance(op := made.get(v), t.Cast)]
+    found = sorted((op.x for op in casts), key=lambda v: -len(tile_axes(v)))
     kinds = {v.as_tile.dtype for v in found}
     fits = kinds in ({F16}, {BF16}) and [len(tile_axes(v)) for v in found] == [2, 1]
     if not fits or context.shapes.lanes != ACCUMULATOR or context.shapes.in_tensor_memory:
