@@ -20,7 +20,7 @@ MODEL = make_gemm().schedule(**SIZES)
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     monkeypatch.setattr(card, "_installed", lambda folder: ())
-    monkeypatch.setattr(card, "_asked", list)
+    monkeypatch.setattr(card, "queried", tuple)
     with config.override(cache_dir=tmp_path, tuning_cache=True, ptxas="off"):
         yield Database(tmp_path / "records.db")
 

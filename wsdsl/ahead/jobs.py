@@ -15,6 +15,7 @@ from wsdsl.collector import held_back
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel
+from wsdsl.records import card
 from wsdsl.schedule import Schedule
 from wsdsl.variants import Variants
 
@@ -40,6 +41,7 @@ class Job:
     shared: Schedule | None = None
     """The whole schedule, where `exact` sizes are those that a kernel of several classes has."""
     knobs: Mapping[str, Any] = field(default_factory=knobs_now)
+    gpus: tuple[str, ...] = field(default_factory=card.queried)
     num_processes: int = 1
     tile: Kernel | None = None
     """The kernel of the text, which need not be parsed then."""
@@ -85,6 +87,7 @@ class Failed:
 
 def run(job: Job) -> Made | Failed:
     num_processes.set(job.num_processes)
+    card.inherited.set(job.gpus)
     try:
         with held_back(), config.override(**job.knobs):
             return _made(job)

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
 from wsdsl.ir.target import Target, target_of, target_of_device
 
 PROC = Path("/proc/driver/nvidia/gpus")
+inherited = ContextVar[tuple[str, ...]]("inherited", default=())
+"""Names of the GPUs of the process that this one compiles for."""
 SMI = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 
 
@@ -22,17 +25,18 @@ def card_of(arch: str, num_sms: int | None = None) -> Target:
     target = target_of(arch, num_sms)
     if num_sms is not None and num_sms != target_of(arch).num_sms:
         return target
-    names = set(_asked() or _installed(PROC))
+    names = set(queried() or inherited.get() or _installed(PROC))
     if len(names) != 1:
         return target
     found = target_of_device(names.pop(), arch, target.num_sms)
     return found if found.arch == arch else target
 
 
-def _asked() -> list[str]:
+def queried() -> tuple[str, ...]:
+    """Return the names of the GPUs that calls have queried."""
     from wsdsl.runtime.device import known_devices
 
-    return [device.name for device in known_devices()]
+    return tuple(device.name for device in known_devices())
 
 
 @cache
