@@ -25,11 +25,12 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from wsdsl.diagnostics import LaunchError, WsdslError
+from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.lossless.arrays import Bits, bits_of
 from wsdsl.kernels.lossless.palette import KINDS, Kind
 from wsdsl.kernels.lossless.weights import Weights, pack
+from wsdsl.kernels.safetensors import FileError, check_is_file, damaged
 
 MAGIC, VERSION = b"wsdsl.lossless\r\n", 1
 START = struct.Struct("<16sII")
@@ -37,10 +38,6 @@ SIZE = struct.Struct("<I")
 DIGEST = 16
 CHUNK = 1 << 22
 """Weights of a chunk."""
-
-
-class FileError(WsdslError):
-    """A file of weights is damaged, of another version, or none."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +94,18 @@ def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
     FileError for a file that is damaged, and LaunchError where its coder is not installed.
     """
     found: dict[str, Weights] = {}
-    if Path(path).is_fifo():
-        raise FileError(f"WS0823 {path} is not a regular file", hint="copy it to disk")
+    check_is_file(path)
     with open(path, "rb") as file:
         total = os.fstat(file.fileno()).st_size
         coder, tensors = _header(file, total)
         for tensor in tensors:
             if tensor.count > total:
-                raise _damaged(path, f"{tensor.name} has {tensor.count} weights in {total} bytes")
+                raise damaged(path, f"{tensor.name} has {tensor.count} weights in {total} bytes")
             bits = _decoded(file, path, tensor, coder)
             made = pack(bits.reshape(tensor.shape), cast(Kind, tensor.palette))
             found[tensor.name] = made if like is None else made.to(like)
         if file.read(1):
-            raise _damaged(path, "bytes follow the last tensor")
+            raise damaged(path, "bytes follow the last tensor")
     return found
 
 
@@ -130,7 +126,7 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
     def read(size: int) -> bytes:
         raw = file.read(size)
         if len(raw) < size:
-            raise _damaged(path, f"it ends inside {tensor.name}")
+            raise damaged(path, f"it ends inside {tensor.name}")
         digest.update(raw)
         return raw
 
@@ -138,18 +134,18 @@ def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
         count = min(CHUNK, tensor.count - first)
         (size,) = SIZE.unpack(read(SIZE.size))
         if size > 2 * count + 1024:
-            raise _damaged(path, f"a chunk of {tensor.name} is too large")
+            raise damaged(path, f"a chunk of {tensor.name} is too large")
         parts.append((first, read(size)))
         rest = np.frombuffer(read(count), np.uint8).astype(np.uint16)
         made[first : first + count] = (rest & 0x80) << 8 | rest & 0x7F
     # Nothing is decoded of what is not as it was written.
     if digest.digest() != file.read(DIGEST):
-        raise _damaged(path, f"the digest of {tensor.name} is wrong")
+        raise damaged(path, f"the digest of {tensor.name} is wrong")
     for first, coded in parts:
         count = min(CHUNK, tensor.count - first)
         raw = coder.decode(coded, count)
         if raw is None or len(raw) != count:
-            raise _damaged(path, f"the exponents of {tensor.name} cannot be decoded")
+            raise damaged(path, f"the exponents of {tensor.name} cannot be decoded")
         made[first : first + count] |= np.frombuffer(raw, np.uint8).astype(np.uint16) << 7
     return made
 
@@ -163,10 +159,10 @@ def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
         hint = "save the weights again by this version of wsdsl"
         raise FileError(f"WS0825 {path} has version {version}, expected {VERSION}", hint=hint)
     if size > total:
-        raise _damaged(path, "it ends inside the header")
+        raise damaged(path, "it ends inside the header")
     header = file.read(size)
     if blake2b(header, digest_size=DIGEST).digest() != file.read(DIGEST):
-        raise _damaged(path, "the digest of the header is wrong")
+        raise damaged(path, "the digest of the header is wrong")
     try:
         told = json.loads(header)
         tensors = [
@@ -179,17 +175,13 @@ def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
         fits = False
         name, tensors = "", []
     if not fits:
-        raise _damaged(path, "the header is invalid")
+        raise damaged(path, "the header is invalid")
     return coder_named(name), tensors
 
 
 def _is_sane(tensor: _Tensor) -> bool:
     sizes = all(type(n) is int and n > 0 for n in tensor.shape)
     return type(tensor.name) is str and sizes and tensor.palette in ("auto", *KINDS)
-
-
-def _damaged(path: Any, why: str) -> FileError:
-    return FileError(f"WS0826 {path} is damaged: {why}", hint="get the file again")
 
 
 # Entropy coders of exponents.

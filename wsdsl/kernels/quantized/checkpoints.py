@@ -1,0 +1,173 @@
+"""`load`: weights of a linear layer as checkpoints of other packages have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wsdsl.diagnostics import LaunchError
+from wsdsl.dynamo import opaque
+from wsdsl.kernels.arrays import OF_HOST, placed_like
+from wsdsl.kernels.gemm.dtypes import wrong_option
+from wsdsl.kernels.quantized.codes import in_pairs
+from wsdsl.kernels.quantized.weights import Group, Weights, weights
+from wsdsl.kernels.safetensors import open_tensors
+
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+"""Of eight columns, the one that each 4 bits of a word have, from the lowest bits on."""
+GPTQ_OFFSETS = {"gptq": 1, "gptq_v2": 0}
+"""The number that is added to zero points, by the `checkpoint_format` of GPTQModel's config."""
+BLOCK = 128
+"""Rows and columns of a block, where scales do not tell another number."""
+Parts = Mapping[str, Any]
+Given = tuple[tuple[int, ...], dict[str, Any]]
+"""[N, K], and arguments of `weights`."""
+
+
+@opaque
+def load(
+    file: str | os.PathLike[str],
+    name: str,
+    like: Any = None,
+    *,
+    index: int | None = None,
+    group: Group = None,
+    checkpoint_format: str = "gptq",
+) -> Weights:
+    """Read the weights [N, K] of one linear layer from a safetensors file.
+
+    Supported are GPTQ, AWQ, compressed-tensors (int4, int8 and fp8), MXFP4 of gpt-oss and NVFP4 of
+    ModelOpt; the names of the layer's tensors tell the format.
+
+    name: prefix of the layer's tensors, as "model.layers.0.mlp.up_proj".
+    like: an array; the weights are of its framework, on its device. Else of NumPy.
+    index: an expert, of tensors that have those in their first dimension.
+    group: as for `weights`, where shapes do not tell it: a last group or block that is smaller.
+    checkpoint_format: "gptq", whose zero points are stored less 1, or "gptq_v2".
+
+    LaunchError for tensors of another format, and FileError for a file that is damaged.
+    """
+    if checkpoint_format not in GPTQ_OFFSETS:
+        expected = ", ".join(GPTQ_OFFSETS)
+        raise wrong_option("checkpoint_format", repr(checkpoint_format), expected)
+    tensors, prefixes = open_tensors(file), (f"{name}.", f"{name}_blocks", f"{name}_scales")
+    parts = {full[len(name) + 1 :]: full for full in tensors.entries if full.startswith(prefixes)}
+    known = next((x for x in LAYOUTS.values() if parts.keys() >= {*x[1]}), None)
+    if known is None:
+        kinds = "; ".join(f"{kind} ({', '.join(names)})" for kind, (_, names) in LAYOUTS.items())
+        begun = [{*names} - parts.keys() for _, names in LAYOUTS.values() if names[0] in parts]
+        missing = f"missing: {', '.join(sorted(min(begun, key=len)))}; " if begun else ""
+        found = ", ".join(sorted(parts)) or "no tensors"
+        message = f"WS0849 layer {name} has {found} in {file}"
+        raise LaunchError(message, hint=f"{missing}supported: {kinds}")
+    layout, (first, *_) = known
+    experts, *below = tensors.entries[parts[first]][1]
+    if index not in (range(experts) if len(below) == 3 else (None,)):
+        expected = f"one of {experts} experts" if len(below) == 3 else "None"
+        raise wrong_option("index", repr(index), expected)
+    held = {suffix: tensors.read(full, index) for suffix, full in parts.items()}
+    shape, given = layout(held | {"offset": GPTQ_OFFSETS[checkpoint_format]})
+    if group is not None:
+        given["group"] = group
+    for part in given.keys() & {"codes", "scales", "zeros"} if like is not None else ():
+        given[part] = None if given[part] is None else placed_like(given[part], like)
+    return replace(weights(**given), shape=shape)
+
+
+def _fields(words: Any, bits: int, axis: int) -> Any:
+    """Split words of int32 along an axis into fields of `bits`, the lowest ones first."""
+    split = np.ascontiguousarray(np.moveaxis(words, axis, -1)).view(np.uint8)
+    if bits == 4:
+        split = np.stack((split & 15, split >> 4), axis=-1).reshape(*split.shape[:-1], -1)
+    return np.moveaxis(split, -1, axis)
+
+
+def _integers(codes: Any, scales: Any, zeros: Any, bits: int, **options: Any) -> Given:
+    """Unsigned codes [N, K], one to a byte. Zero points of half the range are in the type."""
+    half = 1 << bits - 1
+    zeros = None if zeros is None or (zeros == half).all() else zeros
+    options["dtype"] = f"u{bits}" if zeros is not None else f"u{bits}b{half}"
+    options |= dict(codes=in_pairs(codes) if bits == 4 else codes, scales=scales, zeros=zeros)
+    return codes.shape, options
+
+
+def _bits(codes: int, words: int, supported: tuple[int, ...] = (4, 8)) -> int:
+    """Bits of a code, by a row's number of codes and of words."""
+    for bits in supported:
+        if -(-codes * bits // 32) == words:
+            return bits
+    message = f"WS0850 {codes} codes are packed in {words} words of 32 bits"
+    raise LaunchError(message, hint=f"supported bits per code: {supported}")
+
+
+def _gptq(parts: Parts) -> Given:
+    """Words along K of GPTQ; along N of AWQ, whose order of codes differs."""
+    words, zeros, scales = parts["qweight"], parts["qzeros"], parts["scales"].T
+    n = len(scales)
+    if words.shape[1] < n:
+        bits = _bits(n, words.shape[1], (4,))
+        found = (
+            _fields(x, bits, 1).reshape(-1, 8)[:, np.argsort(AWQ_ORDER)] for x in (words, zeros)
+        )
+        codes, points = (x.reshape(-1, n).T for x in found)
+        return _integers(codes, scales, points, bits)
+    bits = _bits(n, zeros.shape[1])
+    points = _fields(zeros, bits, 1)[:, :n].T + np.uint8(parts["offset"]) & (1 << bits) - 1
+    codes = _fields(words, bits, 0).T
+    return _integers(codes, scales, points, bits, **_grouped(parts.get("g_idx"), scales))
+
+
+def _grouped(of_columns: Any, scales: Any) -> dict[str, Any]:
+    """The number of columns of a group, if the group of each column is given."""
+    if of_columns is None or scales.shape[1] == 1:
+        return {}
+    size = int(np.count_nonzero(of_columns == 0))
+    if size == 0 or not np.array_equal(of_columns, np.arange(len(of_columns)) // size):
+        message = "WS0851 columns are not in the order of their groups"
+        raise LaunchError(message, hint="quantize without act-order")
+    return {"group": size}
+
+
+def _compressed(parts: Parts) -> Given:
+    """pack-quantized of compressed-tensors: words along K, those of zero points along N."""
+    (n, k), scales = map(int, parts["weight_shape"]), parts["weight_scale"]
+    bits, zeros = _bits(k, parts["weight_packed"].shape[1]), parts.get("weight_zero_point")
+    zeros = None if zeros is None else _fields(zeros, bits, 0)[:n]
+    codes = _fields(parts["weight_packed"], bits, 1)[:, :k]
+    return _integers(codes, scales, zeros, bits, **_grouped(parts.get("weight_g_idx"), scales))
+
+
+def _scaled(parts: Parts) -> Given:
+    """int-quantized and float-quantized of compressed-tensors, and fp8 of ModelOpt."""
+    codes, scales = parts["weight"], parts["weight_scale"]
+    given = dict(codes=codes, scales=scales, zeros=parts.get("weight_zero_point"))
+    if scales.ndim == 2 and scales.size > 1 and len(scales) != len(codes):
+        sizes = zip(codes.shape, scales.shape)
+        given["group"] = tuple(BLOCK if -(-n // BLOCK) == b else -(-n // b) for n, b in sizes)
+    return codes.shape, given
+
+
+def _nvfp4(parts: Parts) -> Given:
+    codes, scales = parts["weight"], parts["weight_scale"]
+    given = dict(codes=codes, scales=scales, scale=parts["weight_scale_2"], dtype="nvfp4")
+    return (len(codes), 2 * codes.shape[1]), given
+
+
+def _mxfp4(parts: Parts) -> Given:
+    codes = parts["blocks"].reshape(len(parts["blocks"]), -1)
+    given = dict(codes=codes, scales=parts["scales"].view(OF_HOST["f8e8m0"]), dtype="mxfp4")
+    return (len(codes), 2 * codes.shape[1]), given
+
+
+LAYOUTS: dict[str, tuple[Callable[[Parts], Given], tuple[str, ...]]] = {
+    "GPTQ or AWQ": (_gptq, ("qweight", "qzeros", "scales")),
+    "compressed-tensors": (_compressed, ("weight_packed", "weight_shape", "weight_scale")),
+    "MXFP4 of gpt-oss": (_mxfp4, ("blocks", "scales")),
+    "NVFP4 of ModelOpt": (_nvfp4, ("weight", "weight_scale_2", "weight_scale")),
+    "int8 or fp8": (_scaled, ("weight", "weight_scale")),
+}
+"""Formats in order of precedence, each with the tensors that it needs, the first one telling."""

@@ -1,0 +1,82 @@
+"""Files in the safetensors format: size of the header u64 | header, JSON | data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wsdsl.diagnostics import WsdslError
+from wsdsl.kernels.arrays import OF_HOST
+
+SIZE = 8
+"""Bytes of the header's size, which is little-endian."""
+
+
+class FileError(WsdslError):
+    """A file of weights is damaged, of another version, or of another format."""
+
+
+def damaged(path: Any, why: str) -> FileError:
+    return FileError(f"WS0826 {path} is damaged: {why}", hint="get the file again")
+
+
+def check_is_file(path: str | os.PathLike[str]) -> None:
+    if Path(path).is_fifo():
+        raise FileError(f"WS0823 {path} is not a regular file", hint="copy it to disk")
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The tensors of a file, by name: type, shape, and offsets of the first byte and of the end."""
+
+    path: Path
+    entries: Mapping[str, tuple[str, tuple[int, ...], int, int]]
+    metadata: Mapping[str, str]
+
+    def read(self, name: str, index: int | None = None) -> Any:
+        """One tensor, or the element at `index` of its first dimension."""
+        kind, shape, begin, end = self.entries[name]
+        ours = kind.lower().replace("_", "")
+        dtype = np.dtype(np.int64) if ours == "i64" else OF_HOST.get(ours)
+        if dtype is None:
+            hint = "convert it to integers or floats of at most 32 bits"
+            raise FileError(f"WS0848 {name} in {self.path} has the type {kind}", hint=hint)
+        if math.prod(shape) * dtype.itemsize != end - begin:
+            raise damaged(self.path, f"{name} of shape {shape} has {end - begin} bytes")
+        if index is not None:
+            size, shape = (end - begin) // shape[0], shape[1:]
+            begin, end = begin + index * size, begin + (index + 1) * size
+        return (
+            np.fromfile(self.path, np.uint8, end - begin, offset=begin).view(dtype).reshape(shape)
+        )
+
+
+def open_tensors(path: str | os.PathLike[str]) -> Tensors:
+    """Read the header of a file; FileError if it does not describe all bytes of the file."""
+    check_is_file(path)
+    with open(path, "rb") as file:
+        size, total = int.from_bytes(file.read(SIZE), "little"), os.fstat(file.fileno()).st_size
+        raw = file.read(size if size <= total else 0)
+    entries: dict[str, tuple[str, tuple[int, ...], int, int]] = {}
+    at = begin = SIZE + size
+    try:
+        header = json.loads(raw)
+        metadata = header.pop("__metadata__", {})
+        for name, told in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            shape, (first, end) = tuple(told["shape"]), told["data_offsets"]
+            if begin + first != at or not all(type(n) is int and n >= 0 for n in (*shape, end)):
+                raise damaged(path, f"offsets or shape of {name} are invalid")
+            entries[name] = told["dtype"], shape, at, begin + end
+            at = begin + end
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise damaged(path, "the header is invalid") from None
+    if at != total:
+        raise damaged(path, f"its header describes {at} bytes of {total}")
+    return Tensors(Path(path), entries, metadata)
