@@ -67,6 +67,17 @@ def gptq(bits: int, offset: int = 1, zeros: int | None = None) -> Case:
     return tensors | dict(scales=scales.T, g_idx=np.arange(K, dtype=np.int32) // G), values
 
 
+def act_order(prefix: str, case: Case) -> Case:
+    """Columns of the case in another order, each with the number of its group."""
+    (tensors, values), order = case, rng().permutation(K)
+    packed = {"": "qweight", "weight_": "weight_packed"}[prefix]
+    codes = tensors[packed].T if prefix == "" else tensors[packed]
+    codes = np.repeat(codes, 8, 1) >> np.tile(np.arange(0, 32, 4), K // 8) & 15
+    codes = words(codes[:, order], 4)
+    tensors = tensors | {packed: codes.T if prefix == "" else codes}
+    return tensors | {f"{prefix}g_idx": (order // G).astype(np.int32)}, values[:, order]
+
+
 def awq() -> Case:
     codes, zeros, scales, values = drawn(4, np.float16)
     qweight, qzeros = words(codes.T, 4, AWQ), words(zeros.T, 4, AWQ)
@@ -109,6 +120,8 @@ CASES: dict[str, Case] = {
     "gptq 8 zeros": gptq(8),
     "gptq symmetric": gptq(4, zeros=8),
     "gptq_v2 zeros": gptq(4, offset=0),
+    "gptq act-order zeros": act_order("", gptq(4)),
+    "int4 act-order": act_order("weight_", compressed(4, zeros=False)),
     "awq zeros": awq(),
     **{f"int{b}{' zeros' * z}": compressed(b, z) for b in (4, 8) for z in (False, True)},
     "int4 ragged": compressed(4, zeros=False, k=90),

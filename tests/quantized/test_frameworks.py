@@ -1,11 +1,13 @@
 """Weights and activations of torch and JAX on the CPU: the same numbers, of their own arrays."""
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.quantized.test_checkpoints import CASES, save
 from wsdsl.kernels import lossless, quantized
 from wsdsl.kernels.arrays import on_host, placed_like
 
@@ -53,3 +55,16 @@ def test_lossless(like: Any) -> None:
     assert type(got) is type(like)
     assert on_host(got).tobytes() == lossless.matmul(x, lossless.pack(w)).tobytes()
     assert on_host(packed.unpack()).tobytes() == w.tobytes()
+
+
+def test_weights_in_act_order(like: Any, tmp_path: Path) -> None:
+    held = {f"w.{name}": x for name, x in CASES["gptq act-order zeros"][0].items()}
+    path, x = save(tmp_path / "w", held), normal(5, 96)
+    ours = quantized.load(path, "w")
+    for weights in quantized.load(path, "w", like), ours.to(like).plain():
+        got = quantized.matmul(placed_like(x, like), weights)
+        assert on_host(got).tobytes() == quantized.matmul(x, ours).tobytes()
+    if hasattr(like, "requires_grad_"):
+        given = placed_like(x, like).requires_grad_()
+        quantized.matmul(given, weights)[:, 7].sum().backward()
+        assert on_host(given.grad).tobytes() == ours.dequantize("bf16")[[7] * 5].tobytes()

@@ -40,8 +40,8 @@ def load(
 ) -> Weights:
     """Read the weights [N, K] of one linear layer from a safetensors file.
 
-    Supported are GPTQ, AWQ, compressed-tensors (int4, int8 and fp8), MXFP4 of gpt-oss and NVFP4 of
-    ModelOpt; the names of the layer's tensors tell the format.
+    Supported are GPTQ (act-order, too), AWQ, compressed-tensors (int4, int8 and fp8), MXFP4 of
+    gpt-oss and NVFP4 of ModelOpt; the names of the layer's tensors tell the format.
 
     name: prefix of the layer's tensors, as "model.layers.0.mlp.up_proj".
     like: an array; the weights are of its framework, on its device. Else of NumPy.
@@ -73,9 +73,10 @@ def load(
     shape, given = layout(held | {"offset": GPTQ_OFFSETS[checkpoint_format]})
     if group is not None:
         given["group"] = group
-    for part in given.keys() & {"codes", "scales", "zeros"} if like is not None else ():
+    for part in given.keys() & {"codes", "scales", "zeros", "order"} if like is not None else ():
         given[part] = None if given[part] is None else placed_like(given[part], like)
-    return replace(weights(**given), shape=shape)
+    order = given.pop("order", None)
+    return replace(weights(**given), shape=shape, order=order)
 
 
 def _fields(words: Any, bits: int, axis: int) -> Any:
@@ -117,19 +118,21 @@ def _gptq(parts: Parts) -> Given:
         return _integers(codes, scales, points, bits)
     bits = _bits(n, zeros.shape[1])
     points = _fields(zeros, bits, 1)[:, :n].T + np.uint8(parts["offset"]) & (1 << bits) - 1
-    codes = _fields(words, bits, 0).T
-    return _integers(codes, scales, points, bits, **_grouped(parts.get("g_idx"), scales))
+    codes, options = _by_group(parts.get("g_idx"), _fields(words, bits, 0).T, scales)
+    return _integers(codes, scales, points, bits, **options)
 
 
-def _grouped(of_columns: Any, scales: Any) -> dict[str, Any]:
-    """The number of columns of a group, if the group of each column is given."""
-    if of_columns is None or scales.shape[1] == 1:
-        return {}
-    size = int(np.count_nonzero(of_columns == 0))
-    if size == 0 or not np.array_equal(of_columns, np.arange(len(of_columns)) // size):
-        message = "WS0851 columns are not in the order of their groups"
-        raise LaunchError(message, hint="quantize without act-order")
-    return {"group": size}
+def _by_group(of_columns: Any, codes: Any, scales: Any) -> tuple[Any, dict[str, Any]]:
+    """Codes with columns of one group side by side, and options, if columns tell their groups."""
+    if of_columns is None or of_columns.min() < 0 or scales.shape[1] == 1:
+        return codes, {}
+    order, size = np.argsort(of_columns, kind="stable"), np.count_nonzero(of_columns == 0)
+    if not size or not np.array_equal(of_columns[order], np.arange(len(order)) // size):
+        message = f"WS0851 groups have {np.bincount(of_columns)} columns"
+        raise LaunchError(message, hint="give a layer with groups of one size")
+    if np.array_equal(order, np.arange(len(order))):
+        return codes, {"group": int(size)}
+    return codes[:, order], {"group": int(size), "order": order.astype(np.int32)}
 
 
 def _compressed(parts: Parts) -> Given:
@@ -138,7 +141,8 @@ def _compressed(parts: Parts) -> Given:
     bits, zeros = _bits(k, parts["weight_packed"].shape[1]), parts.get("weight_zero_point")
     zeros = None if zeros is None else _fields(zeros, bits, 0)[:n]
     codes = _fields(parts["weight_packed"], bits, 1)[:, :k]
-    return _integers(codes, scales, zeros, bits, **_grouped(parts.get("weight_g_idx"), scales))
+    codes, options = _by_group(parts.get("weight_g_idx"), codes, scales)
+    return _integers(codes, scales, zeros, bits, **options)
 
 
 def _scaled(parts: Parts) -> Given:

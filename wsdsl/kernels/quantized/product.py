@@ -19,7 +19,7 @@ from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
 from wsdsl.kernels.torch_ops import traced_stored, with_gradient
 from wsdsl.runtime.interop import describe
-from wsdsl.runtime.packed import with_zeros
+from wsdsl.runtime.packed import contiguous, with_zeros
 from wsdsl.schedule import Schedule, as_schedule, with_constants
 from wsdsl.serving import OnMiss
 
@@ -112,6 +112,7 @@ def arranged(
     if kernel is None:
         form = replace(_form(kind, weights, *end), vector=vector)
         kernel = weights.kernels[kind, end, vector] = kernel_of(form)
+    x = x if weights.order is None else contiguous(x[..., weights.order])
     matrix, outer = with_zeros(x, [(0, weights.width - k)]), () if vector else (rows,)
     given = [
         matrix if len(whole) == len(outer) + 1 else matrix.reshape(*outer, weights.width),

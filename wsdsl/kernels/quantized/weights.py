@@ -41,6 +41,8 @@ class Weights(Stored):
     `scales` and `zeros`: one number, [N], or [N / group[0], K / group[1]], rounded up.
     `scale`: f32 [1], or None.
     `scale_dtype`: of `scales`, as `dtype`; arrays of CuPy do not tell it.
+    `order`: [K], the column of the matrix that each column of codes is, or None where they are in
+        order. Columns that share a scale are adjacent in `codes`; `matmul` gathers x.
     """
 
     shape: tuple[int, int]
@@ -51,6 +53,7 @@ class Weights(Stored):
     zeros: Any = field(default=None, repr=False)
     scale: Any = field(default=None, repr=False)
     scale_dtype: str = "f32"
+    order: Any = field(default=None, repr=False)
     kernels: dict[Any, Kernel] = field(default_factory=dict[Any, "Kernel"], init=False, repr=False)
     """The kernels of matmuls that use these weights, by the call's other options."""
 
@@ -112,7 +115,7 @@ class Weights(Stored):
 
     def to(self, like: Any) -> Weights:
         """On the device of an array, and of its framework."""
-        given = {"zeros": self.zeros, "scale": self.scale}
+        given = {"zeros": self.zeros, "scale": self.scale, "order": self.order}
         moved = {name: placed_like(on_host(x), like) for name, x in given.items() if x is not None}
         moved["scales"] = placed_like(self._host_scales(), like)
         packed, codes = self.is_packed, self.codes
@@ -139,6 +142,8 @@ class Weights(Stored):
         if self.zeros is not None:
             values -= self._spread(self.zeros)
         values *= self._spread(self.scales)
+        if self.order is not None:
+            values = values[:, np.argsort(on_host(self.order))]
         return values if self.scale is None else values * float(on_host(self.scale)[0])
 
     def _host_scales(self) -> Any:
