@@ -44,7 +44,7 @@ class Tensors:
         """One tensor, or the element at `index` of its first dimension."""
         kind, shape, begin, end = self.entries[name]
         ours = kind.lower().replace("_", "")
-        dtype = np.dtype(np.int64) if ours == "i64" else OF_HOST.get(ours)
+        dtype = np.dtype(np.int64) if ours == "i64" else OF_HOST.get(ours * kind.isupper())
         if dtype is None:
             hint = "convert it to integers or floats of at most 32 bits"
             raise FileError(f"WS0848 {name} in {self.path} has the type {kind}", hint=hint)
@@ -68,7 +68,7 @@ def open_tensors(path: str | os.PathLike[str]) -> Tensors:
     at = begin = SIZE + size
     try:
         header = json.loads(raw)
-        metadata = header.pop("__metadata__", {})
+        metadata = dict(header.pop("__metadata__", {}))
         for name, told in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             shape, (first, end) = tuple(told["shape"]), told["data_offsets"]
             if begin + first != at or not all(type(n) is int and n >= 0 for n in (*shape, end)):
@@ -80,3 +80,15 @@ def open_tensors(path: str | os.PathLike[str]) -> Tensors:
     if at != total:
         raise damaged(path, f"its header describes {at} bytes of {total}")
     return Tensors(Path(path), entries, metadata)
+
+
+def header_of_bytes(shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> bytes:
+    """The start of a file of tensors of u8, in the order of their data."""
+    made: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, shape in shapes.items():
+        begin, end = end, end + math.prod(shape)
+        made[name] = dict(dtype="U8", shape=shape, data_offsets=(begin, end))
+    raw = json.dumps(made).encode()
+    raw += b" " * (-len(raw) % SIZE)
+    return len(raw).to_bytes(SIZE, "little") + raw

@@ -1,11 +1,10 @@
 """Files of bf16 weights for distribution: some 10.6 bits each, bit for bit.
 
-    magic, version u32, size of the header u32 | header, JSON | its digest
-    for each tensor: chunks | their digest
-    a chunk: size u32 | exponents, by an entropy coder | signs and mantissas, a byte each
-
-All numbers are little-endian, a digest is blake2b's of 16 bytes. Nothing is run that a file says,
-and its size bounds what is allocated. `load` transcodes to the palette's form.
+A matrix `name` is two tensors in the safetensors format: `name.rest`, of its shape, has signs and
+mantissas, a byte each; `name.exponents` has those by an entropy coder, in chunks. Metadata say the
+coder, and of each matrix the palette, the sizes of chunks, and a digest of all that (blake2b, 16
+bytes). Nothing is run that a file says, and its size bounds what is allocated. `load` transcodes to
+the palette's form.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import os
 import struct
 import tempfile
@@ -21,34 +21,55 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wsdsl.deprecation import deprecate
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.lossless.arrays import Bits, bits_of
-from wsdsl.kernels.lossless.palette import KINDS, Kind
+from wsdsl.kernels.lossless.palette import KINDS
 from wsdsl.kernels.lossless.weights import Weights, pack
-from wsdsl.kernels.safetensors import FileError, check_is_file, damaged
+from wsdsl.kernels.safetensors import (
+    FileError,
+    check_is_file,
+    damaged,
+    header_of_bytes,
+    open_tensors,
+)
 
-MAGIC, VERSION = b"wsdsl.lossless\r\n", 1
-START = struct.Struct("<16sII")
-SIZE = struct.Struct("<I")
+KEY, VERSION = "wsdsl.lossless", 2
 DIGEST = 16
 CHUNK = 1 << 22
 """Weights of a chunk."""
+INVALID = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+"""Raised by JSON that is not as `save` writes it."""
 
 
-@dataclass(frozen=True)
-class _Tensor:
+class _Stored(NamedTuple):
+    """A matrix as a file has it."""
+
     name: str
-    shape: tuple[int, int]
-    palette: Kind | str
+    shape: tuple[int, ...]
+    palette: Any
+    coder: str
+    coded: list[bytes]
+    rest: Any
 
     @property
-    def count(self) -> int:
-        return self.shape[0] * self.shape[1]
+    def digest(self) -> str:
+        described = [*self[:4], [len(part) for part in self.coded]]
+        made = blake2b(json.dumps(described).encode(), digest_size=DIGEST)
+        for part in (*self.coded, self.rest):
+            made.update(part)
+        return made.hexdigest()
+
+    @property
+    def is_sane(self) -> bool:
+        sizes = len(self.shape) == 2 and all(type(n) is int and n > 0 for n in self.shape)
+        chunks = sizes and len(self.coded) == -(-math.prod(self.shape) // CHUNK)
+        return chunks and type(self.name) is str and self.palette in ("auto", *KINDS)
 
 
 def save(
@@ -63,29 +84,25 @@ def save(
     all.
     """
     chosen, target = coder_named(coder), Path(path)
-    packed = {name: t for name, t in tensors.items() if isinstance(t, Weights)}
-    bits = {n: t.bits() if isinstance(t, Weights) else bits_of(t) for n, t in tensors.items()}
-    kinds = {name: packed[name].palette.kind if name in packed else "auto" for name in bits}
-    listed = [dict(name=n, shape=b.shape, palette=kinds[n]) for n, b in bits.items()]
-    header = json.dumps(dict(coder=chosen.name, tensors=listed)).encode()
-    found: dict[str, float] = {}
+    stored = [_stored(name, given, chosen) for name, given in tensors.items()]
+    described: dict[str, tuple[int, ...]] = {}
+    for t in stored:
+        described |= {f"{t.name}.exponents": (sum(map(len, t.coded)),), f"{t.name}.rest": t.shape}
+    entries = {
+        t.name: dict(palette=t.palette, chunks=[len(part) for part in t.coded], digest=t.digest)
+        for t in stored
+    }
+    metadata = {KEY: json.dumps(dict(version=VERSION, coder=coder, tensors=entries))}
     held, written = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(held, "wb") as file:
-            file.write(START.pack(MAGIC, VERSION, len(header)) + header)
-            file.write(blake2b(header, digest_size=DIGEST).digest())
-            for name, own in bits.items():
-                begin, digest = file.tell(), blake2b(digest_size=DIGEST)
-                for part in _encoded(own.ravel(), chosen):
-                    digest.update(part)
-                    file.write(part)
-                file.write(digest.digest())
-                found[name] = 8 * (file.tell() - begin) / own.size
+            file.write(header_of_bytes(described, metadata))
+            file.writelines(part for t in stored for part in (*t.coded, t.rest.data))
         Path(written).replace(target)
     except BaseException:
         Path(written).unlink(missing_ok=True)
         raise
-    return found
+    return {t.name: 8 + 8 * sum(map(len, t.coded)) / t.rest.size for t in stored}
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
@@ -93,95 +110,110 @@ def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
 
     FileError for a file that is damaged, and LaunchError where its coder is not installed.
     """
-    found: dict[str, Weights] = {}
     check_is_file(path)
     with open(path, "rb") as file:
-        total = os.fstat(file.fileno()).st_size
-        coder, tensors = _header(file, total)
-        for tensor in tensors:
-            if tensor.count > total:
-                raise damaged(path, f"{tensor.name} has {tensor.count} weights in {total} bytes")
-            bits = _decoded(file, path, tensor, coder)
-            made = pack(bits.reshape(tensor.shape), cast(Kind, tensor.palette))
-            found[tensor.name] = made if like is None else made.to(like)
-        if file.read(1):
-            raise damaged(path, "bytes follow the last tensor")
+        is_old = file.read(len(MAGIC)) == MAGIC
+    found: dict[str, Weights] = {}
+    for tensor in _read_version_1(path) if is_old else _read(path):
+        if not tensor.is_sane:
+            raise damaged(path, "the header is invalid")
+        made = pack(_decoded(path, tensor).reshape(tensor.shape), tensor.palette)
+        found[tensor.name] = made if like is None else made.to(like)
     return found
 
 
-def _encoded(bits: Bits, coder: Coder) -> Iterator[bytes]:
-    for first in range(0, bits.size, CHUNK):
-        part = bits[first : first + CHUNK]
-        exponents = coder.encode((part >> 7).astype(np.uint8).tobytes())
-        rest = (part >> 8 & 0x80 | part & 0x7F).astype(np.uint8)
-        yield SIZE.pack(len(exponents))
-        yield exponents
-        yield rest.tobytes()
+def _stored(name: str, given: Any, coder: Coder) -> _Stored:
+    packed = isinstance(given, Weights)
+    bits = given.bits() if packed else bits_of(given)
+    exponents, rest = ((bits >> 7).astype(np.uint8).reshape(-1), bits >> 8 & 0x80 | bits & 0x7F)
+    parts = (exponents[first : first + CHUNK] for first in range(0, bits.size, CHUNK))
+    coded = [coder.encode(part.tobytes()) for part in parts]
+    kind = given.palette.kind if packed else "auto"
+    return _Stored(name, bits.shape, kind, coder.name, coded, rest.astype(np.uint8))
 
 
-def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
-    made, digest = np.empty(tensor.count, np.uint16), blake2b(digest_size=DIGEST)
-    parts: list[tuple[int, bytes]] = []
-
-    def read(size: int) -> bytes:
-        raw = file.read(size)
-        if len(raw) < size:
-            raise damaged(path, f"it ends inside {tensor.name}")
-        digest.update(raw)
-        return raw
-
-    for first in range(0, tensor.count, CHUNK):
-        count = min(CHUNK, tensor.count - first)
-        (size,) = SIZE.unpack(read(SIZE.size))
-        if size > 2 * count + 1024:
-            raise damaged(path, f"a chunk of {tensor.name} is too large")
-        parts.append((first, read(size)))
-        rest = np.frombuffer(read(count), np.uint8).astype(np.uint16)
-        made[first : first + count] = (rest & 0x80) << 8 | rest & 0x7F
-    # Nothing is decoded of what is not as it was written.
-    if digest.digest() != file.read(DIGEST):
-        raise damaged(path, f"the digest of {tensor.name} is wrong")
-    for first, coded in parts:
-        count = min(CHUNK, tensor.count - first)
-        raw = coder.decode(coded, count)
-        if raw is None or len(raw) != count:
+def _decoded(path: Any, tensor: _Stored) -> Bits:
+    rest, coder = tensor.rest.reshape(-1).astype(np.uint16), coder_named(tensor.coder)
+    made = (rest & 0x80) << 8 | rest & 0x7F
+    for first, coded in zip(range(0, made.size, CHUNK), tensor.coded):
+        part = made[first : first + CHUNK]
+        raw = coder.decode(coded, part.size)
+        if raw is None or len(raw) != part.size:
             raise damaged(path, f"the exponents of {tensor.name} cannot be decoded")
-        made[first : first + count] |= np.frombuffer(raw, np.uint8).astype(np.uint16) << 7
+        part |= np.frombuffer(raw, np.uint8).astype(np.uint16) << 7
     return made
 
 
-def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
-    path, start = file.name, file.read(START.size)
-    if len(start) < START.size or not start.startswith(MAGIC):
+def _read(path: Any) -> Iterator[_Stored]:
+    """Nothing is decoded of what is not as it was written."""
+    tensors = open_tensors(path)
+    if KEY not in tensors.metadata:
         raise FileError(f"WS0824 {path} is not a file of packed weights", hint="use lossless.save")
-    _, version, size = START.unpack(start)
-    if version != VERSION:
-        hint = "save the weights again by this version of wsdsl"
-        raise FileError(f"WS0825 {path} has version {version}, expected {VERSION}", hint=hint)
-    if size > total:
-        raise damaged(path, "it ends inside the header")
-    header = file.read(size)
-    if blake2b(header, digest_size=DIGEST).digest() != file.read(DIGEST):
-        raise damaged(path, "the digest of the header is wrong")
     try:
-        told = json.loads(header)
-        tensors = [
-            _Tensor(t["name"], (t["shape"][0], t["shape"][1]), t["palette"])
-            for t in told["tensors"]
-        ]
-        name = told["coder"]
-        fits = name in CODERS and all(_is_sane(t) for t in tensors)
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        fits = False
-        name, tensors = "", []
-    if not fits:
-        raise damaged(path, "the header is invalid")
-    return coder_named(name), tensors
+        told = json.loads(tensors.metadata[KEY])
+        _check_version(path, told["version"], VERSION)
+        coder, every = CODERS[told["coder"]].name, told["tensors"]
+        if len(tensors.entries) != 2 * len(every):
+            raise damaged(path, "it has other tensors")
+        for name, t in every.items():
+            coded, rest = (tensors.read(f"{name}.{part}") for part in ("exponents", "rest"))
+            parts = [part.tobytes() for part in np.split(coded, np.cumsum(t["chunks"]))[:-1]]
+            found = _Stored(name, rest.shape, t["palette"], coder, parts, rest)
+            if found.digest != t["digest"] or sum(t["chunks"]) != coded.size:
+                raise damaged(path, f"the digest of {name} is wrong")
+            yield found
+    except INVALID:
+        raise damaged(path, "the header is invalid") from None
 
 
-def _is_sane(tensor: _Tensor) -> bool:
-    sizes = all(type(n) is int and n > 0 for n in tensor.shape)
-    return type(tensor.name) is str and sizes and tensor.palette in ("auto", *KINDS)
+def _check_version(path: Any, version: Any, expected: int) -> None:
+    if version != expected:
+        hint = "save the weights again by this version of wsdsl"
+        raise FileError(f"WS0825 {path} has version {version}, expected {expected}", hint=hint)
+
+
+# Files of wsdsl 0.1, which are read for one release.
+MAGIC = b"wsdsl.lossless\r\n"
+START = struct.Struct("<16sII")
+
+
+def _read_version_1(path: Any) -> Iterator[_Stored]:
+    """Read magic, version u32, size of the header u32 | header, JSON | its digest | for each tensor
+    chunks | their digest; a chunk is size u32 | exponents | rest.
+    """
+    deprecate(f"the format of {path}", "lossless.save to write it in the safetensors format")
+    with open(path, "rb") as file:
+        total = os.fstat(file.fileno()).st_size
+
+        def take(size: int) -> bytes:
+            raw = file.read(size) if size <= total else b""
+            if len(raw) < size:
+                raise damaged(path, "it ends early")
+            return raw
+
+        def check(*parts: bytes) -> None:
+            if blake2b(b"".join(parts), digest_size=DIGEST).digest() != take(DIGEST):
+                raise damaged(path, "a digest is wrong")
+
+        _, version, size = START.unpack(take(START.size))
+        _check_version(path, version, 1)
+        check(raw := take(size))
+        try:
+            told = json.loads(raw)
+            coder = CODERS[told["coder"]].name
+            for t in told["tensors"]:
+                (n, k), parts = t["shape"], list[bytes]()
+                for first in range(0, n * k, CHUNK):
+                    parts.append(take(4))
+                    parts.append(take(int.from_bytes(parts[-1], "little")))
+                    parts.append(take(min(CHUNK, n * k - first)))
+                check(*parts)
+                rest = np.frombuffer(b"".join(parts[2::3]), np.uint8)
+                yield _Stored(t["name"], (n, k), t["palette"], coder, parts[1::3], rest)
+        except INVALID:
+            raise damaged(path, "the header is invalid") from None
+        if file.read(1):
+            raise damaged(path, "bytes follow the last tensor")
 
 
 # Entropy coders of exponents.
