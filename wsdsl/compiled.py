@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import config
 from wsdsl.artifact.kept import kept
-from wsdsl.artifact.versions import artifact_key, emitter
+from wsdsl.artifact.versions import artifact_key, emitter, require_compiler
 from wsdsl.background import in_background, in_fork
 from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import CompileError, warn
@@ -152,6 +152,7 @@ class Compiled(Executable):
 
     @cached_property
     def llvm(self) -> str:
+        require_compiler("llvmlite")
         from wsdsl.codegen.module import emit_llvm
 
         return dumped(self.name, "ll", emit_llvm(self.scheduled))

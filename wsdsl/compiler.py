@@ -82,7 +82,9 @@ class Kernel(Serving):
         """The kernel at the level TILE. ParseError or TypeCheckError with all errors."""
         from wsdsl.artifact.artifact import Names
         from wsdsl.artifact.kept import kept
-        from wsdsl.artifact.versions import digest
+        from wsdsl.artifact.versions import digest, require_compiler
+
+        require_compiler("lark")
         from wsdsl.frontend.tile_sizes import doubts
         from wsdsl.ir.spec import verify
 

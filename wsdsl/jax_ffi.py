@@ -15,6 +15,7 @@ from pathlib import Path
 from re import findall
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from wsdsl.artifact.versions import require_compiler
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
 from wsdsl.execution import runs_simulated
 from wsdsl.forms import serving_form
@@ -147,6 +148,7 @@ def _register(traced: TracedCall) -> str:
     """Register the handler of a call, by a name that depends on code and arguments alone, since
     programs may be cached on disk.
     """
+    require_compiler("llvmlite")
     from wsdsl.runtime.xla_handler import ARGUMENTS, RESULTS, Handler
 
     devices = {device.local_hardware_id for device in jax.local_devices(backend="cuda")}

@@ -9,7 +9,7 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, overload
 
 from wsdsl.artifact.kept import kept
-from wsdsl.artifact.versions import digest
+from wsdsl.artifact.versions import digest, require_compiler
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import CompileError, ParseError
@@ -83,6 +83,7 @@ def _of_text(name: str, text: str, file: str, made: ir.Kernel | None) -> Kernel:
 
 
 def _kernels(text: str, file: str) -> dict[str, ir.Kernel]:
+    require_compiler("lark")
     from wsdsl.frontend import from_text
 
     return from_text(text, file)
@@ -99,6 +100,7 @@ def load(path: str | Path) -> Kernels:
 
 def compile_ir(text: str, file: str = "<ir>") -> Compiled:
     """Compile a dumped (perhaps edited) kernel of any level. ParseError or VerifyError."""
+    require_compiler("lark")
     from wsdsl.ir.parser import parse_kernel
 
     return Compiled(parse_kernel(_as_text(text), file), key=digest("ir", text))

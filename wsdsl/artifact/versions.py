@@ -71,6 +71,22 @@ def _folder(library: str) -> Path:
     return Path(spec.origin).parent
 
 
+def require_compiler(package: str) -> None:
+    """CompileError, with all packages that are missing, unless `package` is installed."""
+    if _is_installed(package):
+        return
+    missing = ", ".join(name for name in ("lark", "llvmlite") if not _is_installed(name))
+    message = f"WS0031 the compiler needs packages that are not installed: {missing}"
+    raise CompileError(message, hint="pip install lark llvmlite nvidia-cuda-nvcc")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ImportError:
+        return False
+
+
 def assembler() -> str:
     """Which ptxas is used. CompileError where the one that WSDSL_PTXAS names is not there."""
     given = config.PTXAS.get()
