@@ -29,6 +29,7 @@ from wsdsl.version import __version__ as __version__
 if TYPE_CHECKING:
     from wsdsl import kernels
     from wsdsl.ahead.precompile import precompiling as precompiling
+    from wsdsl.exported import load_exported as load_exported
     from wsdsl.runtime.packed import Packed as Packed
 
 
@@ -51,6 +52,7 @@ __all__ = [
     "kernel",
     "kernels",
     "load",
+    "load_exported",
     "parse",
     "precompiling",
 ]
@@ -58,12 +60,16 @@ __all__ += language.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Import `kernels`, `Packed`, `precompiling` and the deprecated `knobs` at first use."""
+    """Import names that are not imported yet, and the deprecated `knobs`, on first use."""
     import importlib
 
     if name in ("kernels", "knobs"):
         return importlib.import_module(f"wsdsl.{name}")
-    homes = {"Packed": "wsdsl.runtime.packed", "precompiling": "wsdsl.ahead.precompile"}
+    homes = {
+        "Packed": "wsdsl.runtime.packed",
+        "precompiling": "wsdsl.ahead.precompile",
+        "load_exported": "wsdsl.exported",
+    }
     if name in homes:
         return getattr(importlib.import_module(homes[name]), name)
     raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from wsdsl.compiled import Compiled
 from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dynamo import opaque
-from wsdsl.forms import OfForm, serving_form
+from wsdsl.forms import OfForm, form_of, serving_form
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 from wsdsl.serving import OnMiss, Serving
@@ -286,6 +286,29 @@ class Kernel(Serving):
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
         return self._variants.lowered(self._asked_for(schedule, sizes, exact=True))
+
+    def export(
+        self,
+        /,
+        folder: str | Path,
+        sizes: Mapping[str, int | Iterable[int]],
+        archs: Sequence[str] = (),
+        *,
+        schedule: Schedule | None = None,
+    ) -> Path:
+        """Compile the kernel for these sizes, and write cubins, a JSON manifest and a C launcher to
+        a folder, which is a Python package: `wsdsl.load_exported(folder)` launches the kernel
+        without the compiler (docs/export.md). Return the folder.
+
+        sizes: of each dimension a size, a `range`, or a tuple (first, last). The kernels serve all
+            sizes of the shape buckets, and contiguous arrays.
+        archs: architectures; default: that of the schedule.
+
+        Raises CompileError or ScheduleError, also where ptxas is missing.
+        """
+        from wsdsl.export.write import export
+
+        return export(self, folder, sizes, self._given(schedule), archs, form_of)
 
     # Tuning ---------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple
     for name in kernel.declaration.forms:
         if name == ON_ONE_AXIS and not _pays(kernel, call, schedule):
             continue
-        form = _form(kernel, name)
+        form = form_of(kernel, name)
         if (own := retyped(call, form.params)) is not None:
             return serving_form(form, own, schedule)
     return kernel, call
@@ -42,8 +42,8 @@ def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
     return known and not told and any(row % L2_LINE for row in rows)
 
 
-def _form(kernel: Kernel, name: str) -> Kernel:
-    """Made when it is first asked for."""
+def form_of(kernel: Kernel, name: str) -> Kernel:
+    """Return a form of a kernel, derived on first use."""
     from wsdsl.compiler import Kernel
 
     def make() -> ir.Kernel:

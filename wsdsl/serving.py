@@ -181,22 +181,36 @@ class Serving(Callee):
         arrays; others that TMA cannot load compile at their first call. Return the compiled
         kernels, each once.
         """
+        found = self.precompiled(schedule, sizes, processes, executor).values()
+        return tuple(dict.fromkeys(compiled for _, compiled in found))
+
+    def precompiled(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int | Iterable[int]],
+        processes: int | None = None,
+        executor: Executor | None = None,
+    ) -> dict[tuple[Serving, Asked], tuple[dict[ShapeBucket, None], Compiled]]:
+        """Run `precompile`; return the compiled kernel of each request, and its shape buckets."""
         from wsdsl.ahead.jobs import Job
         from wsdsl.ahead.precompile import combinations, compile_all
+        from wsdsl.artifact.shape_bucket import exact_bucket
 
         self._check_names(sizes)
-        asked = dict[tuple[Serving, "Asked"], None]()
+        asked = dict[tuple[Serving, "Asked"], dict["ShapeBucket", None]]()
         for given in combinations(self.name, self.dims, sizes):
             kernel, whole, own = self._asked(schedule, given)
-            asked[kernel, kernel._asked_for(whole, own, exact=self.exact)] = None
+            request = kernel, kernel._asked_for(whole, own, exact=self.exact)
+            bucket = exact_bucket(own) if self.exact else kernel.shape_bucket(**own)
+            asked.setdefault(request, {})[bucket] = None
         jobs = [
             Job(kernel._text, kernel._variants.key, *each[:4], exact=True, shared=each.shared)
             for kernel, each in asked
         ]
         variants = [kernel._variants for kernel, _ in asked]
         compile_all(f"precompile {self.name}", list(zip(variants, jobs)), processes, executor)
-        found = (kernel._variants.at_hand(each) for kernel, each in asked)
-        return tuple(dict.fromkeys(compiled for compiled in found if compiled is not None))
+        found = {request: request[0]._variants.at_hand(request[1]) for request in asked}
+        return {key: (asked[key], made) for key, made in found.items() if made is not None}
 
     def records(
         self, call: Call, schedule: Schedule | None, stream: Any, *, exact: bool | None

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, cast
 
-from wsdsl.artifact import artifact, signature
+from wsdsl.artifact import artifact, dispatch_table, shape_bucket, signature
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.schedule import Schedule
@@ -31,7 +31,7 @@ KNOWN: dict[str, type[Any]] = {
         signature.NarrowingArgument, signature.PointerArgument, artifact.Refused,
         artifact.Resources, signature.ScalarArgument, Schedule, signature.Signature,
         signature.SizeArgument, artifact.StandIns, signature.StrideArgument, Tensor, Tile, Value,
-        artifact.Versions,
+        artifact.Versions, dispatch_table.Variant, dispatch_table.Form, shape_bucket.Span,
     )
 }  # fmt: skip
 CLASS = "class"
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 def to_bytes(entry: Entry) -> bytes:
     blobs: list[bytes] = []
     text = json.dumps(
-        [entry.key, entry.emitter, _plain(entry.value, blobs)], separators=(",", ":")
+        [entry.key, entry.emitter, to_json(entry.value, blobs)], separators=(",", ":")
     ).encode()
     rest = struct.pack("<I", len(text)) + text + b"".join(blobs)
     return MAGIC + hashlib.sha256(rest).digest() + rest
@@ -66,7 +66,7 @@ def from_bytes(key: str, data: bytes) -> Entry:
     """Parse an entry. CorruptError unless `to_bytes` wrote the data, for this key."""
     emitter, held, blobs = opened(key, data)
     try:
-        return Entry(key, emitter, _value(held, blobs))
+        return Entry(key, emitter, of_json(held, blobs))
     except CorruptError:
         raise
     except Exception as error:  # of any constructor
@@ -91,7 +91,8 @@ def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
     return emitter, value, rest[4 + size :]
 
 
-def _plain(value: Any, blobs: list[bytes]) -> Any:
+def to_json(value: Any, blobs: list[bytes]) -> Any:
+    """Return a value as JSON, with byte strings appended to `blobs`."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, bytes):
@@ -99,24 +100,25 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
         blobs.append(value)
         return {CLASS: "bytes", "at": at, "size": len(value)}
     if isinstance(value, tuple):
-        return [_plain(x, blobs) for x in cast("tuple[Any, ...]", value)]
+        return [to_json(x, blobs) for x in cast("tuple[Any, ...]", value)]
     if isinstance(value, frozenset):
         return {CLASS: "set", "items": sorted(cast("frozenset[str]", value))}
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
-        return {CLASS: "dict", "items": [[k, _plain(v, blobs)] for k, v in items]}
+        return {CLASS: "dict", "items": [[k, to_json(v, blobs)] for k, v in items]}
     if isinstance(value, DType):
         return {CLASS: "DType", "name": value.name}
     name = type(value).__name__
     if KNOWN.get(name) is not type(value) or not is_dataclass(value):
         raise TypeError(f"{name} is not plain data")
-    held = {f.name: _plain(getattr(value, f.name), blobs) for f in fields(value)}
+    held = {f.name: to_json(getattr(value, f.name), blobs) for f in fields(value)}
     return {CLASS: name} | held
 
 
-def _value(held: Any, blobs: bytes) -> Any:
+def of_json(held: Any, blobs: bytes = b"") -> Any:
+    """Invert `to_json`."""
     if isinstance(held, list):
-        return tuple([_value(x, blobs) for x in cast("list[Any]", held)])
+        return tuple([of_json(x, blobs) for x in cast("list[Any]", held)])
     if not isinstance(held, dict):
         return held
     given = cast("dict[str, Any]", held)
@@ -127,10 +129,12 @@ def _value(held: Any, blobs: bytes) -> Any:
                 raise CorruptError("it is too short")
             return found
         case "set":
+            if not isinstance(given["items"], list):
+                raise CorruptError("a set is not a list")
             return frozenset(given["items"])
         case "dict":
-            return {k: _value(v, blobs) for k, v in given["items"]}
+            return {k: of_json(v, blobs) for k, v in given["items"]}
         case "DType":
             return DTYPES[given["name"]]
         case _:
-            return KNOWN[name](**{k: _value(v, blobs) for k, v in given.items()})
+            return KNOWN[name](**{k: of_json(v, blobs) for k, v in given.items()})

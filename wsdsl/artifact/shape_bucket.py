@@ -90,6 +90,11 @@ def shape_bucket(declaration: Declaration, sizes: Mapping[str, int]) -> ShapeBuc
     return ShapeBucket(tuple(spans), rows)
 
 
+def exact_bucket(sizes: Mapping[str, int]) -> ShapeBucket:
+    """Return the bucket of these sizes alone."""
+    return ShapeBucket(tuple((dim, Span(size, size)) for dim, size in sizes.items()), "")
+
+
 def beside_rows(declaration: Declaration, found: ShapeBucket) -> dict[str, int]:
     """Sizes of the other dimensions for which few kernels are chosen that serve all rows. Sizes of
     a contraction axis within an octave (of one alignment) share one: it scales all kernels equally.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import skip_marked
 from wsdsl.runtime.launch_table import CONSTANTS, Api, Entry, Kind, Site
-from wsdsl.runtime.native_code import cached
+from wsdsl.runtime.native_code import cached, code_of, key_of
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ Key = tuple[int, ...]
 MAX_ENTRIES, WORD = 256, 8
 FLAGS = 0x80 | 0x02
 """METH_FASTCALL | METH_KEYWORDS."""
+STUB = "launch stub"
 KINDS = {"f32": Kind.F32, "i32": Kind.I32, "u32": Kind.U32}
 DLPACK_API = b"dlpack_exchange_api"
 PYTHON = {
@@ -142,7 +143,12 @@ def _method() -> _Method | None:
     """The native function; None where it cannot run."""
     if object.__basicsize__ != 2 * WORD:  # of a free-threaded build, even with the GIL
         return None
-    return _Method(b"launch", cached("launch stub", _emit), FLAGS, b"Repeat a known call.")
+    return _Method(b"launch", cached(STUB, _emit), FLAGS, b"Repeat a known call.")
+
+
+def shipped_code() -> tuple[str, bytes]:
+    """Key and machine code of the native function, for processes that cannot emit it."""
+    return key_of(STUB), code_of(STUB, _emit)
 
 
 def _emit() -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import mmap
 import platform
 from collections.abc import Callable
@@ -14,12 +15,30 @@ from wsdsl.artifact.versions import digest
 SOURCES = "native_ir.py", "launch_stub_ir.py", "launch_table.py"
 
 
+_shipped: dict[str, bytes] = {}
+"""Machine code of exported folders, by key."""
+
+
 def cached(name: str, emit: Callable[[], bytes]) -> int:
     """Address of a native function; `emit` gives its machine code, once for all processes."""
-    # `digest` covers compiler sources only.
+    return executable(_shipped.get(key_of(name)) or code_of(name, emit))
+
+
+def code_of(name: str, emit: Callable[[], bytes]) -> bytes:
+    """Machine code of a native function."""
+    return kept(digest("native", key_of(name)), bytes, emit)
+
+
+def key_of(name: str) -> str:
+    """Key of a native function: its sources, which `digest` does not cover, and its platform."""
     sources = [Path(__file__).with_name(file).read_bytes() for file in SOURCES]
     layout = platform.machine(), bytes.__basicsize__, tuple.__basicsize__
-    return executable(kept(digest("native", name, *layout, *sources), bytes, emit))
+    return hashlib.sha256(repr((name, *layout, *sources)).encode()).hexdigest()
+
+
+def add_shipped(key: str, code: bytes) -> None:
+    """Use machine code of an exported folder, where no compiler emits it."""
+    _shipped[key] = code
 
 
 def executable(code: bytes) -> int:
