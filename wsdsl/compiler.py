@@ -306,9 +306,11 @@ class Kernel(Serving):
 
         Raises CompileError or ScheduleError, also where ptxas is missing.
         """
+        from pathlib import Path
+
         from wsdsl.export.write import export
 
-        return export(self, folder, sizes, self._given(schedule), archs, form_of)
+        return export(self, Path(folder), sizes, self._given(schedule), archs, form_of)
 
     # Tuning ---------------------------------------------------------------------------------------
 

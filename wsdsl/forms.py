@@ -10,12 +10,12 @@ from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
-from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
     from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
+    from wsdsl.schedule import Schedule
 
 
 def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple[Kernel, Call]:
@@ -36,10 +36,8 @@ def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
     of the axes that would be one.
     """
     rows = (v.shape[-1] * v.dtype.bytes for v in call.views.values() if len(v.shape) > 1)
-    given = schedule or Schedule()
-    told = given.tile or given.cluster or given.consumer_split or given.mma_m
     known = all(dim in call.dims for dim in kernel.dims)
-    return known and not told and any(row % L2_LINE for row in rows)
+    return known and not (schedule and schedule.fixes_axes) and any(row % L2_LINE for row in rows)
 
 
 def form_of(kernel: Kernel, name: str) -> Kernel:

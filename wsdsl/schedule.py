@@ -132,6 +132,11 @@ class Schedule:
         return self.scheduler in ("split_k", "stream_k")
 
     @property
+    def fixes_axes(self) -> bool:
+        """Whether a field is about the kernel's axes, which a form on one axis does not have."""
+        return bool(self.tile or self.cluster or self.consumer_split or self.mma_m)
+
+    @property
     def is_whole(self) -> bool:
         """Whether the compiler has completed the schedule: then fields without a value (cluster,
         the axis on wgmma's M) are not chosen.

@@ -53,3 +53,16 @@ def prepared_call(
     """Grid, threads and packed arguments of a call."""
     made = kernel.prepare(**case.arguments(call), stream=MAIN, **options)
     return made.grid, made._signature.threads, bytes(made._packed).hex()
+
+
+def call_lines(kernel: Any, arguments: Mapping[str, Any]) -> str:
+    """A call as tests/export/program.c reads it."""
+    lines = list[str]()
+    for param in kernel.params:
+        x = arguments[param.name]
+        if isinstance(x, ArrayView):
+            values = len(x.shape), x.pointer, 0, *x.shape, *x.strides
+        else:
+            values = 0, 0, x
+        lines.append(" ".join(map(str, values)))
+    return "\n".join(lines)

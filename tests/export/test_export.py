@@ -37,13 +37,6 @@ def run_without_compiler(code: str, *args: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("exports")
-    cases = CASES.items()
-    return {n: c.kernel.export(root / n, c.sizes, schedule=c.schedule) for n, c in cases}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_exported_launch_equals_compiled_launch(name, folders, monkeypatch) -> None:
     install_gpu(monkeypatch.setattr)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wsdsl.artifact.artifact import Artifact
+from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.artifact.dispatch_table import Form, Variant
 from wsdsl.compiled import Compiled
 from wsdsl.export.manifest import FILE, content_of, text_of
+from wsdsl.export.tables import launcher
 from wsdsl.runtime.launch_stub import shipped_code
 from wsdsl.schedule import Schedule
 from wsdsl.serving import Serving
@@ -34,7 +35,7 @@ FormOf = Callable[[Any, str], Serving]
 
 def export(
     kernel: Serving,
-    folder: str | Path,
+    folder: Path,
     sizes: Mapping[str, int | Iterable[int]],
     schedule: Schedule | None,
     archs: Sequence[str],
@@ -44,17 +45,25 @@ def export(
     variants, kernels = Variants(), dict[Compiled, int]()
     whole = {dim: _range(size) for dim, size in sizes.items()}
     for arch in archs or ((schedule or Schedule()).arch,):
-        _add(kernel, schedule, arch, whole, variants, kernels)
-    artifacts = [_artifact(compiled) for compiled in kernels]
-    form = _form(kernel, variants, form_of)
+        if arch != "sm_90a":
+            schedule = replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
+        for (form, asked), (buckets, compiled) in kernel.precompiled(schedule, whole).items():
+            _ = compiled.cubin  # CompileError without ptxas
+            at = kernels.setdefault(compiled, len(kernels)), arch
+            alignment = asked.unaligned, asked.padded
+            made = (Variant(*at, bucket.spans, *alignment) for bucket in buckets)
+            variants.setdefault(form, []).extend(made)
+    artifacts = [compiled.artifact for compiled in kernels]
+    form = _form(kernel, variants, form_of, bool(schedule and schedule.fixes_axes))
     content, files = content_of(kernel.name, kernel.__doc__, form, artifacts, shipped_code())
-    folder = Path(folder)
+    text, cubins = text_of(content), [f for f in files.items() if f[0].endswith(".cubin")]
+    sources = launcher(kernel.name, form, artifacts, cubins, text)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).unlink(missing_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    (folder / "__init__.py").write_text(MODULE)
-    (folder / FILE).write_text(text_of(content))
+    for name, source in {**sources, "__init__.py": MODULE, FILE: text}.items():
+        (folder / name).write_text(source)
     return folder
 
 
@@ -64,30 +73,8 @@ def _range(size: int | Iterable[int]) -> int | Iterable[int]:
     return size
 
 
-def _add(
-    kernel: Serving,
-    schedule: Schedule | None,
-    arch: str,
-    sizes: Mapping[str, int | Iterable[int]],
-    variants: Variants,
-    kernels: dict[Compiled, int],
-) -> None:
-    """Compile for one architecture."""
-    if arch != "sm_90a":
-        schedule = replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-    for (form, asked), (buckets, compiled) in kernel.precompiled(schedule, sizes).items():
-        index = kernels.setdefault(compiled, len(kernels))
-        for bucket in buckets:
-            made = Variant(index, arch, bucket.spans, asked.unaligned, asked.padded)
-            variants.setdefault(form, []).append(made)
-
-
-def _artifact(compiled: Compiled) -> Artifact:
-    _ = compiled.cubin  # CompileError without ptxas
-    return compiled.artifact
-
-
-def _form(kernel: Serving, variants: Variants, form_of: FormOf) -> Form:
-    forms = (form_of(kernel, name) for name in kernel.declaration.forms)
-    inner = tuple(_form(form, variants, form_of) for form in forms)
-    return Form(kernel.declaration, tuple(variants.get(kernel, ())), inner)
+def _form(kernel: Serving, variants: Variants, form_of: FormOf, fixes_axes: bool) -> Form:
+    declared = kernel.declaration
+    names = tuple(n for n in declared.forms if n != ON_ONE_AXIS or not fixes_axes)
+    inner = tuple(_form(form_of(kernel, n), variants, form_of, fixes_axes) for n in names)
+    return Form(replace(declared, forms=names), tuple(variants.get(kernel, ())), inner)
