@@ -125,6 +125,6 @@ class Exported(Kernel):
 
     def _compiled(self, index: int) -> Compiled:
         if index not in self._kernels:
-            artifact = self._manifest.artifact(index)
-            self._kernels.setdefault(index, Compiled.found(artifact, self._need_source))
+            made = Compiled.found(self._manifest.artifact(index), self._need_source)
+            self._kernels.setdefault(index, made)
         return self._kernels[index]

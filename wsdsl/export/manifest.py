@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +16,7 @@ from wsdsl.artifact.artifact import Artifact, deflated
 from wsdsl.artifact.dispatch_table import Form
 from wsdsl.artifact.plain import of_json, to_json
 from wsdsl.diagnostics import LaunchError
-from wsdsl.export.typed import require_type
+from wsdsl.export.typed import has_type
 from wsdsl.regular import read_regular
 from wsdsl.version import __version__
 
@@ -40,37 +39,28 @@ class Manifest:
     native: tuple[str, bytes]
     """Key and machine code of the launch stub."""
 
-    @cached_property
-    def _artifacts(self) -> dict[int, Artifact]:
-        return {}
-
     def artifact(self, index: int) -> Artifact:
         """Return a kernel, without its IR and PTX. LaunchError if it is malformed."""
-        if index not in self._artifacts:
-            empty = deflated("")
-            try:
-                fields = {k: of_json(v) for k, v in self.kernels[index].items() if k != "cubin"}
-                made = Artifact(
-                    **fields, cubin=self.cubins[index], deflated_ir=empty, deflated_ptx=empty
-                )
-                require_type(made, Artifact, f"kernels[{index}]")
-            except Exception as error:  # of any constructor
-                raise _malformed(self.path, error) from None
-            self._artifacts.setdefault(index, made)
-        return self._artifacts[index]
+        texts: Any = dict(deflated_ir=deflated(""), deflated_ptx=deflated(""))
+        try:
+            fields = {k: of_json(v) for k, v in self.kernels[index].items() if k != "cubin"}
+            made = Artifact(**fields, **texts, cubin=self.cubins[index])
+            has_type(made, Artifact)
+        except Exception as error:  # of any constructor
+            raise _malformed(self.path, error) from None
+        return made
 
 
 def content_of(
     name: str, doc: str | None, form: Form, kernels: Sequence[Artifact], native: tuple[str, bytes]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest's content, and the other files by name."""
-    files = {"launch_stub.bin": native[1]}
-    described: list[Any] = []
+    files, described = {"launch_stub.bin": native[1]}, list[Any]()
+    omitted = "class", "cubin", "deflated_ir", "deflated_ptx"
     for i, artifact in enumerate(kernels):
-        held = to_json(artifact, [])
         assert artifact.cubin is not None
         files[file := f"kernel_{i}.cubin"] = artifact.cubin
-        omitted = "class", "cubin", "deflated_ir", "deflated_ptx"
+        held = to_json(artifact, [])
         fields = {key: value for key, value in held.items() if key not in omitted}
         described.append({**fields, "cubin": _described(file, artifact.cubin)})
     content = {
@@ -123,7 +113,8 @@ def read(folder: Path) -> Manifest:
         form, driver = of_json(content["form"]), tuple(content["driver"])
         _check(form, len(kernels))
         given = content["name"], content["doc"], driver, native["key"], content["wsdsl"]
-        require_type(given, tuple[str, str | None, tuple[int, int], str, str], "content")
+        if not has_type(given, tuple[str, str | None, tuple[int, int], str, str]):
+            raise TypeError(f"the fields are {given}")
         return Manifest(path, *given[:3], form, kernels, tuple(cubins), (given[3], stub))
     except LaunchError:
         raise
@@ -132,7 +123,8 @@ def read(folder: Path) -> Manifest:
 
 
 def _check(form: Form, num_kernels: int) -> None:
-    require_type(form, Form, "form")
+    if not has_type(form, Form):
+        raise TypeError("`form` is not a Form")
     for inner in form.forms:
         _check(inner, num_kernels)
     if len(form.forms) != len(form.declaration.forms):

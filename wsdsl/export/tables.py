@@ -3,176 +3,143 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from wsdsl.artifact import signature as args
 from wsdsl.artifact.artifact import ON_ONE_AXIS, Artifact
-from wsdsl.artifact.dispatch_table import Form, Variant
-from wsdsl.artifact.signature import (
-    Argument,
-    MapArgument,
-    NarrowingArgument,
-    PointerArgument,
-    ScalarArgument,
-    SizeArgument,
-    StrideArgument,
-    WorkspaceTensor,
-)
+from wsdsl.artifact.dispatch_table import Form
 from wsdsl.export.manifest import MIN_DRIVER, VERSION
-from wsdsl.ir.op import Value
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.target import target_of
-from wsdsl.ir.types import DType, Tensor
-from wsdsl.runtime.tensor_map import DATA_TYPES
+from wsdsl.ir.types import Tensor
+from wsdsl.runtime.tensor_map import DATA_TYPES, SWIZZLES
 
-TYPES = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64",
-         "BFLOAT16")  # fmt: skip
+INTEGERS = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64")
+TYPES = (*INTEGERS, "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16")
 """CUtensorMapDataType."""
-SWIZZLES = ("none", "32B", "64B", "128B")
 SCHEDULERS = {"persistent": "PERSISTENT", "split_k": "SPLIT_K", "stream_k": "STREAM_K"}
 
 
 def launcher(
-    name: str,
-    form: Form,
-    kernels: Sequence[Artifact],
-    files: Sequence[tuple[str, bytes]],
-    manifest: str,
+    form: Form, kernels: Sequence[Artifact], cubins: Sequence[tuple[str, bytes]], manifest: str
 ) -> dict[str, str]:
-    """Return header and source by file name; `files`: names and contents of the cubins."""
-    params = form.declaration.params
-    tables = _Tables(params, kernels)
-    tables.add(form)
-    rows = [tables.kernel(i, file) for i, file in enumerate(files)]
-    numbers = {
-        "VERSION": VERSION, "NUM_PARAMETERS": len(params), "NUM_KERNELS": len(kernels),
-        "MIN_DRIVER": 1000 * MIN_DRIVER[0] + 10 * MIN_DRIVER[1],
-    }  # fmt: skip
-    names = ", ".join(f'"{p.name}"' for p in params)
-    text = "\n".join(
-        [
-            f"enum {{ {', '.join(f'{k} = {v}' for k, v in numbers.items())} }};",
-            f"static const uint32_t CHECKSUM = {zlib.crc32(manifest.encode())}u;",
-            f"static const char *const names[] = {{{names}}};",
-            *tables.lines,
-            _array("kernel_t", "kernels", rows),
-            _array("form_t", "forms", tables.forms),
-        ]
+    """Return header and source by file name; `cubins`: their names and contents."""
+    params, name = [p.name for p in form.declaration.params], kernels[0].name
+    tables, forms, dims = list[str](), list[Any](), dict[int, Sequence[str]]()
+    _add(form, tables, forms, dims)
+    rows = [_kernel(*x, dims[i], i, tables) for i, x in enumerate(zip(kernels, cubins))]
+    numbers = dict(VERSION=VERSION, NUM_PARAMETERS=len(params), NUM_KERNELS=len(kernels))
+    quoted = [f'"{param}"' for param in params]
+    numbers["MIN_DRIVER"] = 1000 * MIN_DRIVER[0] + 10 * MIN_DRIVER[1]
+    tables += _array("kernel_t", "kernels", rows), _array("form_t", "forms", forms)
+    lines = (
+        f"enum {{ {', '.join(f'{k} = {v}' for k, v in numbers.items())} }};",
+        f"static const uint32_t CHECKSUM = {zlib.crc32(manifest.encode())}u;",
+        f"static const char *const names[] = {_list(tuple(quoted))};",
+        *tables,
     )
-    enum = ", ".join(f"{name}_arg_{p.name}" for p in params)
     source, header = (Path(__file__).with_name(f"launcher.{x}").read_text() for x in "ch")
-    return {
-        f"{name}.h": header.replace("PARAMETERS", enum).replace("NAME", name),
-        f"{name}.c": source.replace("TABLES", text).replace("NAME", name),
-    }
+    header = header.replace("PARAMETERS", ", ".join(f"{name}_arg_{x}" for x in params))
+    source = source.replace("TABLES", "\n".join(lines))
+    return {f"{name}.{x}": text.replace("NAME", name) for x, text in zip("ch", (source, header))}
 
 
-class _Tables:
-    """Tables of forms and kernels, by index."""
+def _add(
+    form: Form,
+    tables: list[str],
+    forms: list[Any],
+    of_kernel: dict[int, Sequence[str]],
+    name: str = "",
+) -> int:
+    """Add the tables of a form and its forms; return its index."""
+    index, declared = len(forms), form.declaration
+    dims, names = declared.dims, [p.name for p in declared.params]
 
-    def __init__(self, params: Sequence[Value], kernels: Sequence[Artifact]) -> None:
-        self.names, self.kernels = [p.name for p in params], kernels
-        self.lines, self.forms = list[str](), list[str]()
-        self.dims = dict[int, tuple[str, ...]]()
-        """Dimensions of each kernel's form."""
+    def mask(tensors: Sequence[str]) -> str:
+        return f"{sum(1 << names.index(x) for x in tensors)}ull"
 
-    def add(self, form: Form, name: str = "") -> int:
-        """Add a form and its forms; return its index."""
-        index, declared = len(self.forms), form.declaration
-        self.forms.append("")
-        writes, dims = declared.access.writes, declared.dims
-        tensors = (_tensor(p.type, dims, p.name in writes) for p in declared.params)
-        self.lines.append(_array("tensor_t", f"tensors_{index}", tensors))
-        variants = [self._variant(variant, dims) for variant in form.variants]
-        self.lines.append(_array("variant_t", f"variants_{index}", variants or ["{0}"]))
-        inner = [self.add(f, n) for f, n in zip(form.forms, declared.forms, strict=True)]
-        head = len(dims), len(variants), len(inner), int(name == ON_ONE_AXIS)
-        self.forms[index] = _list(*head, f"tensors_{index}", f"variants_{index}", _list(*inner, 0))
-        return index
+    writes, variants = declared.access.writes, list[Any]()
+    tensors = [_tensor(p.type, dims, p.name in writes) for p in declared.params]
+    for each in form.variants:
+        of_kernel[each.kernel] = dims
+        masks, spans = (mask(each.unaligned + each.padded), mask(each.padded)), dict(each.spans)
+        rows = tuple((s.low, s.high, s.step, s.unlike) for s in map(spans.__getitem__, dims))
+        variants.append((each.kernel, _capability(each.arch), *masks, rows))
+    tables.append(_array("tensor_t", f"tensors_{index}", tensors))
+    tables.append(_array("variant_t", f"variants_{index}", variants or [()]))
+    forms.append(None)
+    pairs = zip(form.forms, declared.forms, strict=True)
+    inner = tuple(_add(f, tables, forms, of_kernel, name) for f, name in pairs)
+    head = len(dims), len(variants), len(inner), name == ON_ONE_AXIS
+    forms[index] = *head, f"tensors_{index}", f"variants_{index}", inner
+    return index
 
-    def _variant(self, variant: Variant, dims: tuple[str, ...]) -> str:
-        self.dims[variant.kernel] = dims
-        spans = dict(variant.spans)
-        rows = (_list(s.low, s.high, s.step, s.unlike) for s in (spans[dim] for dim in dims))
-        masks = self._mask((*variant.unaligned, *variant.padded)), self._mask(variant.padded)
-        return _list(variant.kernel, _capability(variant.arch), *masks, _list(*rows))
 
-    def _mask(self, names: Iterable[str]) -> str:
-        return f"{sum(1 << self.names.index(name) for name in names)}ull"
-
-    def kernel(self, index: int, file: tuple[str, bytes]) -> str:
-        artifact, dims = self.kernels[index], self.dims[index]
-        own = artifact.signature
-        lent = {tensor.name: i for i, tensor in enumerate(own.lent, len(self.names))}
-        dims = *dims, *(str(tensor.type.dims[0]) for tensor in own.lent)
-        at = {name: i for i, name in enumerate(self.names)} | lent
-        types = {p.name: p.type for p in artifact.params} | {t.name: t.type for t in own.lent}
-        arguments = (_argument(a, at, types, dims, artifact.access.writes) for a in own.arguments)
-        name = f"arguments_{index}"
-        self.lines.append(_array("argument_t", name, arguments))
-        extents = (_list(*(_list(dims.index(d), n) for d, n in x)) if x else "{{0}}"
-                   for x in (own.tiles, own.contraction))  # fmt: skip
-        workspace = (_lent(t, dims) for t in own.lent)
-        return _list(
-            f'"{file[0]}"', f"{zlib.crc32(file[1])}u", _capability(artifact.schedule.arch),
-            own.threads, own.smem_bytes, own.cluster, SCHEDULERS.get(own.scheduler, "GRID"),
-            own.splits, int(own.together), own.ctas_per_sm, int(own.waits), own.widths,
-            own.narrowed, len(own.tiles), len(own.contraction), len(own.lent), len(own.arguments),
-            *extents, _list(*workspace) if own.lent else "{{0}}", name,
-        )  # fmt: skip
+def _kernel(
+    artifact: Artifact, cubin: tuple[str, bytes], dims: Sequence[str], i: int, tables: list[str]
+) -> Any:
+    own, (file, data) = artifact.signature, cubin
+    types = {p.name: p.type for p in artifact.params} | {t.name: t.type for t in own.lent}
+    dims, writes = [*dims, *(str(t.type.dims[0]) for t in own.lent)], artifact.access.writes
+    rows = [_argument(x, types, dims, writes) for x in own.arguments]
+    tables.append(_array("argument_t", f"arguments_{i}", rows))
+    lent = tuple(
+        (dims.index(str(t.type.dims[0])), t.zeroed, t.each, _tensor(t.type, dims, True))
+        for t in own.lent
+    )
+    tiles, depth = (tuple((dims.index(d), n) for d, n in x) for x in (own.tiles, own.contraction))
+    head = f'"{file}"', f"{zlib.crc32(data)}u", _capability(artifact.schedule.arch), own.threads
+    grid = own.smem_bytes, own.cluster, SCHEDULERS.get(own.scheduler, "GRID"), own.splits
+    rest = own.together, own.ctas_per_sm, own.waits, own.widths, own.narrowed
+    sizes = len(tiles), len(depth), len(lent), len(rows)
+    arrays = (x or ((),) for x in (tiles, depth, lent))
+    return *head, *grid, *rest, *sizes, *arrays, f"arguments_{i}"
 
 
 def _argument(
-    argument: Argument, at: dict[str, int], types: dict[str, Any], dims: Sequence[str],
-    writes: frozenset[str],
-) -> str:  # fmt: skip
-    match argument:
-        case MapArgument(tensor=name, box=box, swizzle=swizzle, narrowed=narrowed):
-            dtype, packed = types[name].dtype, swizzle in PACKED_SPAN
-            data_type = DATA_TYPES.get(dtype.name, f"UINT{max(8, dtype.bits)}")
-            how = (0, 0) if packed else (TYPES.index(data_type), SWIZZLES.index(swizzle))
-            flags = int(packed), int(name in writes and not packed), narrowed
-            return _list("MAP", at[name], 0, *how, *flags, -1, _list(*box))
-        case PointerArgument(tensor=name):
-            return _list("POINTER", at[name])
-        case StrideArgument(tensor=name, dim=dim, known=known):
-            known = -1 if known is None else known
-            return _list("STRIDE", at[name], dim, 0, 0, 0, 0, 0, known)
-        case SizeArgument(dim=dim):
-            return _list("SIZE", 0, dims.index(dim))
-        case ScalarArgument(name=name, dtype=dtype):
-            return _list("FLOAT" if dtype.is_float else "INTEGER", at[name])
-        case NarrowingArgument():
-            return _list("NARROWING")
+    x: args.Argument, types: Mapping[str, Any], dims: Sequence[str], writes: frozenset[str]
+) -> Any:
+    at = {name: i for i, name in enumerate(types)}
+    match x:
+        case args.MapArgument(tensor=name):
+            dtype, packed = types[name].dtype, x.swizzle in PACKED_SPAN
+            kind = DATA_TYPES.get(dtype.name, f"UINT{max(8, dtype.bits)}")
+            how = (0, 0) if packed else (TYPES.index(kind), [*SWIZZLES].index(x.swizzle))
+            flags = packed, name in writes and not packed, x.narrowed
+            return "MAP", at[name], 0, *how, *flags, -1, x.box
+        case args.PointerArgument(tensor=name):
+            return "POINTER", at[name]
+        case args.StrideArgument(tensor=name, known=known):
+            return "STRIDE", at[name], x.dim, 0, 0, 0, 0, 0, -1 if known is None else known
+        case args.SizeArgument(dim=dim):
+            return "SIZE", 0, dims.index(dim)
+        case args.ScalarArgument(name=name):
+            return "FLOAT" if x.dtype.is_float else "INTEGER", at[name]
+        case args.NarrowingArgument():
+            return ("NARROWING",)
 
 
-def _lent(tensor: WorkspaceTensor, dims: Sequence[str]) -> str:
-    kind = _tensor(tensor.type, dims, written=True)
-    return _list(dims.index(str(tensor.type.dims[0])), int(tensor.zeroed), tensor.each, kind)
-
-
-def _tensor(kind: Any, dims: Sequence[str], written: bool) -> str:
+def _tensor(kind: Any, dims: Sequence[str], written: bool) -> Any:
     if not isinstance(kind, Tensor):
-        return "{-1}"
-    sizes = (dims.index(d) if isinstance(d, str) else -1 - d for d in kind.dims)
-    head = len(kind.dims), _bits(kind.dtype), int(kind.packed), int(written)
-    return _list(*head, _list(*sizes))
-
-
-def _bits(dtype: DType) -> int:
-    return 4 if dtype.bits == 4 else 8 * dtype.bytes
+        return (-1,)
+    sizes = tuple(dims.index(d) if isinstance(d, str) else -1 - d for d in kind.dims)
+    bits = 4 if kind.dtype.bits == 4 else 8 * kind.dtype.bytes
+    return len(sizes), bits, kind.packed, written, sizes
 
 
 def _capability(arch: str) -> int:
-    major, minor = target_of(arch).capability
+    major, minor = target_of(arch).capability  # pyright: ignore[reportArgumentType]
     return 10 * major + minor
 
 
-def _list(*items: object) -> str:
-    return f"{{{', '.join(map(str, items))}}}"
+def _list(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{{{', '.join(map(_list, value)) or '0'}}}"
+    return str(int(value) if isinstance(value, bool) else value)
 
 
-def _array(kind: str, name: str, rows: Iterable[str]) -> str:
-    body = "".join(f"    {row},\n" for row in rows)
-    return f"static const {kind} {name}[] = {{\n{body}}};"
+def _array(kind: str, name: str, rows: Sequence[Any]) -> str:
+    body = ",\n    ".join(map(_list, rows))
+    return f"static const {kind} {name}[] = {{\n    {body}}};"

@@ -9,41 +9,31 @@ from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 
-def require_type(value: Any, kind: Any, where: str) -> None:
-    """TypeError, with the path of the value, unless it has the annotated type."""
+def has_type(value: Any, kind: Any) -> bool:
+    """Whether a value has an annotated type. TypeError for a field of a dataclass that has not."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        if not any(_has_type(value, each, where) for each in args):
-            raise TypeError(f"`{where}` is {value!r:.80}")
-    elif origin is Literal:
-        if value not in args:
-            raise TypeError(f"`{where}` is {value!r:.80}")
-    elif not isinstance(value, origin or kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"`{where}` is {value!r:.80}")
-    elif origin is tuple and args[-1:] != (...,):
-        for i, (each, item) in enumerate(zip(args, value, strict=True)):
-            require_type(item, each, f"{where}[{i}]")
-    elif origin in (tuple, frozenset):
-        for item in value:
-            require_type(item, args[0], where)
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[Any, Any]", value).items():
-            require_type(key, args[0], where)
-            require_type(item, args[1], f"{where}.{key}")
-    elif is_dataclass(value):
-        for name, each in _types(type(value)).items():
-            require_type(getattr(value, name), each, f"{where}.{name}")
-
-
-def _has_type(value: Any, kind: Any, where: str) -> bool:
-    try:
-        require_type(value, kind, where)
-    except (TypeError, ValueError):
+        return any(has_type(value, each) for each in args)
+    if origin is Literal:
+        return value in args
+    if not isinstance(value, origin or kind) or (kind is int and isinstance(value, bool)):
         return False
+    if origin is tuple and args[-1:] != (...,):
+        return len(value) == len(args) and all(map(has_type, value, args))
+    if origin in (tuple, frozenset):
+        return all(has_type(item, args[0]) for item in value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return all(has_type(key, args[0]) and has_type(item, args[1]) for key, item in items)
+    for name, each in _types(cast("Any", type(value))).items():
+        if not has_type(getattr(value, name), each):
+            raise TypeError(f"{kind.__name__}.{name} is {getattr(value, name)!r:.80}")
     return True
 
 
 @cache
 def _types(kind: Any) -> dict[str, Any]:
+    if not is_dataclass(kind):
+        return {}
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}

@@ -57,7 +57,7 @@ def export(
     form = _form(kernel, variants, form_of, bool(schedule and schedule.fixes_axes))
     content, files = content_of(kernel.name, kernel.__doc__, form, artifacts, shipped_code())
     text, cubins = text_of(content), [f for f in files.items() if f[0].endswith(".cubin")]
-    sources = launcher(kernel.name, form, artifacts, cubins, text)
+    sources = launcher(form, artifacts, cubins, text)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).unlink(missing_ok=True)
     for name, data in files.items():
