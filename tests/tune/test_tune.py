@@ -60,7 +60,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def database(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     shutil.copytree(compiled, tmp_path / "cache")
     monkeypatch.setattr(card, "_installed", lambda folder: ())
-    monkeypatch.setattr(card, "_asked", list)
+    monkeypatch.setattr(card, "queried", tuple)
     monkeypatch.setattr(tuning, "_schedules", lambda question, tried: list(tried))
     InThisProcess.asked.clear()
     with config.override(cache_dir=tmp_path / "cache", tuning_cache=True, ptxas="off"):
