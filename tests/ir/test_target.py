@@ -73,7 +73,7 @@ def test_kernels_are_chosen_for_the_card_of_this_machine(monkeypatch) -> None:
     sizes = dict(M=1024, N=1024, K=1024)
     keys = list[str | None]()
     for device, name in (("NVIDIA H200", "H200"), ("NVIDIA H100 80GB HBM3", "H100 SXM")):
-        monkeypatch.setattr("wsdsl.records.card._asked", lambda device=device: [device])
+        monkeypatch.setattr("wsdsl.records.card.queried", lambda device=device: [device])
         kernel = parse(CASES["gemm"].text).gemm
         assert kernel._compiled_for(None, sizes).source.target.name == name
         keys.append(kernel._variants._choice_key(kernel._variants.asked(None, sizes)))
