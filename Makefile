@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
-	@echo "make test-frameworks  the tests that use torch, JAX, matplotlib or zstandard, without a GPU"
+	@echo "make test-frameworks  the tests that use torch, JAX, other optional packages and packers of weights, without a GPU"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus compare the PTX of 1,000 kernels with BASE=main (previous: the commit before); ARGS=--all, ARGS=\"--sample 100\""
 	@echo "make lint   size, prose, ruff, pyright, import-linter"

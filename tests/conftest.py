@@ -11,7 +11,7 @@ A test marked `sampled(n)` is expensive: a fixed one in n (default 3) of its par
 run with `pytest --all` (as in `make soak`), with `--update-golden`, or when selected by -k or by
 name. The fixture `each` samples a loop inside a test.
 
-The fixture `import_optional` imports torch, JAX, matplotlib or zstandard, or skips the test.
+The fixture `import_optional` imports torch, JAX or another optional package, or skips the test.
 `pytest --frameworks` (`make test-frameworks`) selects the tests that use it, with all parameters,
 and reports a skipped one as failed.
 """

@@ -145,11 +145,8 @@ def test_a_file_is_written_as_a_whole(written: Path) -> None:
 def test_files_are_safetensors_files(tmp_path: Path, import_optional: Any) -> None:
     load_file = import_optional("safetensors.numpy").load_file
     lossless.save(tmp_path / "w", {"w": weights(40, 70)})
-    found = load_file(tmp_path / "w")
-    bits = weights(40, 70).view(np.uint16)
+    found, bits = load_file(tmp_path / "w"), weights(40, 70).view(np.uint16)
     assert np.array_equal(found["w.rest"], bits >> 8 & 0x80 | bits & 0x7F)
-    coded = found["w.exponents"].tobytes()
-    assert CODERS["zlib"].decode(coded, bits.size) == (bits >> 7).astype(np.uint8).tobytes()
 
 
 def test_special_files_are_rejected(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`quantized.load` of files that compressed-tensors and ModelOpt pack, versus their own numbers."""
+"""`quantized.load` of files from compressed-tensors, bitsandbytes and ModelOpt."""
 
 from pathlib import Path
 from typing import Any
@@ -9,107 +9,92 @@ import pytest
 from wsdsl.kernels import quantized
 
 N, K = 256, 384
-PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
-INT, FP8 = {"num_bits": 4}, {"num_bits": 8, "type": "float"}
-SCHEMES: dict[str, dict[str, Any]] = {
-    "int4": INT | {"strategy": "group", "group_size": 128},
-    "int4 zeros": INT | {"strategy": "group", "group_size": 32, "symmetric": False},
-    "int4 channel": INT | {"strategy": "channel"},
-    "int8 packed": {"num_bits": 8, "strategy": "group", "group_size": 128},
-    "int8": {"num_bits": 8, "strategy": "channel"},
-    "int8 zeros": {"num_bits": 8, "strategy": "channel", "symmetric": False},
-    "fp8 channel": FP8 | {"strategy": "channel"},
-    "fp8 tensor": FP8 | {"strategy": "tensor"},
-    "fp8 block": FP8 | {"strategy": "block", "block_structure": [128, 128]},
-}
-
-
-@pytest.fixture
-def torch(import_optional: Any) -> Any:
-    found = import_optional("torch")
-    found.manual_seed(0)
-    return found
+SCHEMES = [
+    *(
+        ("pack", s, bits, zeros)
+        for s in ("group", "channel")
+        for bits in (4, 8)
+        for zeros in (0, 1)
+    ),
+    *(("int", "channel", 8, zeros) for zeros in (0, 1)),
+    *(("float", strategy, 8, 0) for strategy in ("channel", "tensor", "block")),
+]
+OPTIONS = {"group": {"group_size": 128}, "block": {"block_structure": [128, 128]}}
 
 
 @pytest.fixture
 def load(import_optional: Any, tmp_path: Path) -> Any:
     save_file = import_optional("safetensors.torch").save_file
+    import_optional("torch").manual_seed(0)
 
     def load(tensors: dict[str, Any], **options: Any) -> quantized.Weights:
         held = {f"up{name}": x.contiguous() for name, x in tensors.items()}
-        save_file(held, tmp_path / "w.safetensors")
-        return quantized.load(tmp_path / "w.safetensors", "up", **options)
+        save_file(held, tmp_path / "w")
+        return quantized.load(tmp_path / "w", "up", **options)
 
     return load
 
 
-def grouped(w: Any, strategy: str, size: int = K) -> Any:
-    """Weights that share a scale along the last dimension."""
-    if strategy == "block":
-        return w.reshape(N // 128, 128, K // 128, 128).transpose(1, 2).flatten(2)
-    return w.reshape(1, -1) if strategy == "tensor" else w.reshape(N, -1, size)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", SCHEMES)
-def test_compressed_tensors(
-    name: str, dtype: str, torch: Any, load: Any, import_optional: Any
-) -> None:
-    quantization = import_optional("compressed_tensors.quantization")
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_compressed_tensors(scheme: Any, dtype: str, load: Any, import_optional: Any) -> None:
+    packer, strategy, bits, zeros = scheme
+    torch, ct = import_optional("torch"), import_optional("compressed_tensors.quantization")
     helpers = import_optional("compressed_tensors.quantization.utils.helpers")
     base = import_optional("compressed_tensors.compressors.base").BaseCompressor
-    options = SCHEMES[name]
-    args = quantization.QuantizationArgs(**options)
+    options = dict(type="float" if packer == "float" else "int", **OPTIONS.get(strategy, {}))
+    args = ct.QuantizationArgs(num_bits=bits, strategy=strategy, symmetric=not zeros, **options)
     w = torch.randn(N, K, dtype=getattr(torch, dtype))
-    cut = grouped(w, options["strategy"], options.get("group_size", K))
+    blocks = w.unfold(0, 128, 128).unfold(1, 128, 128).flatten(2)
+    cuts = dict(tensor=w.reshape(1, -1), block=blocks, group=w.reshape(N, -1, 128))
+    cut = cuts.get(strategy, w.reshape(N, 1, K))
     scale, zero_point = helpers.calculate_qparams(cut.amin(-1), cut.amax(-1), args)
-    scheme = quantization.QuantizationScheme(targets=["Linear"], weights=args)
-    state = dict(weight=w, weight_scale=scale, weight_zero_point=zero_point)
-    packer = {"int8": "int", "int8 zeros": "int"}.get(name, "float" if "fp8" in name else "pack")
+    scheme = ct.QuantizationScheme(targets=["Linear"], weights=args)
     compressor = base.get_value_from_registry(f"{packer}-quantized")
+    state = dict(weight=w, weight_scale=scale, weight_zero_point=zero_point)
     packed = compressor.compress(state, scheme)
-    weights = load({f".{part}": x for part, x in packed.items()}, like=w)
     theirs = compressor.decompress(packed, scheme)["weight"]
-    assert torch.equal(weights.dequantize(theirs.dtype), theirs)
-    x = torch.randn(3, K, dtype=w.dtype)
-    y = quantized.matmul(x, weights)
-    torch.testing.assert_close(y.float(), x.float() @ theirs.float().T, rtol=0.02, atol=0.5)
+    ours = load({f".{part}": x for part, x in packed.items()}, like=w)
+    assert torch.equal(ours.dequantize(theirs.dtype), theirs)
 
 
-def test_nvfp4_of_modelopt(torch: Any, load: Any, import_optional: Any) -> None:
-    packer = import_optional("modelopt.torch.quantization.qtensor").NVFP4QTensor
+def test_fp4_of_modelopt(load: Any, import_optional: Any) -> None:
+    torch, packers = (
+        import_optional("torch"),
+        import_optional("modelopt.torch.quantization.qtensor"),
+    )
     w = torch.randn(N, K, dtype=torch.bfloat16)
-    packed, scales, whole = packer.quantize(w, 16)
-    assert scales.dtype == torch.float8_e4m3fn
-    held = {".weight": packed._quantized_data, ".weight_scale": scales, ".weight_scale_2": whole}
-    weights = load(held, like=w)
-    options = dict(scale=scales, block_sizes={-1: 16})
-    theirs = packed.dequantize(torch.float32, double_scale=whole, **options)
-    # ModelOpt rounds the product of both scales to f32 first.
-    torch.testing.assert_close(weights.dequantize("f32"), theirs, rtol=2.0**-23, atol=0)
-    power = torch.tensor(2.0**-9)
-    ours = load(held | {".weight_scale_2": power}, like=w).dequantize("f32")
-    assert torch.equal(ours, packed.dequantize(torch.float32, double_scale=power, **options))
+    packed, scales, whole = packers.NVFP4QTensor.quantize(w, 16)
+    # ModelOpt rounds the product of both scales to f32, which is exact for a power of two.
+    for number, rounding in (whole, 2.0**-23), (torch.tensor(2.0**-9), 0):
+        how = dict(scale=scales, double_scale=number, block_sizes={-1: 16})
+        held = {".weight": packed._quantized_data, ".weight_scale": scales}
+        ours = load(held | {".weight_scale_2": number}, like=w).dequantize("f32")
+        theirs = packed.dequantize(torch.float32, **how)
+        torch.testing.assert_close(ours, theirs, rtol=rounding, atol=0)
+    packed, scales = packers.MXFP4QTensor.quantize(w, 32)
+    blocks = packed._quantized_data.reshape(2, N // 2, K // 32, 16)  # of two experts of gpt-oss
+    held = {"_blocks": blocks, "_scales": scales.reshape(2, N // 2, K // 32)}
+    ours = torch.cat([load(held, index=i, like=w).dequantize("bf16") for i in range(2)])
+    theirs = packed.dequantize(torch.bfloat16, scale=scales, block_sizes={-1: 32})
+    assert torch.equal(ours, theirs)
 
 
-def test_mxfp4_of_modelopt_as_gpt_oss_stores_it(
-    torch: Any, load: Any, import_optional: Any
-) -> None:
-    packer = import_optional("modelopt.torch.quantization.qtensor").MXFP4QTensor
-    w = torch.randn(2 * N, K, dtype=torch.bfloat16)
-    packed, scales = packer.quantize(w, 32)
-    blocks = packed._quantized_data.reshape(2, N, K // 32, 16)
-    held = {"_blocks": blocks, "_scales": scales.reshape(2, N, K // 32)}
-    theirs = packed.dequantize(torch.bfloat16, scale=scales, block_sizes={-1: 32}).reshape(2, N, K)
-    for expert in range(2):
-        ours = load(held, index=expert, like=w).dequantize("bf16")
-        assert torch.equal(ours, theirs[expert])
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_nf4_of_bitsandbytes(dtype: str, nested: bool, load: Any, import_optional: Any) -> None:
+    torch, bnb = import_optional("torch"), import_optional("bitsandbytes.functional")
+    w = torch.randn(N, K, dtype=getattr(torch, dtype))
+    packed, state = bnb.quantize_4bit(w, None, None, 64, nested, "nf4")
+    named = {f".weight.{name}": x for name, x in state.as_dict(packed=True).items()}
+    ours = load({".weight": packed} | named, like=w).dequantize(dtype)
+    assert torch.equal(ours, bnb.dequantize_4bit(packed, state))
 
 
 def test_docs_example_loads_a_layer(tmp_path: Path, monkeypatch: Any, import_optional: Any) -> None:
     import_optional("safetensors.numpy")
     monkeypatch.chdir(tmp_path)
-    _, blocks = PAGE.read_text().split("### Weights of checkpoints")
-    names: dict[str, Any] = {}
-    exec(blocks.partition("```python\n")[2].partition("```")[0], names)
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    section, names = page.split("### Weights of checkpoints")[1], dict[str, Any]()
+    exec(section.partition("```python\n")[2].partition("```")[0], names)
     assert np.array_equal(names["y"], names["x"][:, :32] * 2)

@@ -59,9 +59,8 @@ def test_lossless(like: Any) -> None:
 
 def test_weights_in_act_order(like: Any, tmp_path: Path) -> None:
     held = {f"w.{name}": x for name, x in CASES["gptq act-order zeros"][0].items()}
-    path, x = save(tmp_path / "w", held), normal(5, 96)
-    ours = quantized.load(path, "w")
-    for weights in quantized.load(path, "w", like), ours.to(like).plain():
+    ours, x = quantized.load(save(tmp_path / "w", held), "w"), normal(5, 128)
+    for weights in quantized.load(tmp_path / "w", "w", like), ours.to(like).plain():
         got = quantized.matmul(placed_like(x, like), weights)
         assert on_host(got).tobytes() == quantized.matmul(x, ours).tobytes()
     if hasattr(like, "requires_grad_"):

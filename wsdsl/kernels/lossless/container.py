@@ -151,10 +151,10 @@ def _read(path: Any) -> Iterator[_Stored]:
         raise FileError(f"WS0824 {path} is not a file of packed weights", hint="use lossless.save")
     try:
         told = json.loads(tensors.metadata[KEY])
-        _check_version(path, told["version"], VERSION)
+        if told["version"] != VERSION:
+            message = f"WS0825 {path} has version {told['version']}, expected {VERSION}"
+            raise FileError(message, hint="save the weights again by this version of wsdsl")
         coder, every = CODERS[told["coder"]].name, told["tensors"]
-        if len(tensors.entries) != 2 * len(every):
-            raise damaged(path, "it has other tensors")
         for name, t in every.items():
             coded, rest = (tensors.read(f"{name}.{part}") for part in ("exponents", "rest"))
             parts = [part.tobytes() for part in np.split(coded, np.cumsum(t["chunks"]))[:-1]]
@@ -164,12 +164,6 @@ def _read(path: Any) -> Iterator[_Stored]:
             yield found
     except INVALID:
         raise damaged(path, "the header is invalid") from None
-
-
-def _check_version(path: Any, version: Any, expected: int) -> None:
-    if version != expected:
-        hint = "save the weights again by this version of wsdsl"
-        raise FileError(f"WS0825 {path} has version {version}, expected {expected}", hint=hint)
 
 
 # Files of wsdsl 0.1, which are read for one release.
@@ -196,7 +190,8 @@ def _read_version_1(path: Any) -> Iterator[_Stored]:
                 raise damaged(path, "a digest is wrong")
 
         _, version, size = START.unpack(take(START.size))
-        _check_version(path, version, 1)
+        if version != 1:
+            raise damaged(path, f"it has version {version}, expected 1")
         check(raw := take(size))
         try:
             told = json.loads(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,8 +22,6 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of eight columns, the one that each 4 bits of a word have, from the lowest bits on."""
 GPTQ_OFFSETS = {"gptq": 1, "gptq_v2": 0}
 """The number that is added to zero points, by the `checkpoint_format` of GPTQModel's config."""
-BLOCK = 128
-"""Rows and columns of a block, where scales do not tell another number."""
 Parts = Mapping[str, Any]
 Given = tuple[tuple[int, ...], dict[str, Any]]
 """[N, K], and arguments of `weights`."""
@@ -40,8 +39,9 @@ def load(
 ) -> Weights:
     """Read the weights [N, K] of one linear layer from a safetensors file.
 
-    Supported are GPTQ (act-order, too), AWQ, compressed-tensors (int4, int8 and fp8), MXFP4 of
-    gpt-oss and NVFP4 of ModelOpt; the names of the layer's tensors tell the format.
+    Supported are GPTQ (act-order, too), AWQ, compressed-tensors (int4, int8 and fp8), NF4 of
+    bitsandbytes, MXFP4 of gpt-oss and NVFP4 of ModelOpt; the names of the layer's tensors tell
+    the format.
 
     name: prefix of the layer's tensors, as "model.layers.0.mlp.up_proj".
     like: an array; the weights are of its framework, on its device. Else of NumPy.
@@ -52,8 +52,7 @@ def load(
     LaunchError for tensors of another format, and FileError for a file that is damaged.
     """
     if checkpoint_format not in GPTQ_OFFSETS:
-        expected = ", ".join(GPTQ_OFFSETS)
-        raise wrong_option("checkpoint_format", repr(checkpoint_format), expected)
+        raise wrong_option("checkpoint_format", repr(checkpoint_format), ", ".join(GPTQ_OFFSETS))
     tensors, prefixes = open_tensors(file), (f"{name}.", f"{name}_blocks", f"{name}_scales")
     parts = {full[len(name) + 1 :]: full for full in tensors.entries if full.startswith(prefixes)}
     known = next((x for x in LAYOUTS.values() if parts.keys() >= {*x[1]}), None)
@@ -61,8 +60,7 @@ def load(
         kinds = "; ".join(f"{kind} ({', '.join(names)})" for kind, (_, names) in LAYOUTS.items())
         begun = [{*names} - parts.keys() for _, names in LAYOUTS.values() if names[0] in parts]
         missing = f"missing: {', '.join(sorted(min(begun, key=len)))}; " if begun else ""
-        found = ", ".join(sorted(parts)) or "no tensors"
-        message = f"WS0849 layer {name} has {found} in {file}"
+        message = f"WS0849 layer {name} has {', '.join(sorted(parts)) or 'no tensors'} in {file}"
         raise LaunchError(message, hint=f"{missing}supported: {kinds}")
     layout, (first, *_) = known
     experts, *below = tensors.entries[parts[first]][1]
@@ -70,13 +68,16 @@ def load(
         expected = f"one of {experts} experts" if len(below) == 3 else "None"
         raise wrong_option("index", repr(index), expected)
     held = {suffix: tensors.read(full, index) for suffix, full in parts.items()}
-    shape, given = layout(held | {"offset": GPTQ_OFFSETS[checkpoint_format]})
-    if group is not None:
-        given["group"] = group
-    for part in given.keys() & {"codes", "scales", "zeros", "order"} if like is not None else ():
-        given[part] = None if given[part] is None else placed_like(given[part], like)
-    order = given.pop("order", None)
-    return replace(weights(**given), shape=shape, order=order)
+    try:
+        shape, given = layout(held | {"offset": GPTQ_OFFSETS[checkpoint_format]})
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        message = f"WS0852 tensors of layer {name} do not fit each other: {error}"
+        raise LaunchError(message, hint="supported rows of NF4 consist of whole blocks") from None
+    given |= {} if group is None else {"group": group}
+    for part, x in given.items() if like is not None else ():
+        given[part] = placed_like(x, like) if isinstance(x, np.ndarray) else x
+    more = {part: given.pop(part, None) for part in ("order", "table")}
+    return replace(weights(**given), shape=shape, **more)
 
 
 def _fields(words: Any, bits: int, axis: int) -> Any:
@@ -146,12 +147,12 @@ def _compressed(parts: Parts) -> Given:
 
 
 def _scaled(parts: Parts) -> Given:
-    """int-quantized and float-quantized of compressed-tensors, and fp8 of ModelOpt."""
+    """int- and float-quantized of compressed-tensors, fp8 of ModelOpt. Blocks of 128, or equal."""
     codes, scales = parts["weight"], parts["weight_scale"]
     given = dict(codes=codes, scales=scales, zeros=parts.get("weight_zero_point"))
     if scales.ndim == 2 and scales.size > 1 and len(scales) != len(codes):
         sizes = zip(codes.shape, scales.shape)
-        given["group"] = tuple(BLOCK if -(-n // BLOCK) == b else -(-n // b) for n, b in sizes)
+        given["group"] = tuple(128 if -(-n // 128) == b else -(-n // b) for n, b in sizes)
     return codes.shape, given
 
 
@@ -167,11 +168,26 @@ def _mxfp4(parts: Parts) -> Given:
     return (len(codes), 2 * codes.shape[1]), given
 
 
+def _nf4(parts: Parts) -> Given:
+    """Blocks in flat order of bitsandbytes, whose scales may be codes of a table, too."""
+    state, scales = json.loads(parts[NF4].tobytes()), parts["weight.absmax"]
+    n, k = state["shape"]
+    if "weight.nested_absmax" in parts:
+        scales = parts["weight.nested_quant_map"][scales]
+        scales *= np.repeat(parts["weight.nested_absmax"], state["nested_blocksize"])[: scales.size]
+        scales += np.float32(state["nested_offset"])
+    codes, table = parts["weight"].reshape(n, k // 2), parts["weight.quant_map"]
+    given = dict(codes=codes >> 4 | codes << 4, scales=scales.reshape(n, -1), dtype="u4")
+    return (n, k), given | dict(group=state["blocksize"], table=table)
+
+
+NF4 = "weight.quant_state.bitsandbytes__nf4"
 LAYOUTS: dict[str, tuple[Callable[[Parts], Given], tuple[str, ...]]] = {
     "GPTQ or AWQ": (_gptq, ("qweight", "qzeros", "scales")),
     "compressed-tensors": (_compressed, ("weight_packed", "weight_shape", "weight_scale")),
     "MXFP4 of gpt-oss": (_mxfp4, ("blocks", "scales")),
     "NVFP4 of ModelOpt": (_nvfp4, ("weight", "weight_scale_2", "weight_scale")),
+    "NF4 of bitsandbytes": (_nf4, ("weight", "weight.absmax", "weight.quant_map", NF4)),
     "int8 or fp8": (_scaled, ("weight", "weight_scale")),
 }
 """Formats in order of precedence, each with the tensors that it needs, the first one telling."""

@@ -21,7 +21,8 @@ GROUPED = ("NB", "KB")
 @dataclass(frozen=True, slots=True)
 class Form:
     """A kernel's options: one kernel for each. `group`: rows and columns of weights that share a
-    scale, where those are more than one along that dimension and fewer than all.
+    scale, where those are more than one along that dimension and fewer than all. `table`: of the
+    values of codes.
 
     `scale`: one number for all weights in addition to `scales`. Types are by name. `vector`: of one
     row of x, without MMAs of tiles: packed codes are loaded from GMEM to registers.
@@ -34,6 +35,7 @@ class Form:
     packed: bool
     out: str
     zeros: Param | None = None
+    table: bool = False
     scale: bool = False
     bias: str | None = None
     activation: str | None = None
@@ -68,9 +70,9 @@ class Form:
         """In the order in which the kernel takes them."""
         end = self.product
         weights = Param("W", DTYPES[self.weights], ("N", "K"))
-        found = (
-            end.a, weights, self.scales, self.zeros, end.scale_a, end.bias, end.residual, end.out
-        )  # fmt: skip
+        table = Param("table", DTYPES["f32"], ("16",)) if self.table else None
+        of_weights = weights, self.scales, self.zeros, table
+        found = (end.a, *of_weights, end.scale_a, end.bias, end.residual, end.out)
         return tuple(p for p in found if p is not None)
 
 
@@ -100,7 +102,8 @@ def _product(form: Form) -> tuple[str, str]:
     """
     x, kind = form.x, form.scales.dtype
     in_x = not form.by_group or kind.name == x or kind.bits == 8
-    number = f"cast(W[n, k], {x if in_x or form.zeros else 'f32'})"
+    code = "lookup(table, W[n, k])" if form.table else "W[n, k]"
+    number = f"cast({code}, {x if in_x or form.zeros else 'f32'})"
     if form.zeros:
         number += f" - cast({_read(form.zeros, form)}, {x})"
     scale = _read(form.scales, form)

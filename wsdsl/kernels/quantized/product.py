@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_ROW_BYTES = 4096
 """Of codes: 64 registers per thread of eight warpgroups, two of whose threads share a row."""
-TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "scale"}
+TENSORS = {"codes": "W", "zeros": "zero_points"} | {x: x for x in ("scales", "table", "scale")}
 """The arrays of weights, by the names of `Weights`; values are the kernel's parameters."""
 
 
@@ -116,7 +116,7 @@ def arranged(
     matrix, outer = with_zeros(x, [(0, weights.width - k)]), () if vector else (rows,)
     given = [
         matrix if len(whole) == len(outer) + 1 else matrix.reshape(*outer, weights.width),
-        weights.codes, weights.scales, weights.zeros, weights.scale, bias,
+        weights.codes, weights.scales, weights.zeros, weights.table, weights.scale, bias,
         None if residual is None else residual.reshape(*outer, n),
     ]  # fmt: skip
     result = None if out is None else out.reshape(*outer, n)
@@ -151,6 +151,7 @@ def _form(
         packed=weights.is_packed,
         out=out,
         zeros=zeros,
+        table=weights.table is not None,
         scale=weights.scale is not None,
         bias=bias,
         activation=activation,

@@ -43,6 +43,7 @@ class Weights(Stored):
     `scale_dtype`: of `scales`, as `dtype`; arrays of CuPy do not tell it.
     `order`: [K], the column of the matrix that each column of codes is, or None where they are in
         order. Columns that share a scale are adjacent in `codes`; `matmul` gathers x.
+    `table`: f32 [16], the values of codes of u4, or None where those are 0 to 15.
     """
 
     shape: tuple[int, int]
@@ -54,6 +55,7 @@ class Weights(Stored):
     scale: Any = field(default=None, repr=False)
     scale_dtype: str = "f32"
     order: Any = field(default=None, repr=False)
+    table: Any = field(default=None, repr=False)
     kernels: dict[Any, Kernel] = field(default_factory=dict[Any, "Kernel"], init=False, repr=False)
     """The kernels of matmuls that use these weights, by the call's other options."""
 
@@ -65,9 +67,7 @@ class Weights(Stored):
 
     @property
     def nbytes(self) -> int:
-        held = (self.scales, self.zeros, self.scale, None if self.is_packed else self.codes)
-        arrays = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in held if x is not None)
-        return arrays + (self.codes.nbytes if self.is_packed else 0)
+        return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in self.arrays[1].values())
 
     @property
     def is_packed(self) -> bool:
@@ -78,6 +78,7 @@ class Weights(Stored):
         """The known calls with these weights, and their arrays by name."""
         codes = self.codes.data if self.is_packed else self.codes
         arrays = {"codes": codes, "scales": self.scales, "zeros": self.zeros, "scale": self.scale}
+        arrays |= {"order": self.order, "table": self.table}
         return Repeater(), {name: x for name, x in arrays.items() if x is not None}
 
     @property
@@ -115,7 +116,7 @@ class Weights(Stored):
 
     def to(self, like: Any) -> Weights:
         """On the device of an array, and of its framework."""
-        given = {"zeros": self.zeros, "scale": self.scale, "order": self.order}
+        given = {name: getattr(self, name) for name in ("zeros", "scale", "order", "table")}
         moved = {name: placed_like(on_host(x), like) for name, x in given.items() if x is not None}
         moved["scales"] = placed_like(self._host_scales(), like)
         packed, codes = self.is_packed, self.codes
@@ -139,6 +140,8 @@ class Weights(Stored):
         if isinstance(codes, Packed):  # of bytes: `to` loses the elements' type
             codes = replace(codes, like=None).unpack()
         values = numbers(on_host(codes), self.dtype).astype(np.float64)[:, : self.shape[1]]
+        if self.table is not None:
+            values = on_host(self.table).astype(np.float64)[values.astype(np.uint8)]
         if self.zeros is not None:
             values -= self._spread(self.zeros)
         values *= self._spread(self.scales)
