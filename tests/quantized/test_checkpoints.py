@@ -63,10 +63,11 @@ def awq() -> Case:
     return dict(qweight=qweight, qzeros=qzeros, scales=scales.T), values
 
 
-def compressed(bits: int, zeros: bool) -> Case:
+def compressed(bits: int, zeros: bool, packed: bool = True) -> Case:
     codes, points, scales, values = drawn(bits, BF16, None if zeros else 1 << bits - 1)
     tensors = dict(weight_packed=words(codes, bits), weight_scale=scales)
-    tensors |= dict(weight_zero_point=words(points.T, bits).T) if zeros else {}
+    stored = words(points.T, bits).T if packed else (points - (1 << bits - 1)).astype(np.int8)
+    tensors |= dict(weight_zero_point=stored) if zeros else {}
     # The last words of a row have codes of no column.
     return tensors | dict(weight_shape=np.array([N, K - 2])), values[:, :-2]
 
@@ -111,6 +112,7 @@ CASES: dict[str, Case] = {
     "gptq act-order zeros": gptq(4, order=RNG.permutation(K)),
     "awq zeros": awq(),
     **{f"packed {b}{' zeros' * z}": compressed(b, z) for b in (4, 8) for z in (False, True)},
+    "packed 4, zeros in bytes": compressed(4, zeros=True, packed=False),
     "int8 channel": scaled(np.int8, RNG.random((160, 1), np.float32), 1, 208),
     "fp8 tensor": scaled(E4M3, RNG.random(1, np.float32), 160, 208),
     "fp8 block": scaled(E4M3, RNG.random((2, 2), np.float32), 128, 128),

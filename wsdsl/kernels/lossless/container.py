@@ -126,8 +126,7 @@ def _stored(name: str, given: Any, coder: Coder) -> _Stored:
     packed = isinstance(given, Weights)
     bits = given.bits() if packed else bits_of(given)
     exponents, rest = ((bits >> 7).astype(np.uint8).reshape(-1), bits >> 8 & 0x80 | bits & 0x7F)
-    parts = (exponents[first : first + CHUNK] for first in range(0, bits.size, CHUNK))
-    coded = [coder.encode(part.tobytes()) for part in parts]
+    coded = [coder.encode(exponents[i : i + CHUNK].tobytes()) for i in range(0, bits.size, CHUNK)]
     kind = given.palette.kind if packed else "auto"
     return _Stored(name, bits.shape, kind, coder.name, coded, rest.astype(np.uint8))
 

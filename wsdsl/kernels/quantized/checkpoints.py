@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of eight columns, the one that each 4 bits of a word have, from the lowest bits on."""
 GPTQ_OFFSETS = {"gptq": 1, "gptq_v2": 0}
 """The number that is added to zero points, by the `checkpoint_format` of GPTQModel's config."""
-Parts = Mapping[str, Any]
 Given = tuple[tuple[int, ...], dict[str, Any]]
 """[N, K], and arguments of `weights`."""
 
@@ -82,7 +81,8 @@ def load(
 
 def _fields(words: Any, bits: int, axis: int) -> Any:
     """Split words of int32 along an axis into fields of `bits`, the lowest ones first."""
-    split = np.ascontiguousarray(np.moveaxis(words, axis, -1)).view(np.uint8)
+    split = np.moveaxis(words.astype(np.int32, casting="equiv"), axis, -1)
+    split = np.ascontiguousarray(split).view(np.uint8)
     if bits == 4:
         split = np.stack((split & 15, split >> 4), axis=-1).reshape(*split.shape[:-1], -1)
     return np.moveaxis(split, -1, axis)
@@ -106,18 +106,17 @@ def _bits(codes: int, words: int, supported: tuple[int, ...] = (4, 8)) -> int:
     raise LaunchError(message, hint=f"supported bits per code: {supported}")
 
 
-def _gptq(parts: Parts) -> Given:
+def _gptq(parts: dict[str, Any]) -> Given:
     """Words along K of GPTQ; along N of AWQ, whose order of codes differs."""
     words, zeros, scales = parts["qweight"], parts["qzeros"], parts["scales"].T
-    n = len(scales)
-    if words.shape[1] < n:
-        bits = _bits(n, words.shape[1], (4,))
+    n, of_awq = len(scales), words.shape[1] < len(scales)
+    bits = _bits(n, zeros.shape[1], (4,) if of_awq else (4, 8))
+    if of_awq:
         found = (
             _fields(x, bits, 1).reshape(-1, 8)[:, np.argsort(AWQ_ORDER)] for x in (words, zeros)
         )
         codes, points = (x.reshape(-1, n).T for x in found)
         return _integers(codes, scales, points, bits)
-    bits = _bits(n, zeros.shape[1])
     points = _fields(zeros, bits, 1)[:, :n].T + np.uint8(parts["offset"]) & (1 << bits) - 1
     codes, options = _by_group(parts.get("g_idx"), _fields(words, bits, 0).T, scales)
     return _integers(codes, scales, points, bits, **options)
@@ -136,17 +135,19 @@ def _by_group(of_columns: Any, codes: Any, scales: Any) -> tuple[Any, dict[str, 
     return codes[:, order], {"group": int(size), "order": order.astype(np.int32)}
 
 
-def _compressed(parts: Parts) -> Given:
+def _compressed(parts: dict[str, Any]) -> Given:
     """pack-quantized of compressed-tensors: words along K, those of zero points along N."""
     (n, k), scales = map(int, parts["weight_shape"]), parts["weight_scale"]
-    bits, zeros = _bits(k, parts["weight_packed"].shape[1]), parts.get("weight_zero_point")
-    zeros = None if zeros is None else _fields(zeros, bits, 0)[:n]
+    bits = _bits(k, parts["weight_packed"].shape[1])
+    if (zeros := parts.get("weight_zero_point")) is not None:
+        half = np.uint8(1 << bits - 1)  # earlier versions do not pack zero points
+        zeros = zeros.view("u1") + half if zeros.dtype == "i1" else _fields(zeros, bits, 0)[:n]
     codes = _fields(parts["weight_packed"], bits, 1)[:, :k]
     codes, options = _by_group(parts.get("weight_g_idx"), codes, scales)
     return _integers(codes, scales, zeros, bits, **options)
 
 
-def _scaled(parts: Parts) -> Given:
+def _scaled(parts: dict[str, Any]) -> Given:
     """int- and float-quantized of compressed-tensors, fp8 of ModelOpt. Blocks of 128, or equal."""
     codes, scales = parts["weight"], parts["weight_scale"]
     given = dict(codes=codes, scales=scales, zeros=parts.get("weight_zero_point"))
@@ -156,19 +157,19 @@ def _scaled(parts: Parts) -> Given:
     return codes.shape, given
 
 
-def _nvfp4(parts: Parts) -> Given:
+def _nvfp4(parts: dict[str, Any]) -> Given:
     codes, scales = parts["weight"], parts["weight_scale"]
     given = dict(codes=codes, scales=scales, scale=parts["weight_scale_2"], dtype="nvfp4")
     return (len(codes), 2 * codes.shape[1]), given
 
 
-def _mxfp4(parts: Parts) -> Given:
+def _mxfp4(parts: dict[str, Any]) -> Given:
     codes = parts["blocks"].reshape(len(parts["blocks"]), -1)
     given = dict(codes=codes, scales=parts["scales"].view(OF_HOST["f8e8m0"]), dtype="mxfp4")
     return (len(codes), 2 * codes.shape[1]), given
 
 
-def _nf4(parts: Parts) -> Given:
+def _nf4(parts: dict[str, Any]) -> Given:
     """Blocks in flat order of bitsandbytes, whose scales may be codes of a table, too."""
     state, scales = json.loads(parts[NF4].tobytes()), parts["weight.absmax"]
     n, k = state["shape"]
@@ -182,7 +183,7 @@ def _nf4(parts: Parts) -> Given:
 
 
 NF4 = "weight.quant_state.bitsandbytes__nf4"
-LAYOUTS: dict[str, tuple[Callable[[Parts], Given], tuple[str, ...]]] = {
+LAYOUTS: dict[str, tuple[Callable[[dict[str, Any]], Given], tuple[str, ...]]] = {
     "GPTQ or AWQ": (_gptq, ("qweight", "qzeros", "scales")),
     "compressed-tensors": (_compressed, ("weight_packed", "weight_shape", "weight_scale")),
     "MXFP4 of gpt-oss": (_mxfp4, ("blocks", "scales")),
