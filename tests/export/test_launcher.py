@@ -109,6 +109,18 @@ def test_launcher_rejects_damaged_manifest(old, new, words, folders, tmp_path) -
     assert done.returncode and "kernel_0.cubin is damaged" in done.stdout
 
 
+def test_launcher_names_versions_of_old_driver(folders, tmp_path) -> None:
+    program = build(folders["gemm"], "gemm", tmp_path)
+    calls = "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"
+    lines = [f"int {call}() {{ return 0; }}" for call in calls]
+    text = "\n".join(["int cuDriverGetVersion(int *v) { *v = 11080; return 0; }", *lines])
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", tmp_path / "libcuda.so.1"]
+    subprocess.run(command, input=text, text=True, check=True)
+    command = ["env", f"LD_LIBRARY_PATH={tmp_path}", program, "run", folders["gemm"]]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert done.stdout == "the driver is for CUDA 11.8; gemm was exported for 12.3 or newer\n"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("compiler", ["gcc", "g++"])
 @pytest.mark.parametrize("name", ["gemm", "split_k", "stream_k", "scale", "row_sum", "attention"])

@@ -114,11 +114,9 @@ static void set_strides(const tensor_t *type, wsdsl_argument *x) {
 
 /* Strides that no access uses are made row-major. */
 static void normalize(const tensor_t *type, wsdsl_argument *x) {
-    if (type->packed || is_empty(type, x)) {
-        set_strides(type, x);
-        return;
-    }
-    for (int i = type->rank - 1; i >= 0; i--) {
+    int all = type->packed || is_empty(type, x);
+    if (all) set_strides(type, x);
+    for (int i = type->rank - 1; i >= 0 && !all; i--) {
         if (x->shape[i] != 1) continue;
         x->strides[i] = i == type->rank - 1;
         for (int j = i + 1; j < type->rank; j++)
@@ -194,6 +192,7 @@ static int form_of(int index, wsdsl_argument *views) {
 
 static int bind(const form_t *form, wsdsl_argument *views, int64_t *dims, uint64_t *blocked) {
     for (int i = 0; i < WSDSL_DIMS; i++) dims[i] = -1;
+    *blocked = 0;
     for (int i = 0; i < NUM_PARAMETERS; i++) {
         const tensor_t *type = &form->tensors[i];
         int last = type->rank - 1;
@@ -218,13 +217,12 @@ static int bind(const form_t *form, wsdsl_argument *views, int64_t *dims, uint64
 }
 
 static int select_kernel(int capability, const wsdsl_argument *arguments, wsdsl_plan *plan) {
-    uint64_t blocked = 0;
+    uint64_t blocked;
+    const form_t *form = forms;
     memset(plan, 0, sizeof *plan);
     memcpy(plan->tensors, arguments, NUM_PARAMETERS * sizeof *arguments);
-    if (bind(&forms[0], plan->tensors, plan->dims, &blocked)) return 1;
-    plan->form = form_of(0, plan->tensors);
-    const form_t *form = &forms[plan->form];
-    blocked = 0;
+    if (bind(form, plan->tensors, plan->dims, &blocked)) return 1;
+    form += plan->form = form_of(0, plan->tensors);
     if (bind(form, plan->tensors, plan->dims, &blocked)) return 1;
     for (int v = 0; v < form->num_variants; v++) {
         const variant_t *variant = &form->variants[v];
@@ -384,7 +382,7 @@ int NAME_pack(wsdsl_plan *plan, wsdsl_encode encode, uint64_t workspace) {
 }
 
 /* The driver. */
-typedef struct { int id, pad; char value[64]; } attribute_t;
+typedef struct { int id; uint64_t value[8]; } attribute_t;
 typedef struct { unsigned grid[3], block[3], smem_bytes; void *stream; attribute_t *attributes;
                  unsigned num_attributes; } config_t;
 struct wsdsl_kernel {
@@ -480,7 +478,7 @@ int NAME_launch(wsdsl_kernel *kernel, const wsdsl_argument *arguments, void *str
     wsdsl_plan plan;
     uint64_t workspace = 0;
     void *table[WSDSL_ARGUMENTS];
-    attribute_t attribute = {6, 0, {0}}; /* programmatic dependent launch */
+    attribute_t attribute = {6, {1}}; /* programmatic dependent launch */
     if (select_kernel(gpu.capability, arguments, &plan)) return 1;
     gpu.max_clusters = kernel->clusters[plan.kernel];
     if (plan_kernel(&gpu, &plan)) return 1;
@@ -492,7 +490,6 @@ int NAME_launch(wsdsl_kernel *kernel, const wsdsl_argument *arguments, void *str
                   || check(cuda.fill(workspace, 0, plan.zeroed_bytes, stream), "cuMemsetD8Async")))
         return 1;
     if (plan.cooperative) attribute.id = 2;
-    attribute.value[0] = 1;
     config_t config = {{plan.grid, 1, 1}, {plan.threads, 1, 1}, plan.smem_bytes, stream, &attribute,
                        plan.cooperative || (plan.early && !lends)};
     int failed = NAME_pack(&plan, cuda.encode, workspace);
