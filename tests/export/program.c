@@ -1,6 +1,7 @@
-/* Calls of an exported kernel, as C and as C++. Arguments are read from stdin: rank, address, number,
-   shape, strides. "plan CAPABILITY SMS CLUSTERS" prints launch and packed arguments; "check FOLDER"
-   checks files; "run FOLDER" launches on arrays of files 0.bin, 1.bin, ..., which it rewrites. */
+/* Calls of an exported kernel, as C and as C++. Arguments are read from stdin: rank, address,
+   number, shape, strides. "plan CAPABILITY SMS CLUSTERS" prints launch and packed arguments;
+   "check FOLDER" checks files; "run FOLDER" launches on arrays of files 0.bin, 1.bin, ..., which
+   it rewrites. */
 #include HEADER
 
 #include <dlfcn.h>
@@ -15,8 +16,8 @@ static wsdsl_argument arguments[MAX];
 static int number;
 
 static int encode(void *to, int type, uint32_t rank, void *address, const uint64_t *dims,
-                  const uint64_t *strides, const uint32_t *box, const uint32_t *ones, int interleave,
-                  int swizzle, int promotion, int fill) {
+                  const uint64_t *strides, const uint32_t *box, const uint32_t *ones,
+                  int interleave, int swizzle, int promotion, int fill) {
     char *bytes = (char *)to, kinds[4] = {(char)type, (char)rank, (char)swizzle, (char)promotion};
     memset(bytes, 0, 128);
     memcpy(bytes, &address, 8);
@@ -35,7 +36,8 @@ static int error(void) {
 static int plan(char **argv) {
     wsdsl_gpu gpu = {atoi(argv[0]), atoi(argv[1]), atoi(argv[2])};
     static wsdsl_plan made;
-    if (OF(NAME, _plan)(&gpu, arguments, &made) || OF(NAME, _pack)(&made, encode, 0)) return error();
+    if (OF(NAME, _plan)(&gpu, arguments, &made)) return error();
+    if (OF(NAME, _pack)(&made, encode, 0)) return error();
     printf("%d %u %u %u %d ", made.kernel, made.grid, made.threads, made.smem_bytes, made.early);
     printf("%zu %zu ", made.workspace_bytes, made.zeroed_bytes);
     for (size_t i = 0; i < made.parameter_bytes; i++)

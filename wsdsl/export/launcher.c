@@ -55,7 +55,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Files. */
-static char *read_file(const char *folder, const char *name, uint32_t checksum, size_t *size) {
+static char *read_file(const char *folder, const char *name, uint32_t checksum) {
     char path[4096], *data = NULL;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
@@ -65,9 +65,9 @@ static char *read_file(const char *folder, const char *name, uint32_t checksum, 
     if (data) rewind(file), length = (long)fread(data, 1, (size_t)length, file);
     if (file) fclose(file);
     if (!data) return fail("cannot read %s", path), (char *)NULL;
-    data[*size = (size_t)length] = 0;
+    data[length] = 0;
     uint32_t found = 0xFFFFFFFFu; /* CRC-32 */
-    for (size_t i = 0; i < 8 * *size; i++) {
+    for (size_t i = 0; i < 8 * (size_t)length; i++) {
         if (i % 8 == 0) found ^= (unsigned char)data[i / 8];
         found = found >> 1 ^ (found & 1 ? 0xEDB88320u : 0);
     }
@@ -84,11 +84,10 @@ static char *read_file(const char *folder, const char *name, uint32_t checksum, 
 }
 
 int NAME_check(const char *folder) {
-    size_t size;
-    char *data = read_file(folder, MANIFEST, CHECKSUM, &size);
+    char *data = read_file(folder, MANIFEST, CHECKSUM);
     for (int i = 0; data && i < NUM_KERNELS; i++) {
         free(data);
-        data = read_file(folder, kernels[i].file, kernels[i].checksum, &size);
+        data = read_file(folder, kernels[i].file, kernels[i].checksum);
     }
     free(data);
     return !data;
@@ -168,7 +167,8 @@ static int retype(const tensor_t *from, const tensor_t *to, wsdsl_argument *x) {
 static int pays(const form_t *form, const wsdsl_argument *views) {
     for (int i = 0; i < NUM_PARAMETERS; i++) {
         const tensor_t *type = &form->tensors[i];
-        if (type->rank > 1 && views[i].shape[type->rank - 1] * ((type->bits + 7) / 8) % L2_LINE) return 1;
+        int64_t size = type->rank > 1 ? views[i].shape[type->rank - 1] : 0;
+        if (size * ((type->bits + 7) / 8) % L2_LINE) return 1;
     }
     return 0;
 }
@@ -343,8 +343,8 @@ static int map(const argument_t *a, const tensor_t *type, const wsdsl_argument *
         if (i) strides[i - 1] = unused ? TMA_ALIGN : (uint64_t)step[from];
     }
     __attribute__((aligned(64))) char made[MAP_BYTES];
-    int status = encode(made, a->data_type, (uint32_t)rank, (void *)(uintptr_t)address, dims, strides,
-                        box, ones, 0, a->swizzle, a->written ? 0 : 2, 0);
+    int status = encode(made, a->data_type, (uint32_t)rank, (void *)(uintptr_t)address, dims,
+                        strides, box, ones, 0, a->swizzle, a->written ? 0 : 2, 0);
     memcpy(to, made, MAP_BYTES);
     return status ? fail("the driver rejects a tensor map: CUresult %d", status) : 0;
 }
@@ -390,30 +390,28 @@ struct wsdsl_kernel {
     void *modules[NUM_KERNELS], *functions[NUM_KERNELS];
     int clusters[NUM_KERNELS];
 };
-static struct {
-    int (*version)(int *), (*init)(unsigned), (*device)(int *), (*attribute)(int *, int, int);
-    int (*load)(void **, const void *), (*function)(void **, void *, const char *);
-    int (*set)(void *, int, int), (*unload)(void *), (*clusters)(int *, void *, const config_t *);
-    int (*allocate)(uint64_t *, size_t, void *), (*release)(uint64_t, void *);
-    int (*fill)(uint64_t, unsigned char, size_t, void *), (*error)(int, const char **);
-    int (*launch)(const config_t *, void *, void **, void **);
-    wsdsl_encode encode;
-} cuda;
+#define DRIVER(F)                                                                                 \
+    F(cuDriverGetVersion, (int *)) F(cuInit, (unsigned)) F(cuCtxGetDevice, (int *))                \
+    F(cuDeviceGetAttribute, (int *, int, int)) F(cuModuleLoadData, (void **, const void *))        \
+    F(cuModuleGetFunction, (void **, void *, const char *)) F(cuModuleUnload, (void *))            \
+    F(cuFuncSetAttribute, (void *, int, int)) F(cuGetErrorName, (int, const char **))              \
+    F(cuOccupancyMaxActiveClusters, (int *, void *, const config_t *))                             \
+    F(cuMemAllocAsync, (uint64_t *, size_t, void *)) F(cuMemFreeAsync, (uint64_t, void *))         \
+    F(cuMemsetD8Async, (uint64_t, unsigned char, size_t, void *))                                  \
+    F(cuLaunchKernelEx, (const config_t *, void *, void **, void **))
+#define FIELD(name, types) int (*name) types;
+#define SYMBOL(name, types) {#name, &cuda.name},
+static struct { DRIVER(FIELD) wsdsl_encode cuTensorMapEncodeTiled; } cuda;
 static const struct { const char *name; void *to; } SYMBOLS[] = {
-    {"cuDriverGetVersion", &cuda.version}, {"cuInit", &cuda.init}, {"cuCtxGetDevice", &cuda.device},
-    {"cuDeviceGetAttribute", &cuda.attribute}, {"cuModuleLoadData", &cuda.load},
-    {"cuModuleGetFunction", &cuda.function}, {"cuFuncSetAttribute", &cuda.set},
-    {"cuModuleUnload", &cuda.unload}, {"cuOccupancyMaxActiveClusters", &cuda.clusters},
-    {"cuMemAllocAsync", &cuda.allocate}, {"cuMemFreeAsync", &cuda.release},
-    {"cuMemsetD8Async", &cuda.fill}, {"cuGetErrorName", &cuda.error},
-    {"cuLaunchKernelEx", &cuda.launch}, {"cuTensorMapEncodeTiled", &cuda.encode},
+    DRIVER(SYMBOL) SYMBOL(cuTensorMapEncodeTiled, )
 };
 
 static int check(int status, const char *what) {
     const char *name = "an unknown error";
-    if (status) cuda.error(status, &name);
+    if (status) cuda.cuGetErrorName(status, &name);
     return status ? fail("%s failed: %s", what, name) : 0;
 }
+#define CALL(name, ...) check(cuda.name(__VA_ARGS__), #name)
 
 static int load_driver(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -421,40 +419,39 @@ static int load_driver(void) {
     if (!library) return fail("no CUDA driver (libcuda.so.1) was found");
     for (size_t i = 0; i < sizeof SYMBOLS / sizeof *SYMBOLS; i++) {
         *(void **)SYMBOLS[i].to = dlsym(library, SYMBOLS[i].name);
-        if (!i && cuda.version) cuda.version(&version);
+        if (!i && cuda.cuDriverGetVersion) cuda.cuDriverGetVersion(&version);
         if (version < MIN_DRIVER)
             return fail("the driver is for CUDA %d.%d; NAME was exported for %d.%d or newer",
                         version / 1000, version % 1000 / 10, MIN_DRIVER / 1000,
                         MIN_DRIVER % 1000 / 10);
         if (!*(void **)SYMBOLS[i].to) return fail("the driver lacks %s", SYMBOLS[i].name);
     }
-    return check(cuda.init(0), "cuInit");
+    return CALL(cuInit, 0);
 }
 
 static int load_kernel(wsdsl_kernel *made, const char *folder, int i) {
     const kernel_t *k = &kernels[i];
     config_t config = {{(unsigned)k->cluster, 1, 1}, {k->threads, 1, 1}, k->smem_bytes, NULL, NULL,
                        0};
-    size_t size;
-    char *cubin = read_file(folder, k->file, k->checksum, &size);
+    char *cubin = read_file(folder, k->file, k->checksum);
     if (!cubin) return 1;
-    int failed = check(cuda.load(&made->modules[i], cubin), "cuModuleLoadData");
+    int failed = CALL(cuModuleLoadData, &made->modules[i], cubin);
     free(cubin);
     made->clusters[i] = -1;
-    return failed ||
-           check(cuda.function(&made->functions[i], made->modules[i], "NAME"), "the cubin's kernel")
-        || check(cuda.set(made->functions[i], 8, (int)k->smem_bytes), "dynamic SMEM")
-        || (k->cluster > 1 && check(cuda.clusters(&made->clusters[i], made->functions[i], &config),
-                                    "cuOccupancyMaxActiveClusters"));
+    void **function = &made->functions[i];
+    failed = failed || CALL(cuModuleGetFunction, function, made->modules[i], "NAME");
+    failed = failed || CALL(cuFuncSetAttribute, *function, 8, (int)k->smem_bytes);
+    if (failed || k->cluster == 1) return failed;
+    return CALL(cuOccupancyMaxActiveClusters, &made->clusters[i], *function, &config);
 }
 
 int NAME_open(const char *folder, wsdsl_kernel **kernel) {
     int device, values[3] = {0}, ids[3] = {75, 76, 16}; /* capability, and number of SMs */
     *kernel = NULL;
-    if (NAME_check(folder) || load_driver() || check(cuda.device(&device), "cuCtxGetDevice"))
+    if (NAME_check(folder) || load_driver() || CALL(cuCtxGetDevice, &device))
         return 1;
     for (int i = 0; i < 3; i++)
-        if (check(cuda.attribute(&values[i], ids[i], device), "cuDeviceGetAttribute")) return 1;
+        if (CALL(cuDeviceGetAttribute, &values[i], ids[i], device)) return 1;
     wsdsl_kernel *made = (wsdsl_kernel *)calloc(1, sizeof *made);
     if (!made) return fail("no memory");
     made->gpu.capability = 10 * values[0] + values[1], made->gpu.num_sms = values[2];
@@ -469,7 +466,7 @@ int NAME_open(const char *folder, wsdsl_kernel **kernel) {
 
 void NAME_close(wsdsl_kernel *kernel) {
     for (int i = 0; kernel && i < NUM_KERNELS; i++)
-        if (kernel->modules[i]) cuda.unload(kernel->modules[i]);
+        if (kernel->modules[i]) cuda.cuModuleUnload(kernel->modules[i]);
     free(kernel);
 }
 
@@ -486,16 +483,16 @@ int NAME_launch(wsdsl_kernel *kernel, const wsdsl_argument *arguments, void *str
     int lends = kernels[plan.kernel].num_lent;
     for (int i = 0; i < NUM_PARAMETERS; i++)
         lends |= is_empty(&forms[plan.form].tensors[i], &plan.tensors[i]);
-    if (lends && (check(cuda.allocate(&workspace, plan.workspace_bytes, stream), "cuMemAllocAsync")
-                  || check(cuda.fill(workspace, 0, plan.zeroed_bytes, stream), "cuMemsetD8Async")))
-        return 1;
+    if (lends && CALL(cuMemAllocAsync, &workspace, plan.workspace_bytes, stream)) return 1;
+    if (lends && CALL(cuMemsetD8Async, workspace, 0, plan.zeroed_bytes, stream)) return 1;
     if (plan.cooperative) attribute.id = 2;
     config_t config = {{plan.grid, 1, 1}, {plan.threads, 1, 1}, plan.smem_bytes, stream, &attribute,
                        plan.cooperative || (plan.early && !lends)};
-    int failed = NAME_pack(&plan, cuda.encode, workspace);
-    for (int i = 0; i < plan.num_arguments; i++) table[i] = (char *)plan.parameters + plan.offsets[i];
-    failed = failed || check(cuda.launch(&config, kernel->functions[plan.kernel], table, NULL),
-                             "cuLaunchKernelEx");
-    if (workspace) failed |= check(cuda.release(workspace, stream), "cuMemFreeAsync");
+    int failed = NAME_pack(&plan, cuda.cuTensorMapEncodeTiled, workspace);
+    for (int i = 0; i < plan.num_arguments; i++)
+        table[i] = (char *)plan.parameters + plan.offsets[i];
+    void *function = kernel->functions[plan.kernel];
+    failed = failed || CALL(cuLaunchKernelEx, &config, function, table, NULL);
+    if (workspace) failed |= CALL(cuMemFreeAsync, workspace, stream);
     return failed;
 }

@@ -41,7 +41,7 @@ enum { PARAMETERS };
 const char *NAME_error(void);
 /* Check version and files of an exported folder; without a GPU. */
 int NAME_check(const char *folder);
-/* Choose the variant of a call and its launch; `arguments` by NAME_arg_<parameter>. Without a GPU. */
+/* Choose a call's variant and launch, without a GPU; `arguments` by NAME_arg_<parameter>. */
 int NAME_plan(const wsdsl_gpu *gpu, const wsdsl_argument *arguments, wsdsl_plan *plan);
 /* Write the packed arguments of a call whose workspace has this address. */
 int NAME_pack(wsdsl_plan *plan, wsdsl_encode encode, uint64_t workspace);
