@@ -300,8 +300,8 @@ class Kernel(Serving):
         a folder, which is a Python package: `wsdsl.load_exported(folder)` launches the kernel
         without the compiler (docs/export.md). Return the folder.
 
-        sizes: of each dimension a size, a `range`, or a tuple (first, last). The kernels serve all
-            sizes of the shape buckets, and contiguous arrays.
+        sizes: of each dimension a size, or several, as a `range`. The kernels serve all sizes of
+            their shape buckets, and contiguous arrays.
         archs: architectures; default: that of the schedule.
 
         Raises CompileError or ScheduleError, also where ptxas is missing.

@@ -48,7 +48,7 @@ STREAM = Schedule(tile=dict(m=128, n=128, k=64), scheduler="stream_k")
 SQUARE = dict(M=200, N=512, K=1024)
 CASES = {
     "gemm": Case(
-        KERNELS.gemm, dict(M=(250, 300), N=512, K=512),
+        KERNELS.gemm, dict(M=range(250, 300), N=512, K=512),
         (dict(M=256, N=512, K=512), dict(M=279, N=512, K=512)),
     ),
     "split_k": Case(KERNELS.gemm, SQUARE, (SQUARE,), schedule=SPLIT),

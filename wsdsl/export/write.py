@@ -43,11 +43,10 @@ def export(
 ) -> Path:
     """Write the folder. CompileError or ScheduleError of kernels that do not compile."""
     variants, kernels = Variants(), dict[Compiled, int]()
-    whole = {dim: _range(size) for dim, size in sizes.items()}
     for arch in archs or ((schedule or Schedule()).arch,):
         if arch != "sm_90a":
             schedule = replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        for (form, asked), (buckets, compiled) in kernel.precompiled(schedule, whole).items():
+        for (form, asked), (buckets, compiled) in kernel.precompiled(schedule, sizes).items():
             _ = compiled.cubin  # CompileError without ptxas
             at = kernels.setdefault(compiled, len(kernels)), arch
             alignment = asked.unaligned, asked.padded
@@ -65,12 +64,6 @@ def export(
     for name, source in {**sources, "__init__.py": MODULE, FILE: text}.items():
         (folder / name).write_text(source)
     return folder
-
-
-def _range(size: int | Iterable[int]) -> int | Iterable[int]:
-    if isinstance(size, tuple) and len(size) == 2:
-        return range(size[0], size[1] + 1)
-    return size
 
 
 def _form(kernel: Serving, variants: Variants, form_of: FormOf, fixes_axes: bool) -> Form:
