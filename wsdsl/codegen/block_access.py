@@ -1,6 +1,6 @@
-"""Accesses to tensors of fragments, and fragments that CTAs of a cluster send each other: what a
-thread holds of a block of 64 x 8 lies side by side, and what a warp holds too, so that each access
-is of 16 bytes a thread and of whole lines.
+"""Accesses to tensors of fragments and to packed tensors, and fragments that CTAs of a cluster send
+each other: the elements of a block that a thread has are adjacent, and those that a warp has, so
+that each access is of 16 bytes per thread and of whole lines.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.barriers import item_at
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import elements, from_elements, texts_of
 from wsdsl.codegen.held import Registers, Shape
@@ -19,7 +20,10 @@ from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, ReceiveFragment, SendFragment, StoreGlobal
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType
+from wsdsl.ir.packing import block_bytes
+from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.types import THREADS, DType
 
 
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
@@ -64,6 +68,31 @@ def _blocks(
         pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {step}")
     for block in range(shape[1] // COLUMNS):
         yield Global(pointer, BLOCK_BYTES * block), inside.condition(HELD * block)
+
+
+def packed_words(c: Context, op: LoadGlobal, addresses: Addresses, constant: bool) -> list[str]:
+    """The thread's words of each block of a packed tensor (`ir/packing.py`), which zeros fill."""
+    w, kind, (_, shape) = c.w, op.tensor.as_tensor, dtype_and_shape(op.result.type)
+    *outer, line, column = (texts_of(w, c.registers(v))[0] for v in op.index)
+    at = [*outer, w.binary("and", "i32", line, -PACKED_LINES)]
+    strides = [c.strides[op.tensor.name, d] for d in range(len(at))]
+    steps = [w.binary("mul", "i64", _wide(c, x), n) for x, n in zip(at, strides, strict=True)]
+    first = _wide(c, w.binary("and", "i32", column, -PACKED_LINES))
+    steps.append(w.binary("mul", "i64", first, PACKED_LINES))
+    thread = _wide(c, w.binary("and", "i32", c.threads.tid, THREADS - 1))
+    own = w.binary("mul", "i64", thread, TMA_ALIGN)
+    pointer = w.value(f"getelementptr i8, ptr addrspace(1) {c.pointer(op.tensor).text}, i64 {own}")
+    for step in steps:
+        bytes = w.binary("ashr", "i64", w.binary("mul", "i64", step, kind.dtype.bits), 3)
+        pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {bytes}")
+    size, elements = block_bytes(kind.dtype), num_elements(shape.rows, PACKED_LINES, shape.lanes)
+    words = list[str]()
+    for block in range(shape.columns // PACKED_LINES):
+        pred = addresses.condition(elements * block)
+        for vector in range(0, size, THREADS * TMA_ALIGN):
+            place = Global(pointer, size * block + vector)
+            words += inline_ptx.load_global_vector(w, place, 32, 4, pred, constant)
+    return words
 
 
 def _wide(c: Context, text: str) -> str:

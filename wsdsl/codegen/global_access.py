@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wsdsl.codegen import fragments, inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
-from wsdsl.codegen.block_access import load_blocks, store_blocks
+from wsdsl.codegen.block_access import load_blocks, packed_words, store_blocks
 from wsdsl.codegen.byte_vectors import load_byte_words
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
@@ -18,11 +18,8 @@ from wsdsl.codegen.panel_loads import of_packed
 from wsdsl.codegen.vector_access import WORD, load_vectors, store_vectors
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
-from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.printer import IR_HINT
-from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import THREADS, Fragment, Tensor
+from wsdsl.ir.types import Fragment, Tensor
 
 
 def _paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
@@ -57,8 +54,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     bits = dtype.bits
     results: list[str] = []
     if kind.packed:
-        words = list(_packed_words(c, op, addresses, constant))
-        c.held[op.result] = of_packed(c, dtype, shape, words)
+        c.held[op.result] = of_packed(c, dtype, shape, packed_words(c, op, addresses, constant))
         return
     if bits == 4:
         define(c, op.result, _load_nibbles(c, op, addresses, constant))
@@ -97,32 +93,6 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
                 )
             results.append(known[key])
     define(c, op.result, fragments.from_elements(w, dtype, shape, results))
-
-
-def _packed_words(
-    c: Context, op: LoadGlobal, addresses: Addresses, constant: bool
-) -> Iterator[str]:
-    """The words of the thread's vectors in each block (`ir/packing.py`); blocks end with zeros."""
-    w, kind = c.w, op.tensor.as_tensor
-    *outer, line, column = (fragments.texts_of(w, c.registers(v))[0] for v in op.index)
-    at = [*outer, w.binary("and", "i32", line, -PACKED_LINES)]
-    strides = [c.strides[op.tensor.name, d] for d in range(len(at))]
-    steps = [w.binary("mul", "i64", _wide(c, x), n) for x, n in zip(at, strides, strict=True)]
-    first = _wide(c, w.binary("and", "i32", column, -PACKED_LINES))
-    steps.append(w.binary("mul", "i64", first, PACKED_LINES))
-    thread = _wide(c, w.binary("and", "i32", c.threads.tid, THREADS - 1))
-    own = w.binary("mul", "i64", thread, TMA_ALIGN)
-    pointer = w.value(f"getelementptr i8, ptr addrspace(1) {c.pointer(op.tensor).text}, i64 {own}")
-    for step in steps:
-        bytes = w.binary("ashr", "i64", w.binary("mul", "i64", step, kind.dtype.bits), 3)
-        pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {bytes}")
-    _, shape = dtype_and_shape(op.result.type)
-    size, elements = block_bytes(kind.dtype), num_elements(shape.rows, PACKED_LINES, shape.lanes)
-    for block in range(shape.columns // PACKED_LINES):
-        pred = addresses.condition(elements * block)
-        for vector in range(0, size, THREADS * TMA_ALIGN):
-            at = Global(pointer, size * block + vector)
-            yield from inline_ptx.load_global_vector(w, at, 32, 4, pred, constant)
 
 
 def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bool) -> Registers:
@@ -290,7 +260,3 @@ class GlobalStore:
         pair = w.value(f"insertelement <2 x i16> poison, i16 {own[0]}, i32 0")
         pair = w.value(f"insertelement <2 x i16> {pair}, i16 {own[1]}, i32 1")
         return w.value(f"bitcast <2 x i16> {pair} to i32")
-
-
-def _wide(c: Context, text: str) -> str:
-    return c.w.value(f"sext i32 {text} to i64")
