@@ -102,7 +102,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("header", [*HEADERS, b"[" * 100_000], ids=lambda h: str(h)[:70])
-def test_headers_that_nobody_writes(tmp_path: Path, header: Any) -> None:
+def test_malformed_header_is_rejected(tmp_path: Path, header: Any) -> None:
     """Their digests are right."""
     path = tmp_path / "w"
     path.write_bytes(version_1(header))

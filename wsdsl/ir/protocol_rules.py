@@ -47,7 +47,7 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
 
 
 def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
-    """Barrier 0 is sync_cta's; whoever meets on another must expect as many."""
+    """Barrier 0 is that of sync_cta; all ops of another barrier must expect as many warpgroups."""
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}

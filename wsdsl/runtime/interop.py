@@ -195,7 +195,8 @@ def _jax(array: Any) -> ArrayView:
     array.block_until_ready()
     address, shape = int(array.unsafe_buffer_pointer()), tuple(array.shape)
     dtype = dtype_named(str(array.dtype.name), array.dtype.itemsize)
-    return ArrayView(address, dtype, shape, contiguous_strides(shape), name, True, "jax", array)
+    where = address, dtype, shape, contiguous_strides(shape), name
+    return ArrayView(*where, readonly=True, framework="jax", keepalive=array)
 
 
 def _element_strides(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -209,7 +210,8 @@ def _cupy(array: Any) -> ArrayView:
     itemsize, device = int(array.dtype.itemsize), f"cuda:{int(array.device.id)}"
     dtype = dtype_named(str(array.dtype.name), itemsize)
     shape, strides = tuple(array.shape), _element_strides(array.strides, itemsize)
-    return ArrayView(int(array.data.ptr), dtype, shape, strides, device, False, "cupy", array)
+    where = int(array.data.ptr), dtype, shape, strides, device
+    return ArrayView(*where, framework="cupy", keepalive=array)
 
 
 def _cupy_look(array: Any) -> tuple[Any, int]:
@@ -227,8 +229,8 @@ def _numpy(array: Any) -> ArrayView:
         raise LaunchError(f"WS0748 {name} of ml_dtypes takes a byte per element", hint=hint)
     pointer, readonly = array.__array_interface__["data"]
     strides = _element_strides(array.strides, max(1, itemsize))
-    found = int(pointer), dtype_named(name, itemsize), tuple(array.shape), strides, "cpu"
-    return ArrayView(*found, bool(readonly), "numpy", array)
+    where = int(pointer), dtype_named(name, itemsize), tuple(array.shape), strides, "cpu"
+    return ArrayView(*where, readonly=bool(readonly), framework="numpy", keepalive=array)
 
 
 def _cuda_array_interface(array: Any) -> ArrayView:
@@ -244,8 +246,9 @@ def _cuda_array_interface(array: Any) -> ArrayView:
     pointer, readonly = int(interface["data"][0] or 0), bool(interface["data"][1])
     shape, held = tuple(int(n) for n in interface["shape"]), interface.get("strides")
     strides = contiguous_strides(shape) if held is None else _element_strides(held, itemsize)
-    found = pointer, dtype_named(name, itemsize), shape, strides, f"cuda:{_device_of(pointer)}"
-    return ArrayView(*found, readonly, "cuda array interface", array)
+    where = pointer, dtype_named(name, itemsize), shape, strides, f"cuda:{_device_of(pointer)}"
+    kind = "cuda array interface"
+    return ArrayView(*where, readonly=readonly, framework=kind, keepalive=array)
 
 
 def _device_of(pointer: int) -> int:
