@@ -43,7 +43,9 @@ def repeated(method: F, traced: bool = False) -> F:
         if traced and "torch._dynamo" in sys.modules and is_compiling():
             return method(self, *args, **named)
         repeater = self._recent.repeater
-        if (launch := repeater.launch) is not None and repeater.recorder.launches is None:
+        if (launch := repeater.launch) is not None and (
+            not repeater.recordings or repeater.recorder.launches is None
+        ):
             result = launch(*args, **named)
             if result is not NotImplemented:
                 return result

@@ -237,7 +237,24 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
     assert repeater.launch is None
 
 
-def test_pairs_of_arrays_are_repeated(torch, driver, monkeypatch) -> None:
+def packed(data: Any, number: Any) -> Any:
+    """A packed array, of which each `number` makes another geometry."""
+    made = type("Packed", (), {})()
+    made.data, made.dtype, made.shape = data, "i4", (number is None, 8)
+    return made
+
+
+def test_autocast_changes_operators_only(torch, driver) -> None:
+    given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
+    for is_operator in (False, True):
+        calls = Calls(driver.api, is_operator)
+        calls.add(given, {}, driver.known(2))
+        with torch.autocast("cpu"):
+            assert (calls.launch(*given) is NotImplemented) == is_operator
+
+
+@pytest.mark.parametrize("join", [lambda *pair: pair, packed], ids=["pair", "packed"])
+def test_parts_of_arguments_are_repeated(join, torch, driver, monkeypatch) -> None:
     repeater, prepared = repeat.Repeater(), SimpleNamespace(repeatable=lambda: driver.call)
     monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
     monkeypatch.setattr(repeat, "_repetition", lambda *_: driver.known(2))
@@ -248,7 +265,9 @@ def test_pairs_of_arrays_are_repeated(torch, driver, monkeypatch) -> None:
             return "called"
 
         out = torch.zeros(8, 16)
-        found = repeater.run(call, ("scales", "out"), (pair, out), {})
+        parts = () if join is not packed else pair[1:]
+        given = (join(*pair), *parts, out)
+        found = repeater.run(call, ("scales", *["s"] * len(parts), "out"), given, {})
         return "repeated" if found is out else found
 
     a, b = torch.zeros(8, 16), torch.ones(8, 16)

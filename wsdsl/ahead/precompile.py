@@ -17,7 +17,7 @@ from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
 from wsdsl.runtime.launch_stub import torch_api
-from wsdsl.runtime.repeated_calls import recorder
+from wsdsl.runtime.repeated_calls import recorded, recorder
 from wsdsl.variants import Variants
 
 MOST_PREPARED = 8
@@ -118,18 +118,19 @@ def precompiling(
     Raises CompileError or ScheduleError at the end of the block, with the findings of all kernels;
     LaunchError at a call during the capture of a CUDA graph.
     """
-    calls, outer = Calls(), (recorder.launches, recorder.calls)
+    calls, outer = Calls(), recorder.calls
     with closing(Batch(processes, executor)) as batch:
-        if recorder.calls is None:
+        if outer is None:
             calls.batch = batch
             batch.prepare()
-        recorder.launches, recorder.calls = [], calls
-        try:
-            yield
-        finally:
-            recorder.launches, recorder.calls = outer
-        if recorder.calls is None:
+        with recorded():
+            recorder.calls = calls
+            try:
+                yield
+            finally:
+                recorder.calls = outer
+        if outer is None:
             batch.finish("precompile")
         else:
-            for call in [call for call in calls if call not in recorder.calls]:
-                recorder.calls[call] = calls[call]
+            for call in [call for call in calls if call not in outer]:
+                outer[call] = calls[call]

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import skip_marked
@@ -103,7 +104,7 @@ class TorchApi:
             Api.TENSOR: torch.Tensor, Api.PARAMETER: torch.nn.Parameter, Api.FLOAT: float,
             Api.LONG: int, Api.TRUE: True, Api.NOT_IMPLEMENTED: NotImplemented,
             Api.NONE_TYPE: type(None), Api.BOOL: bool, Api.STR: str, Api.TUPLE: tuple,
-            Api.DTYPE: torch.dtype, Api.REQUIRES_GRAD: sys.intern("requires_grad"),
+            Api.DTYPE: torch.dtype,
             Api.GRAD_ENABLED: torch.is_grad_enabled,
             Api.AUTOCAST: torch._C._is_any_autocast_enabled,
             Api.DISPATCH_MODES: torch._C._len_torch_dispatch_stack,
@@ -115,6 +116,7 @@ class TorchApi:
         }  # fmt: skip
         table = {which: id(value) for which, value in self.objects.items()}
         table |= {Api.DLTENSOR: exchange.view, Api.STREAM: exchange.stream}
+        table[Api.REQUIRES_GRAD] = _getter(torch.Tensor.requires_grad)
         libraries = (PYTHON, ctypes.pythonapi), (DRIVER, ctypes.CDLL("libcuda.so.1"))
         for names, library in (*libraries, ({Api.COMPARE: "memcmp"}, ctypes.CDLL(None))):
             for which, name in names.items():
@@ -122,6 +124,14 @@ class TorchApi:
         self.table = _words([table[which] for which in Api])
         self.tensors = torch.Tensor, torch.nn.Parameter
         self.constants = tuple(self.objects[which] for which in CONSTANTS)
+
+
+def _getter(descriptor: Any) -> int:
+    """The C function of a PyGetSetDescrObject, which has its PyGetSetDef behind five words."""
+    if type(descriptor) is not GetSetDescriptorType:
+        raise AttributeError("another kind of attribute")
+    (definition,) = (ctypes.c_int64 * 1).from_address(id(descriptor) + 5 * WORD)
+    return (ctypes.c_int64 * 2).from_address(definition)[1]
 
 
 def torch_api() -> TorchApi | None:
@@ -184,6 +194,7 @@ class Calls:
     """The known calls of one function; `launch` is the native function."""
 
     api: TorchApi
+    is_operator: bool = True
     launch: Callable[..., Any] = field(init=False)
     _entries: dict[Key, Any] = field(default_factory=dict[Key, Any])
     _invalid: list[object] = field(default_factory=list[object])
@@ -191,7 +202,7 @@ class Calls:
 
     def __post_init__(self) -> None:
         skip_marked()
-        self._site = _words([ctypes.addressof(self.api.table), 0])
+        self._site = _words([ctypes.addressof(self.api.table), 0, self.is_operator])
         method = _method() or _Method()
         own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
         # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.

@@ -50,8 +50,9 @@ class Stub(Builder):
         number = self.given
         with self.b.if_then(self.differs(number, 0)):
             recording = self._is_true(Api.GRAD_ENABLED)
-            self.miss_if(self._is_true(Api.AUTOCAST))
-            self.miss_if(self._is_true(Api.TRACING))
+            with self.b.if_then(self.differs(self.word(self.site, Site.IS_OPERATOR), 0)):
+                self.miss_if(self._is_true(Api.AUTOCAST))
+                self.miss_if(self._is_true(Api.TRACING))
             modes = self._number(self.call(Api.CALL, self.word(self.api, Api.DISPATCH_MODES)))
             self.miss_if(self.b.icmp_signed(">", modes, self.constant(0)))
             forward, name = (self.word(self.api, x) for x in (Api.FORWARD_AD, Api.LEVEL))
@@ -134,8 +135,7 @@ class Stub(Builder):
         with self.b.if_else(tensor) as (then, otherwise):
             with then:
                 with self.b.if_then(recording):
-                    name = self.word(self.api, Api.REQUIRES_GRAD)
-                    found = self.call(Api.GET_ATTRIBUTE, value, name)
+                    found = self.call(Api.REQUIRES_GRAD, value, self.constant(0))
                     self.miss_if(self.is_equal(found, 0))
                     self.call(Api.DECREF, found)
                     self.miss_if(self.is_equal(found, self.word(self.api, Api.TRUE)))

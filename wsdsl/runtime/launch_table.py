@@ -24,7 +24,7 @@ CONSTANTS = Api.NONE_TYPE, Api.BOOL, Api.STR, Api.TUPLE, Api.DTYPE, Api.SCHEDULE
 class Site(IntEnum):
     """Words of the known calls of one function."""
 
-    API, FIRST = range(2)
+    API, FIRST, IS_OPERATOR = range(3)
 
 
 class Entry(IntEnum):

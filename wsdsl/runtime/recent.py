@@ -76,14 +76,14 @@ class Look(NamedTuple):
 class Recent:
     """The calls of one kernel. Threads may share it. No array is held."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_operator: bool = False) -> None:
         self._known: dict[tuple[Any, ...], Known] = {}
         self._lock = threading.Lock()
-        self.repeater = Repeater()
+        self.repeater = Repeater(is_operator)
 
-    def __reduce__(self) -> tuple[type[Recent], tuple[()]]:
+    def __reduce__(self) -> tuple[type[Recent], tuple[bool]]:
         """A copy, in another process, too, knows of no call."""
-        return Recent, ()
+        return Recent, (self.repeater.is_operator,)
 
     def look(
         self, given: tuple[Any, ...], options: object, schedule: object, stream: Any

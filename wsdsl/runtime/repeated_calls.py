@@ -41,33 +41,42 @@ class Recorder(threading.local):
 
 
 recorder = Recorder()
+recordings: list[None] = []
+"""An item per block of any thread that records. A look at it is faster than one at `recorder`."""
 
 
 @contextmanager
-def _recorded() -> Generator[list[Launched]]:
+def recorded() -> Generator[list[Launched]]:
+    """Record the launches of this thread in the block."""
     before, found = recorder.launches, list[Launched]()
     recorder.launches = found
+    recordings.append(None)
     try:
         yield found
     finally:
+        recordings.pop()
         recorder.launches = before
         if before is not None:
             before += found
 
 
 class Repeater:
-    """The known calls of one function. `launch` repeats one, or returns NotImplemented."""
+    """The known calls of one function. `launch` repeats one, or returns NotImplemented.
+
+    is_operator: whether the function is an operator of torch, which autocast and tracing change
+    """
 
     launch: Callable[..., Any] | None = None
-    recorder = recorder
+    recorder, recordings = recorder, recordings
 
-    def __init__(self) -> None:
+    def __init__(self, is_operator: bool = True) -> None:
         self._calls: Calls | None = None
+        self.is_operator = is_operator
         _repeaters[id(self)] = self
 
-    def __reduce__(self) -> tuple[type[Repeater], tuple[()]]:
+    def __reduce__(self) -> tuple[type[Repeater], tuple[bool]]:
         """A copy, in another process, too, is empty."""
-        return Repeater, ()
+        return Repeater, (self.is_operator,)
 
     def forget(self) -> None:
         self._calls = self.launch = None
@@ -83,12 +92,12 @@ class Repeater:
         if "torch" not in sys.modules:
             return call()
         whole = named
-        args, named = _without_pairs(names, args, named)
+        args, named = _without_parts(names, args, named)
         if named is not whole and self.launch is not None and recorder.launches is None:
             result = self.launch(*args, **named)
             if result is not NotImplemented:
                 return result
-        with _recorded() as launches:
+        with recorded() as launches:
             result = call()
         if len(launches) == 1:
             self._learn(names, args, named, result, launches[0])
@@ -113,7 +122,7 @@ class Repeater:
         if known is None:
             return
         if calls is None or calls.is_full:
-            calls = self._calls = Calls(api)
+            calls = self._calls = Calls(api, self.is_operator)
         calls.add(args, named, known)
         if self._calls is calls:  # not forgotten by another thread
             self.launch = calls.launch
@@ -171,24 +180,28 @@ def _repetition(
     return Repetition(call, places, used, scalars, makers, results, counted)
 
 
-def _without_pairs(
+def _without_parts(
     names: Sequence[str], args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Name the elements of pairs of arrays, as `scales[0]`: arguments that are equal have one name,
-    by which native code compares them.
+    """Name the elements of pairs of arrays, as `scales[0]`, and the data of packed arrays: equal
+    arguments have one name, by which native code compares them.
     """
-    at = next((i for i, x in enumerate(args) if _is_pair(x)), len(args))
-    if at == len(args) and not any(map(_is_pair, named.values())):
+    at = next((i for i, x in enumerate(args) if _parts(x)), len(args))
+    if at == len(args) and not any(map(_parts, named.values())):
         return args, named
     found = dict[str, Any]()
     for name, x in (*zip(names[at:], args[at:]), *named.items()):
-        parts = enumerate(x) if _is_pair(x) else ()
+        parts = _parts(x).items()
         found |= {sys.intern(f"{name}[{i}]"): part for i, part in parts} or {name: x}
     return args[:at], found
 
 
-def _is_pair(value: Any) -> bool:
-    return type(value) in (tuple, list) and not all(type(x) is str for x in value)
+def _parts(value: Any) -> dict[Any, Any]:
+    """The arrays of a pair, and of a packed array by its geometry."""
+    if type(value) in (tuple, list):
+        return {} if all(type(x) is str for x in value) else dict(enumerate(value))
+    packed = type(value).__name__ == "Packed"
+    return {(value.dtype, value.shape): value.data} if packed else {}
 
 
 def _is_constant(value: Any, constants: tuple[type, ...]) -> bool:

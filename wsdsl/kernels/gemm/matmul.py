@@ -44,7 +44,7 @@ class Matmul:
 
     def __init__(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._recent = Recent()
+        self._recent = Recent(is_operator=True)
 
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
@@ -239,7 +239,7 @@ class Matmul:
             for plan in [*self._plans.values(), product.plan]:
                 if plan.form == product.plan.form:
                     plan.compiled.clear()
-            self._recent = Recent()
+            self._recent = Recent(is_operator=True)
         return tuned
 
 
