@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple[Kernel, Call]:
     """Which kernel serves a call, and the call as it takes it."""
+    from wsdsl.artifact.artifact import ON_ONE_AXIS
     from wsdsl.runtime.retyped import retyped
 
     for name in kernel.declaration.forms:

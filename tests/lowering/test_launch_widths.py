@@ -20,9 +20,10 @@ from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
-from wsdsl.ir.narrowing import each_width, narrowed, narrowings
+from wsdsl.ir.narrowing import each_width, narrowed
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.tile_width import narrowings
 from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.prover.prove import prove

@@ -238,7 +238,7 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
 
 
 def packed(data: Any, number: Any) -> Any:
-    """A packed array, of which each `number` makes another geometry."""
+    """A packed array, whose geometry is another one without a `number`."""
     made = type("Packed", (), {})()
     made.data, made.dtype, made.shape = data, "i4", (number is None, 8)
     return made

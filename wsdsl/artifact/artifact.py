@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsdsl.artifact.signature import Signature
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Tensor, Value
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 

@@ -17,8 +17,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, cast
 
 from wsdsl.artifact import artifact, dispatch_table, shape_bucket, signature
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tensor, Tile, Value
 from wsdsl.schedule import Schedule
 
 NAME, MAGIC = b"wsdsl\n", b"wsdsl\n\0\2"

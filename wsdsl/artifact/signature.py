@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wsdsl.ir.narrowing import narrower_side, quickest
+from wsdsl.ir.tile_width import fastest_narrowing, narrower_side
 from wsdsl.ir.types import DType, Tensor
 
 
@@ -119,7 +119,7 @@ class Signature:
             return 0
         room = num_sms * self.ctas_per_sm // self.cluster
         room = room if max_clusters is None else min(room, max_clusters)
-        return quickest(self.tiles, self.narrowed, self.widths, lambda d: dims[d], room)
+        return fastest_narrowing(self.tiles, self.narrowed, self.widths, lambda d: dims[d], room)
 
     def at(self, columns: int) -> Signature:
         """The signature of launches whose tiles are narrower by `columns`."""

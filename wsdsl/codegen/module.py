@@ -19,10 +19,10 @@ from wsdsl.diagnostics import CompileError
 from wsdsl.ir.barrier_ops import ForRange, LaunchGrid
 from wsdsl.ir.fragment_ops import AsAccumulator, EmptyAccumulator, Wgmma, WgmmaWait, ZeroUnless
 from wsdsl.ir.memory_ops import AllocateGlobal
-from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel, Value, operands, regions, results_of
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_accesses import written_tensors
+from wsdsl.ir.tile_width import narrowings
 from wsdsl.ir.types import I32, Accumulator, Fragment, Tensor
 from wsdsl.ir.walk import yielded
 

@@ -13,10 +13,10 @@ from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
-from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Op, op_name
 from wsdsl.ir.operand_layout import START_MASK, layout_of
 from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.tile_width import narrowings
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 from wsdsl.ir.wgmma import k_step, sum_of
 

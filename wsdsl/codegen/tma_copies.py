@@ -16,9 +16,9 @@ from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.copy_rules import apart_of
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad, TmaStore
-from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.prefetch_ops import PrefetchBox, PrefetchTile
 from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.tile_width import WIDTH_STEP
 from wsdsl.ir.types import THREADS
 
 

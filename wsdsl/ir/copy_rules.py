@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Problem
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tile_width import WIDTH_STEP
 from wsdsl.ir.tma import box_fault
 from wsdsl.ir.types import DType, Shared, Tensor
 

@@ -9,58 +9,16 @@ by these, one after the other; code is made of the kernel as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid, LaunchNarrowing
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
 from wsdsl.ir.op import Kernel, Op, Value, once, with_fields
 from wsdsl.ir.tile_ops import Constant
-from wsdsl.ir.tile_scheduler import Extents, count_work
+from wsdsl.ir.tile_width import narrower_side, narrowings
 from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import rewrite
-
-WIDTH_STEP = 8
-"""Columns of wgmma's N from one width to the next."""
-
-
-BESIDE = 16
-"""What a tile takes beside its products counts as so many columns. By the model the width that is
-chosen so takes at most 0.4 % longer in the mean than the best one, if it is more than 64 columns,
-and 1 % else (benchmarks/results/one_off_races.md)."""
-LEAST = 32
-"""Tiles of fewer columns take as long: loads of the other operand are the limit
-(benchmarks/results/one_off_races.md)."""
-
-
-def quickest(
-    tiles: Extents, narrowed: int, widths: int, size: Callable[[str], int], room: int
-) -> int:
-    """By how much narrower than the widest ones, which `tiles` has, those of a launch are quickest,
-    along the side `narrowed` of them, if `room` work items run at the same time. Of two that take
-    as long, the wider ones.
-    """
-
-    beside, _ = count_work((*tiles[:narrowed], *tiles[narrowed + 1 :]), (), size)
-    (dim, widest), room = tiles[narrowed], max(1, room)
-    extent = size(dim)
-
-    def cost(narrower: int) -> int:
-        side = widest - narrower
-        return -(-beside * -(-extent // side) // room) * (max(LEAST, side) + BESIDE)
-
-    return min(narrowings(widths), key=cost)
-
-
-def narrower_side(tiles: Extents, narrowed: int, columns: int) -> Extents:
-    """Of tiles those that are narrower by so many columns; two of their sides may be along one
-    dimension."""
-    return tuple((dim, n - columns * (at == narrowed)) for at, (dim, n) in enumerate(tiles))
-
-
-def narrowings(widths: int) -> range:
-    """By how many columns tiles may be narrower, of so many widths."""
-    return range(0, WIDTH_STEP * widths, WIDTH_STEP)
 
 
 def narrowing_of(kernel: Kernel) -> LaunchNarrowing | None:

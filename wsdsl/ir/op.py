@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transfor
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.target import Target, target_of
-from wsdsl.ir.types import Axis, Fragment, Tensor, Tile, Type
+from wsdsl.ir.types import Value as Value
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 
@@ -37,48 +37,7 @@ Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 - "cta": all threads of the CTA, or of the cluster.
 """
 
-KnownT = TypeVar("KnownT")
 FieldKind = Literal["operand", "result", "bind", "region", "attribute"]
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An SSA value; names are unique in a kernel."""
-
-    name: str
-    type: Type
-
-    def __hash__(self) -> int:
-        return hash(self.name)  # A name has one type, and the hash of a string is remembered.
-
-    def __str__(self) -> str:
-        return f"%{self.name}"
-
-    def type_as(self, kind: type[KnownT]) -> KnownT:
-        """The type of a value, which is known to be of this class."""
-        assert isinstance(self.type, kind)
-        return self.type
-
-    @property
-    def as_tile(self) -> Tile:
-        """The type of what is known to be a tile, or a scalar; so with the others."""
-        assert isinstance(self.type, Tile)
-        return self.type
-
-    @property
-    def as_axis(self) -> Axis:
-        assert isinstance(self.type, Axis)
-        return self.type
-
-    @property
-    def as_tensor(self) -> Tensor:
-        assert isinstance(self.type, Tensor)
-        return self.type
-
-    @property
-    def as_fragment(self) -> Fragment:
-        assert isinstance(self.type, Fragment)
-        return self.type
 
 
 def _held(made: Op | Kernel) -> dict[str, Any]:

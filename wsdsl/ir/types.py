@@ -330,3 +330,44 @@ Type = (
     | TensorMap
     | SmemDescriptor
 )
+KnownT = TypeVar("KnownT")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value; names are unique in a kernel."""
+
+    name: str
+    type: Type
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # A name has one type, and the hash of a string is remembered.
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+    def type_as(self, kind: type[KnownT]) -> KnownT:
+        """The type of a value, which is known to be of this class."""
+        assert isinstance(self.type, kind)
+        return self.type
+
+    @property
+    def as_tile(self) -> Tile:
+        """The type of what is known to be a tile, or a scalar; so with the others."""
+        assert isinstance(self.type, Tile)
+        return self.type
+
+    @property
+    def as_axis(self) -> Axis:
+        assert isinstance(self.type, Axis)
+        return self.type
+
+    @property
+    def as_tensor(self) -> Tensor:
+        assert isinstance(self.type, Tensor)
+        return self.type
+
+    @property
+    def as_fragment(self) -> Fragment:
+        assert isinstance(self.type, Fragment)
+        return self.type

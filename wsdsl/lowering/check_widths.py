@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.narrowing import WIDTH_STEP, narrowings
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_width import WIDTH_STEP, narrowings
 from wsdsl.ir.types import Axis
 from wsdsl.ir.wgmma import columns_fault
 from wsdsl.lowering import cooperation

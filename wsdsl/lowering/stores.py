@@ -8,10 +8,10 @@ from typing import Any, TypeGuard
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
-from wsdsl.ir.narrowing import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.tile_width import WIDTH_STEP
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.counters import Counters

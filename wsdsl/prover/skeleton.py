@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from wsdsl.diagnostics import Finding, VerifyError
-from wsdsl.ir.narrowing import each_width, narrowing_of, narrowings
+from wsdsl.ir.narrowing import each_width, narrowing_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
+from wsdsl.ir.tile_width import narrowings
 from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_loops import bounds_of_loops

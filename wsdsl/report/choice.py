@@ -9,9 +9,9 @@ from itertools import islice, takewhile
 from typing import Any
 
 from wsdsl.diagnostics import counted
-from wsdsl.ir.narrowing import narrowings
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.packing import block_bytes
+from wsdsl.ir.tile_width import narrowings
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import whole_axes

@@ -9,10 +9,11 @@ import numpy as np
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
-from wsdsl.ir.narrowing import narrowed, narrowing_of, quickest
+from wsdsl.ir.narrowing import narrowed, narrowing_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
+from wsdsl.ir.tile_width import fastest_narrowing
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.arrays import Arguments, GlobalTensor
@@ -86,7 +87,7 @@ def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kerne
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
-    return narrowed(kernel, quickest(grid.tiles, grid.narrowed, found.widths, sizes, room))
+    return narrowed(kernel, fastest_narrowing(grid.tiles, grid.narrowed, found.widths, sizes, room))
 
 
 def work_of(grid: b.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wsdsl.ir.narrowing import narrowings, quickest
 from wsdsl.ir.target import Target
+from wsdsl.ir.tile_width import fastest_narrowing, narrowings
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model import numbers
 from wsdsl.rates import Rates
@@ -136,7 +136,9 @@ def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mappin
         return tile  # It is refused.
     sides = tuple((a.dim, tile[a.name] * cluster_along(schedule, a.name)) for a in axes)
     room = work.target.cluster_room(cluster_size(schedule))
-    narrower = quickest(sides, axes.index(found), schedule.tile_n_variants or 1, work.size, room)
+    narrower = fastest_narrowing(
+        sides, axes.index(found), schedule.tile_n_variants or 1, work.size, room
+    )
     return {**tile, found.name: tile[found.name] - narrower}
 
 
