@@ -152,9 +152,11 @@ class Kernel(Serving):
         LaunchError for an output, an element type of other than 8 or 16 bits, and tensors of one
         dimension or more than three.
         """
+        if not names:
+            return self
         from wsdsl.packing import packed_kernel
 
-        return packed_kernel(self, names) if names else self
+        return packed_kernel(self, names)
 
     @opaque
     def pack(self, /, *arrays: Any, **named: Any) -> Any:

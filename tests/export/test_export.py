@@ -81,12 +81,14 @@ except wsdsl.CompileError as error:
 from tests.export.calls import prepared_call, install_gpu, Case
 install_gpu()
 call = json.loads(sys.argv[2])
-print(json.dumps([loaded, message, prepared_call(kernel, Case(kernel, {}, ()), call)]))
+prepared = prepared_call(kernel, Case(kernel, {}, ()), call)
+print(json.dumps([loaded, message, prepared, "wsdsl.ir.op" in sys.modules]))
 """
     call = CASES["gemm"].calls[0]
-    loaded, message, prepared = run_without_compiler(code, str(folders["gemm"]), json.dumps(call))
+    loaded, message, prepared, has_ops = run_without_compiler(code, str(folders["gemm"]), json.dumps(call))
     packages = {name.split(".")[1] for name in loaded}
     assert not packages & {"frontend", "lowering", "codegen", "prover", "simulator"}
+    assert not has_ops
     assert "not installed: lark, llvmlite" in message and "pip install lark llvmlite" in message
     install_gpu(monkeypatch.setattr)
     assert tuple(prepared) == prepared_call(CASES["gemm"].kernel, CASES["gemm"], call)

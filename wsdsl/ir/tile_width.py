@@ -10,7 +10,7 @@ WIDTH_STEP = 8
 """Columns of wgmma's N from one width to the next."""
 OVERHEAD = 16
 """Time of a tile without its products, as a number of columns. The model gives the chosen width at
-most 0.4 % more time in the mean than the best width if it is over 64 columns, else at most 1 %
+most 0.4 % more time in the mean than the best width for more than 64 columns, else at most 1 %
 (benchmarks/results/one_off_races.md)."""
 LEAST = 32
 """Columns below which the time of a tile is constant: loads of the other operand are the limit

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wsdsl.artifact.artifact import Access
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Tensor, Value
 from wsdsl.lazy import remember
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.copies import fits_in_memory

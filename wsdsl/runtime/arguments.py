@@ -10,8 +10,7 @@ from typing import Any
 
 from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tensor, Tile, Value
 from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, count_writes, describe, host_array, is_array
 from wsdsl.runtime.views import ArrayView, adapt, tma_faults

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE
-from wsdsl.ir.op import Value
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType, Tensor, Value
 from wsdsl.runtime import views
 from wsdsl.runtime.padding import padded
 

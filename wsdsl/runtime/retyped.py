@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wsdsl.ir.global_memory import MAX_SIZE
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Tensor, Value
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.views import ArrayView, contiguous_strides, normalise
 
