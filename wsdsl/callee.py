@@ -51,7 +51,10 @@ def repeated(method: F, traced: bool = False) -> F:
                 return result
         if not traced and "torch._dynamo" in sys.modules and followed():
             return method(self, *args, **named)
-        return repeater.run(partial(method, self, *args, **named), self.positional, args, named)
+        result = repeater.run(partial(method, self, *args, **named), self.positional, args, named)
+        if not traced:
+            repeater.answer(self)
+        return result
 
     return run if traced else marked(run, skipped=True)  # pyright: ignore[reportReturnType]
 
@@ -99,7 +102,11 @@ def repeated_with_weights(call: F) -> F:
 class Callee:
     """Callable of a kernel's arrays and numbers, which caches the geometry of its last calls."""
 
+    __slots__ = ("__dict__", "__weakref__", "_native")
     name: str
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
 
     @cached_property
     def params(self) -> tuple[ir.Value, ...]:
@@ -124,6 +131,11 @@ class Callee:
         from wsdsl.runtime.recent import Recent
 
         return Recent()
+
+    def _forget(self) -> None:
+        """Have the next calls resolved again."""
+        if (recent := vars(self).pop("_recent", None)) is not None:
+            recent.repeater.forget()
 
     def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments by position."""

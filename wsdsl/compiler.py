@@ -67,7 +67,7 @@ class Kernel(Serving):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
             raise WsdslError(f"WS0006 `{name}` of a kernel cannot be set", hint=hint)
         if name in known:
-            self.__dict__.pop("_recent", None)
+            self._forget()
         super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -368,7 +368,7 @@ class Kernel(Serving):
         schedule = self._given(schedule)
         kernel, call = serving_form(self, call, schedule)
         if kernel is not self:
-            self.__dict__.pop("_recent", None)
+            self._forget()
             return kernel._tuned(call, schedule, **how)
         alignment = self._alignment(call, schedule, exact=self.exact)
         asked = self._variants.asked if self.exact else self._variants.serving
@@ -379,7 +379,7 @@ class Kernel(Serving):
         tuned = tune(question, **how)
         if tuned.winner is not None:
             self._called.clear()
-            self.__dict__.pop("_recent", None)
+            self._forget()
             forget_all()
         return tuned
 

@@ -85,7 +85,9 @@ prepared = prepared_call(kernel, Case(kernel, {}, ()), call)
 print(json.dumps([loaded, message, prepared, "wsdsl.ir.op" in sys.modules]))
 """
     call = CASES["gemm"].calls[0]
-    loaded, message, prepared, has_ops = run_without_compiler(code, str(folders["gemm"]), json.dumps(call))
+    loaded, message, prepared, has_ops = run_without_compiler(
+        code, str(folders["gemm"]), json.dumps(call)
+    )
     packages = {name.split(".")[1] for name in loaded}
     assert not packages & {"frontend", "lowering", "codegen", "prover", "simulator"}
     assert not has_ops

@@ -237,6 +237,42 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
     assert repeater.launch is None
 
 
+class Callee:
+    __slots__ = ("__dict__", "_native")
+
+    def __call__(self, *_: Any, **__: Any) -> str:
+        return "root"
+
+
+class Kernel(Callee):
+    def __call__(self, *_: Any, **__: Any) -> str:
+        return "python"
+
+
+def test_class_answers_known_calls_natively(torch, driver) -> None:
+    kind = type("Kernel", (Kernel,), {})
+    calls, one, other, sub = Calls(driver.api, False), kind(), kind(), type("Sub", (kind,), {})()
+    given = torch.zeros(8, 16), 2.5, torch.zeros(8, 16)
+    assert one(*given) == "python"
+    calls.add(given, {}, driver.known(2))
+    stub.answer(one, calls)
+    before = sys.getrefcount(given), sys.getrefcount(calls.own), sys.getrefcount(one)
+    assert one(*given) is given[2] and len(driver.launches) == 1
+    assert one(*given, s=1) == one(given[0]) == one() == other(*given) == sub(*given) == "python"
+    assert Kernel()(*given) == "python"
+    assert (sys.getrefcount(given), sys.getrefcount(calls.own), sys.getrefcount(one)) == before
+    with repeat.recorded():
+        assert one(*given) == "python"
+    stub.answer(sub, calls)
+    assert sub(*given) is one(*given) is given[2]
+    kind.__call__ = lambda *_: "replaced"
+    assert one(*given) == sub(*given) == "replaced"
+    stub.answer(one, calls)
+    assert one(*given) is given[2]
+    calls.site[stub.Site.FIRST] = 0
+    assert one(*given) == "replaced" and other(*given) == "replaced"
+
+
 def packed(data: Any, number: Any) -> Any:
     """A packed array, whose geometry is another one without a `number`."""
     made = type("Packed", (), {})()

@@ -18,7 +18,17 @@ from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.dynamo import skip_marked
-from wsdsl.runtime.launch_table import CONSTANTS, Api, Entry, Kind, Site
+from wsdsl.runtime.launch_table import (
+    CONSTANTS,
+    FIRST_SLOT,
+    HEADER_BYTES,
+    TYPE_BASE,
+    TYPE_CALL,
+    Api,
+    Entry,
+    Kind,
+    Site,
+)
 from wsdsl.runtime.native_code import cached, code_of, key_of
 from wsdsl.schedule import Schedule
 
@@ -31,6 +41,8 @@ FLAGS = 0x80 | 0x02
 """METH_FASTCALL | METH_KEYWORDS."""
 STUB = "launch stub"
 KINDS = {"f32": Kind.F32, "i32": Kind.I32, "u32": Kind.U32}
+recordings: list[None] = []
+"""An item per block of any thread that records. A look at it is faster than one at `recorder`."""
 DLPACK_API = b"dlpack_exchange_api"
 PYTHON = {
     Api.CLEAR: "PyErr_Clear",
@@ -112,7 +124,7 @@ class TorchApi:
             Api.LEVEL: sys.intern("_current_level"),
             Api.COUNT_WRITES: torch._C._increment_version,
             Api.TRACING: torch._C._is_tracing, Api.IS_NEGATED: torch.Tensor.is_neg,
-            Api.SCHEDULE: Schedule,
+            Api.SCHEDULE: Schedule, Api.RECORDINGS: recordings,
         }  # fmt: skip
         table = {which: id(value) for which, value in self.objects.items()}
         table |= {Api.DLTENSOR: exchange.view, Api.STREAM: exchange.stream}
@@ -121,8 +133,9 @@ class TorchApi:
         for names, library in (*libraries, ({Api.COMPARE: "memcmp"}, ctypes.CDLL(None))):
             for which, name in names.items():
                 table[which] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        self.table = _words([table[which] for which in Api])
+        table[Api.REPEAT] = _code() + HEADER_BYTES
         self.tensors = torch.Tensor, torch.nn.Parameter
+        self.table = _words([table[which] for which in Api])
         self.constants = tuple(self.objects[which] for which in CONSTANTS)
 
 
@@ -153,7 +166,29 @@ def _method() -> _Method | None:
     """The native function; None where it cannot run."""
     if object.__basicsize__ != 2 * WORD:  # of a free-threaded build, even with the GIL
         return None
-    return _Method(b"launch", cached(STUB, _emit), FLAGS, b"Repeat a known call.")
+    return _Method(b"launch", _code() + HEADER_BYTES, FLAGS, b"Repeat a known call.")
+
+
+@cache
+def _code() -> int:
+    return cached(STUB, _emit)
+
+
+def _head(held: object, number: int) -> Any:
+    """The first words of an object."""
+    return (ctypes.c_uint64 * number).from_address(id(held))
+
+
+def answer(callee: Any, calls: Calls) -> None:
+    """Have native code answer known calls of an object, instead of the `__call__` of its class. The
+    class at the root of its class has a `__call__` and the slot `_native`, the first one.
+    """
+    kind, callee._native = type(callee), calls.own
+    slots, root = (_head(each, TYPE_BASE + 1) for each in (kind, kind.__mro__[-2]))
+    known = _head(callee, FIRST_SLOT + 1)[FIRST_SLOT] == id(calls.own)
+    known &= slots[TYPE_BASE] == id(kind.__base__) and not _head(object, TYPE_CALL + 1)[TYPE_CALL]
+    if known and slots[TYPE_CALL] == root[TYPE_CALL] and kind is not kind.__mro__[-2]:
+        slots[TYPE_CALL] = _code() + ctypes.c_uint64.from_address(_code()).value
 
 
 def shipped_code() -> tuple[str, bytes]:
@@ -196,17 +231,18 @@ class Calls:
     api: TorchApi
     is_operator: bool = True
     launch: Callable[..., Any] = field(init=False)
+    own: bytes = field(init=False)
     _entries: dict[Key, Any] = field(default_factory=dict[Key, Any])
     _invalid: list[object] = field(default_factory=list[object])
     """Entries whose workspace was replaced."""
 
     def __post_init__(self) -> None:
         skip_marked()
-        self._site = _words([ctypes.addressof(self.api.table), 0, self.is_operator])
+        self.site = _words([ctypes.addressof(self.api.table), 0, self.is_operator])
         method = _method() or _Method()
-        own = _Address(struct.pack("<Q", ctypes.addressof(self._site)))
+        own = self.own = _Address(struct.pack("<Q", ctypes.addressof(self.site)))
         # Not `self`, whose `launch` would close a cycle: written tensors would await the collector.
-        own.held = method, self.api, self._site, self._entries, self._invalid
+        own.held = method, self.api, self.site, self._entries, self._invalid
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -254,8 +290,8 @@ class Calls:
         added = entry, held, known, constants, [*named]
         # Another thread may have added one, which may be in use: it is not replaced.
         if self._entries.setdefault((*key, call.stream_id), added) is added:
-            entry[Entry.NEXT] = self._site[Site.FIRST]
-            self._site[Site.FIRST] = ctypes.addressof(entry)
+            entry[Entry.NEXT] = self.site[Site.FIRST]
+            self.site[Site.FIRST] = ctypes.addressof(entry)
 
     def is_known(self, args: tuple[Any, ...], named: Mapping[str, Any], stream_id: int) -> bool:
         """Whether there is an entry for a call with these arguments; `stream_id`: of a workspace's

@@ -5,12 +5,34 @@ Layouts: see `launch_stub.py`.
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 from llvmlite import ir
 
-from wsdsl.runtime.launch_table import CONSTANTS, KEY_WORDS, MAX_ARGUMENTS, Api, Entry, Kind, Site
-from wsdsl.runtime.native_ir import CONFIG_STREAM, F32, F64, I32, WORD, Builder
+from wsdsl.runtime.launch_table import (
+    CONSTANTS,
+    FIRST_SLOT,
+    HEADER_BYTES,
+    KEY_WORDS,
+    MAX_ARGUMENTS,
+    TYPE_BASE,
+    TYPE_CALL,
+    Api,
+    Entry,
+    Kind,
+    Site,
+)
+from wsdsl.runtime.native_ir import (
+    CONFIG_STREAM,
+    F32,
+    F64,
+    I32,
+    WORD,
+    Builder,
+    functions,
+    instructions,
+)
 
 DL_BYTES = 48
 CUDA = 2
@@ -346,6 +368,49 @@ class Stub(Builder):
         self.b.ret(found)
 
 
+class InstanceCall(Builder):
+    """`tp_call` of a type whose instances have the address of a site in their first slot: repeat a
+    known call without names. Other calls go to the next base type whose `tp_call` is another one.
+    """
+
+    def __init__(self, payload: int, module: ir.Module) -> None:
+        super().__init__("call", 3, module)
+        instance, arguments, names = self.function.args
+        own = self.word(instance, FIRST_SLOT)
+        self.miss_if(self.differs(names, 0))
+        self.miss_if(self.is_equal(own, 0))
+        self.api = self.word(self.load(self.plus(own, payload)), Site.API)
+        recordings = self.word(self.api, Api.RECORDINGS)
+        self.miss_if(self.differs(self.word(recordings, TUPLE_SIZE), 0))
+        self.call(Api.INCREF, own)  # another thread may replace it
+        given = self.at(arguments, TUPLE_ITEMS), self.word(arguments, TUPLE_SIZE)
+        result = self.call(Api.REPEAT, own, *given, self.constant(0))
+        self.call(Api.DECREF, own)
+        missed = self.is_equal(result, self.word(self.api, Api.NOT_IMPLEMENTED))
+        with self.b.if_then(missed):
+            self.call(Api.DECREF, result)
+        self.miss_if(missed)
+        self.b.ret(result)
+        self.b.position_at_end(self.miss)
+        kind, head, end = self.word(instance, 1), *map(self.function.append_basic_block, "he")
+        current = self.variable(0)
+        self.b.store(kind, current)
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        base = self.word(self.b.load(current), TYPE_BASE)
+        self.b.store(base, current)
+        call = self.word(base, TYPE_CALL)
+        self.b.cbranch(self.is_equal(call, self.word(kind, TYPE_CALL)), head, end)
+        self.b.position_at_end(end)
+        function = self.b.inttoptr(call, ir.FunctionType(WORD, [WORD] * 3).as_pointer())
+        self.b.ret(self.b.call(function, self.function.args))
+
+
 def machine_code() -> bytes:
-    """The launch stub, for `bytes` objects of this Python."""
-    return Stub(bytes.__basicsize__ - 1).machine_code()
+    """Both functions, for `bytes` objects of this Python, behind a header."""
+    payload = bytes.__basicsize__ - 1
+    stub = Stub(payload)
+    InstanceCall(payload, stub.module)
+    elf = stub.elf()
+    header = pack("<Q", HEADER_BYTES + functions(elf)[1]).ljust(HEADER_BYTES, b"\0")
+    return header + instructions(elf)

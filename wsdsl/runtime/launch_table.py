@@ -3,6 +3,12 @@
 from enum import IntEnum
 
 MAX_ARGUMENTS, KEY_WORDS = 64, 1024
+HEADER_BYTES = 64
+"""The machine code begins with the offset of the second function; the first is behind these."""
+FIRST_SLOT = 2
+"""Word of an instance where the first of `__slots__` is."""
+TYPE_CALL, TYPE_BASE = 16, 32
+"""Words of a type object: `tp_call` and `tp_base`."""
 
 
 class Api(IntEnum):
@@ -15,6 +21,7 @@ class Api(IntEnum):
     CLEAR, GET_ATTRIBUTE, CALL, CALL_ONE, NEW_TUPLE, SET_ITEM = range(23, 29)
     AS_DOUBLE, AS_LONG, COMPARE, INCREF, DECREF, AUTOCAST = range(29, 35)
     TRACING, IS_NEGATED, STREAM_ID, IS_CAPTURING, SCHEDULE = range(35, 40)
+    RECORDINGS, REPEAT = range(40, 42)
 
 
 CONSTANTS = Api.NONE_TYPE, Api.BOOL, Api.STR, Api.TUPLE, Api.DTYPE, Api.SCHEDULE

@@ -16,8 +16,8 @@ CONFIG_STREAM = 32
 """Byte of a CUlaunchConfig where its stream is."""
 
 
-EXECUTABLE, RELOCATIONS = 4, (4, 9)
-"""ELF: SHF_EXECINSTR; SHT_RELA and SHT_REL."""
+EXECUTABLE, RELOCATIONS, SYMBOLS, SYMBOL_BYTES, FUNCTION = 4, (4, 9), 2, 24, 2
+"""ELF: SHF_EXECINSTR; SHT_RELA and SHT_REL; SHT_SYMTAB and its entries; STT_FUNC."""
 
 
 class Builder:
@@ -27,8 +27,8 @@ class Builder:
 
     api: Any
 
-    def __init__(self, name: str, arguments: int) -> None:
-        self.module = ir.Module(f"wsdsl_{name}")
+    def __init__(self, name: str, arguments: int, module: ir.Module | None = None) -> None:
+        self.module = module or ir.Module(f"wsdsl_{name}")
         self.function = ir.Function(self.module, ir.FunctionType(WORD, [WORD] * arguments), name)
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.miss = self.function.append_basic_block("miss")
@@ -115,22 +115,38 @@ class Builder:
 
     def machine_code(self) -> bytes:
         """The function's instructions, which need no other section."""
+        return instructions(self.elf())
+
+    def elf(self) -> bytes:
+        """The object file of the module."""
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         module = llvm.parse_assembly(str(self.module))
         machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic")
-        return instructions(machine.emit_object(module))
+        return machine.emit_object(module)
 
 
 _compiled: list[Builder] = []
 
 
+def _sections(elf: bytes) -> list[Any]:
+    at, (size, number) = unpack_from("<Q", elf, 0x28)[0], unpack_from("<HH", elf, 0x3A)
+    return [unpack_from("<IIQQQQII", elf, at + size * i) for i in range(number)]
+
+
+def functions(elf: bytes) -> list[int]:
+    """Offsets of the functions in the executable section of an ELF object, in order."""
+    tables = ((s[4], s[5]) for s in _sections(elf) if s[1] == SYMBOLS)
+    starts = (start for at, size in tables for start in range(at, at + size, SYMBOL_BYTES))
+    symbols = (unpack_from("<IBBHQQ", elf, start) for start in starts)
+    return sorted(symbol[4] for symbol in symbols if symbol[1] & 15 == FUNCTION)
+
+
 def instructions(elf: bytes) -> bytes:
     """The executable section of an ELF object that has no relocations in it."""
-    at, (size, number) = unpack_from("<Q", elf, 0x28)[0], unpack_from("<HH", elf, 0x3A)
-    sections = [unpack_from("<IIQQQQII", elf, at + size * i) for i in range(number)]
+    sections = _sections(elf)
     (code,) = [i for i, s in enumerate(sections) if s[2] & EXECUTABLE and s[5]]
     assert not any(s[1] in RELOCATIONS and s[7] == code for s in sections), "not self-contained"
     return elf[sections[code][4] :][: sections[code][5]]

@@ -14,7 +14,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wsdsl.runtime.launch_stub import KINDS, Calls, Repetition, TorchApi, torch_api
+from wsdsl.runtime.launch_stub import (
+    KINDS,
+    Calls,
+    Repetition,
+    TorchApi,
+    answer,
+    recordings,
+    torch_api,
+)
+from wsdsl.runtime.launch_table import Site
 
 if TYPE_CHECKING:
     from wsdsl.runtime.prepared import Prepared, Repeatable
@@ -41,8 +50,6 @@ class Recorder(threading.local):
 
 
 recorder = Recorder()
-recordings: list[None] = []
-"""An item per block of any thread that records. A look at it is faster than one at `recorder`."""
 
 
 @contextmanager
@@ -79,7 +86,14 @@ class Repeater:
         return Repeater, (self.is_operator,)
 
     def forget(self) -> None:
+        if self._calls is not None:
+            self._calls.site[Site.FIRST] = 0
         self._calls = self.launch = None
+
+    def answer(self, callee: Any) -> None:
+        """Have native code answer the calls of the object whose calls these are."""
+        if (calls := self._calls) is not None:
+            answer(callee, calls)
 
     def run(
         self,
@@ -122,6 +136,7 @@ class Repeater:
         if known is None:
             return
         if calls is None or calls.is_full:
+            self.forget()
             calls = self._calls = Calls(api, self.is_operator)
         calls.add(args, named, known)
         if self._calls is calls:  # not forgotten by another thread
