@@ -1,4 +1,5 @@
 /* Launcher of the exported kernel NAME. The tables come from manifest.json; docs/export.md. */
+#define _GNU_SOURCE 1 /* dladdr */
 #include "NAME.h"
 
 #include <dlfcn.h>
@@ -16,6 +17,8 @@ typedef struct { int kind, index, dim, data_type, swizzle, packed, written, narr
 /* `dims`: an index, or -1 - size. */
 typedef struct { int rank, bits, packed, written, dims[WSDSL_RANK]; } tensor_t;
 typedef struct { int dim; int64_t size; } extent_t;
+/* Element type, and the DLPack types of its tensors: code, bits and lanes from the lowest byte. */
+typedef struct { const char *name; int is_float; uint32_t types[3]; } dtype_t;
 typedef struct { int dim, zeroed; int64_t each; tensor_t type; } lent_t;
 typedef struct {
     const char *file;
@@ -387,7 +390,7 @@ typedef struct { unsigned grid[3], block[3], smem_bytes; void *stream; attribute
                  unsigned num_attributes; } config_t;
 struct wsdsl_kernel {
     wsdsl_gpu gpu;
-    void *modules[NUM_KERNELS], *functions[NUM_KERNELS];
+    void *context, *modules[NUM_KERNELS], *functions[NUM_KERNELS];
     int clusters[NUM_KERNELS];
 };
 #define DRIVER(F)                                                                                 \
@@ -398,7 +401,9 @@ struct wsdsl_kernel {
     F(cuOccupancyMaxActiveClusters, (int *, void *, const config_t *))                             \
     F(cuMemAllocAsync, (uint64_t *, size_t, void *)) F(cuMemFreeAsync, (uint64_t, void *))         \
     F(cuMemsetD8Async, (uint64_t, unsigned char, size_t, void *))                                  \
-    F(cuLaunchKernelEx, (const config_t *, void *, void **, void **))
+    F(cuLaunchKernelEx, (const config_t *, void *, void **, void **))                              \
+    F(cuDevicePrimaryCtxRetain, (void **, int)) F(cuCtxPushCurrent_v2, (void *))                   \
+    F(cuCtxPopCurrent_v2, (void **))
 #define FIELD(name, types) int (*name) types;
 #define SYMBOL(name, types) {#name, &cuda.name},
 static struct { DRIVER(FIELD) wsdsl_encode cuTensorMapEncodeTiled; } cuda;

@@ -14,6 +14,7 @@ from wsdsl.export.manifest import MIN_DRIVER, VERSION
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.target import target_of
 from wsdsl.ir.types import Tensor
+from wsdsl.runtime.dlpack import types_of
 from wsdsl.runtime.tensor_map import DATA_TYPES, SWIZZLES
 
 INTEGERS = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64")
@@ -26,7 +27,8 @@ def launcher(
     form: Form, kernels: Sequence[Artifact], cubins: Sequence[tuple[str, bytes]], manifest: str
 ) -> dict[str, str]:
     """Return header and source by file name; `cubins`: their names and contents."""
-    params, name = [p.name for p in form.declaration.params], kernels[0].name
+    declared: Any = form.declaration.params
+    params, name = [p.name for p in declared], kernels[0].name
     tables, forms, dims = list[str](), list[Any](), dict[int, Sequence[str]]()
     _add(form, tables, forms, dims)
     rows = [_kernel(*x, dims[i], i, tables) for i, x in enumerate(zip(kernels, cubins))]
@@ -34,15 +36,18 @@ def launcher(
     quoted = [f'"{param}"' for param in params]
     numbers["MIN_DRIVER"] = 1000 * MIN_DRIVER[0] + 10 * MIN_DRIVER[1]
     tables += _array("kernel_t", "kernels", rows), _array("form_t", "forms", forms)
+    dtypes = [(f'"{x}"', x.is_float, types_of(x)) for x in (p.type.dtype for p in declared)]
+    tables.append(_array("dtype_t", "dtypes", dtypes))
     lines = (
         f"enum {{ {', '.join(f'{k} = {v}' for k, v in numbers.items())} }};",
         f"static const uint32_t CHECKSUM = {zlib.crc32(manifest.encode())}u;",
         f"static const char *const names[] = {_list(tuple(quoted))};",
         *tables,
     )
-    source, header = (Path(__file__).with_name(f"launcher.{x}").read_text() for x in "ch")
+    files = "launcher.c", "launcher.h", "tvm_ffi.c"
+    source, header, tvm_ffi = (Path(__file__).with_name(x).read_text() for x in files)
     header = header.replace("PARAMETERS", ", ".join(f"{name}_arg_{x}" for x in params))
-    source = source.replace("TABLES", "\n".join(lines))
+    source = source.replace("TABLES", "\n".join(lines)) + tvm_ffi
     return {f"{name}.{x}": text.replace("NAME", name) for x, text in zip("ch", (source, header))}
 
 

@@ -6,14 +6,15 @@ import ctypes
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError
-from wsdsl.runtime.views import ArrayView, contiguous_strides, dtype_named
+from wsdsl.ir.types import DType
+from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 LEGACY_STREAM = 1
 """CUDA's legacy default stream as the argument `stream` of __dlpack__."""
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
-_FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu"}
+_FLOATS = {10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu", 17: "float4_e2m1fn"}
 
 
 class _Device(ctypes.Structure):
@@ -57,11 +58,21 @@ def describe(array: Any) -> ArrayView:
     tensor = _Tensor.from_address(address)
     code, bits = tensor.dtype.code, tensor.dtype.bits
     kind = _KINDS.get(code)
-    name = _FLOAT8.get(code) or ("bool" if kind == "bool" else f"{kind or f'type{code}_'}{bits}")
+    name = _FLOATS.get(code) or ("bool" if kind == "bool" else f"{kind or f'type{code}_'}{bits}")
     if tensor.dtype.lanes != 1:
-        name += f"x{tensor.dtype.lanes}"
+        name += f"_x{tensor.dtype.lanes}"
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
     held = array, capsule  # An unconsumed capsule frees its tensor when it dies.
     found = (tensor.data or 0) + tensor.byte_offset, dtype_named(name, bits // 8), shape, strides
-    return ArrayView(*found, device, framework="dlpack", keepalive=held)
+    framework = "tvm_ffi.Tensor" if type(array).__module__ == "tvm_ffi.core" else "dlpack"
+    return ArrayView(*found, device, framework=framework, keepalive=held)
+
+
+def types_of(dtype: DType) -> tuple[int, ...]:
+    """Types of arrays that parameters of `dtype` take: code, bits, lanes from the lowest byte."""
+    if dtype.bits == 4:
+        return (0x10801, 0x10800, 0x20411)[: 3 if dtype.is_float else 2]  # u8, i8, float4 pairs
+    name, codes = FRAMEWORK_NAMES[dtype.name], {n: code for code, n in (_KINDS | _FLOATS).items()}
+    code = codes.get(name, codes.get(name.rstrip("0123456789"), 1))  # of 6 bits: u8
+    return (code + (8 * dtype.bytes << 8) + (1 << 16),)

@@ -92,6 +92,9 @@ def current_stream(view: ArrayView) -> StreamOf:
 
     JAX and bare DLPack name none: there it is the legacy default stream.
     """
+    if view.framework == "tvm_ffi.Tensor":
+        tvm_ffi: Any = sys.modules["tvm_ffi"]
+        return partial(tvm_ffi.get_raw_stream, tvm_ffi.device("cuda", view.device_index))
     if view.framework == "torch":
         return _torch_stream(view.device_index)
     if view.framework == "cupy":
