@@ -39,12 +39,14 @@ class Case(NamedTuple):
         return made
 
 
-def install_gpu(patch: Any = setattr) -> None:
-    """Have launches see an H200 that is not there."""
-    FakeDriver().install(patch)
+def install_gpu(patch: Any = setattr) -> FakeDriver:
+    """Have launches see an H200 that is not there; return its driver."""
+    fake = FakeDriver()
+    fake.install(patch)
     gpu = Device(0, "H200", 132, (9, 0), (12, 9))
     patch(device, "num_devices", lambda: 1)
     patch(device, "device_properties", cache(lambda index: gpu))
+    return fake
 
 
 def prepared_call(

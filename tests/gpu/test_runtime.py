@@ -1,15 +1,17 @@
 """Arrays of every framework, streams, graphs, threads; and calls that are refused."""
 
 import threading
+from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.export import cases, test_tvm_ffi
 from tests.gpu.arrays import usual_seconds
 from tests.kernels import CASES
-from wsdsl import config
+from wsdsl import Kernel, config, load_exported
 from wsdsl.diagnostics import LaunchError
 
 torch: Any = pytest.importorskip("torch")
@@ -72,6 +74,26 @@ def test_jax() -> None:
     assert close(torch.from_dlpack(made), want)
     with pytest.raises(LaunchError, match="immutable"):
         gemm()(*given, made)
+
+
+@pytest.mark.parametrize("caller", test_tvm_ffi.CALLERS)
+@pytest.mark.parametrize("name", ["gemm", "split_k", "scale"])
+def test_functions_of_tvm_ffi_give_bits_of_kernel(name, caller, tmp_path, monkeypatch) -> None:
+    tvm_ffi: Any = pytest.importorskip("tvm_ffi")
+    monkeypatch.setattr(Kernel, "exact", False)  # as exports
+    case, given = cases.CASES[name], cases.CASES[name].arguments(cases.CASES[name].calls[0])
+    for param, x in given.items():
+        if not isinstance(x, float):
+            dtype = torch.bfloat16 if x.dtype.bits == 16 else torch.float32
+            given[param] = torch.randn(x.shape, device="cuda").to(dtype)
+    case.kernel.export(tmp_path, case.sizes, schedule=case.schedule)
+    kernel, exported = partial(case.kernel, schedule=case.schedule), load_exported(tmp_path)
+    (written,), outputs = case.kernel.access.writes, list[Any]()
+    for run in (kernel, tvm_ffi.convert(exported), test_tvm_ffi.built(tvm_ffi, tmp_path, caller)):
+        given[written].zero_()
+        run(*given.values())
+        outputs.append(given[written].view(torch.uint8).clone())
+    assert all(torch.equal(outputs[0], x) for x in outputs[1:])
 
 
 def test_the_callers_stream() -> None:
