@@ -174,21 +174,25 @@ def _code() -> int:
     return cached(STUB, _emit)
 
 
-def _head(held: object, number: int) -> Any:
+def _words_of(held: object, number: int) -> Any:
     """The first words of an object."""
     return (ctypes.c_uint64 * number).from_address(id(held))
 
 
 def answer(callee: Any, calls: Calls) -> None:
     """Have native code answer known calls of an object, instead of the `__call__` of its class. The
-    class at the root of its class has a `__call__` and the slot `_native`, the first one.
+    first base class has a `__call__`, and `_native` in `__slots__`.
     """
     kind, callee._native = type(callee), calls.own
-    slots, root = (_head(each, TYPE_BASE + 1) for each in (kind, kind.__mro__[-2]))
-    known = _head(callee, FIRST_SLOT + 1)[FIRST_SLOT] == id(calls.own)
-    known &= slots[TYPE_BASE] == id(kind.__base__) and not _head(object, TYPE_CALL + 1)[TYPE_CALL]
-    if known and slots[TYPE_CALL] == root[TYPE_CALL] and kind is not kind.__mro__[-2]:
-        slots[TYPE_CALL] = _code() + ctypes.c_uint64.from_address(_code()).value
+    root, size = kind.mro()[-2], TYPE_BASE + 1
+    words, inherited = _words_of(kind, size), _words_of(root, size)[TYPE_CALL]
+    is_known = (
+        _words_of(callee, FIRST_SLOT + 1)[FIRST_SLOT] == id(calls.own)
+        and words[TYPE_BASE] == id(kind.__base__)
+        and not _words_of(object, size)[TYPE_CALL]
+    )
+    if is_known and words[TYPE_CALL] == inherited and kind is not root:
+        words[TYPE_CALL] = _code() + ctypes.c_uint64.from_address(_code()).value
 
 
 def shipped_code() -> tuple[str, bytes]:

@@ -369,8 +369,8 @@ class Stub(Builder):
 
 
 class InstanceCall(Builder):
-    """`tp_call` of a type whose instances have the address of a site in their first slot: repeat a
-    known call without names. Other calls go to the next base type whose `tp_call` is another one.
+    """`tp_call` of a type whose instances begin with the address of a site: repeat a known call
+    without names. Other calls go to the next base type whose `tp_call` is another one.
     """
 
     def __init__(self, payload: int, module: ir.Module) -> None:
