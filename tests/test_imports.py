@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ["llvmlite", "lark", "numpy", "cuda", "torch", "cupy", "jax", "ml_dtypes"]
 
 
-def python(code: str) -> str:
-    command = [sys.executable, "-c", code]
+def python(code: str, *args: str, options: Iterable[str] = ()) -> str:
+    command = [sys.executable, *options, "-c", code, *args]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -30,20 +33,35 @@ def test_public_names_exist():
     assert python("import wsdsl; [getattr(wsdsl, n) for n in wsdsl.__all__]; print('ok')") == "ok"
 
 
-def test_systems_without_forks_and_locks_of_files(tmp_path):
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_compile_and_simulate_on_other_platforms(platform, tmp_path):
+    """Neither Linux' modules, functions and programs, nor UTF-8 as the default encoding."""
     code = """
-import os, sys
-for name in ("register_at_fork", "fork", "sched_getaffinity", "killpg", "getuid"):
-    delattr(os, name)
+import ctypes, importlib.metadata, llvmlite.binding, mmap, ml_dtypes, os, signal, subprocess, sys
+import lark, numpy as np
+sys.platform, tmp = sys.argv[1:]
+os.environ |= dict(WSDSL_CACHE_DIR=tmp, WSDSL_PTXAS="off")
+missing = {os: "register_at_fork fork sched_getaffinity killpg getuid uname waitpid O_CLOEXEC",
+           mmap: "PROT_READ PROT_WRITE PROT_EXEC MAP_SHARED MAP_PRIVATE", signal: "alarm SIGALRM"}
+for module, names in missing.items():
+    for name in names.split():
+        delattr(module, name)
+def unavailable(*args, **options):
+    raise FileNotFoundError
+ctypes.CDLL = subprocess.Popen = subprocess.run = subprocess.check_output = unavailable
 sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))
-import numpy as np, wsdsl
-text = "@kernel\\ndef k(X: f32[M], Y: f32[M]):\\n  for m in tiles(M):\\n    Y[m] = X[m] + X[m]"
-k, x = wsdsl.parse(text).k, np.ones(9, np.float32)
+import wsdsl
+k, x = wsdsl.load(tmp + "/k.py").k, np.ones(9, np.float32)
 assert all((way(x) == 2).all() for way in (k, k.simulate, k.reference))
-assert wsdsl.background.num_cpus()
-print(k.compile(M=9).ptx.count(".entry"))
+assert wsdsl.background.num_cpus() and k.explain(M=9)
+compiled = k.compile(M=9)
+assert str(compiled.prove()).startswith("k: proved")
+print(compiled.ptx.count(".entry"))
 """
-    assert python(f"import os; os.environ['WSDSL_CACHE_DIR'] = {str(tmp_path)!r}\n{code}") == "1"
+    text = "@kernel\ndef k(X: f32[M], Y: f32[M]):  # 2 × X\n    for m in tiles(M):\n"
+    (tmp_path / "k.py").write_text(f"{text}        Y[m] = X[m] + X[m]\n", encoding="utf-8")
+    options = "-X", "warn_default_encoding", "-W", "error::EncodingWarning"
+    assert python(code, platform, str(tmp_path), options=options) == "1"
 
 
 def test_public_names_are_listed():

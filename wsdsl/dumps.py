@@ -16,7 +16,7 @@ def dumped(name: str, suffix: str, text: str) -> str:
     folder = config.DUMP.get()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.{suffix}").write_text(text)
+        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
     return text
 
 

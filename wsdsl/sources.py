@@ -92,7 +92,7 @@ def _kernels(text: str, file: str) -> dict[str, ir.Kernel]:
 def load(path: str | Path) -> Kernels:
     """The kernels of a `.ws` file."""
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError(f"WS0030 cannot read {path}: {error}") from None
     return parse(text, str(path))

@@ -61,7 +61,7 @@ def compile_command(options: argparse.Namespace) -> int:
         make_folder(options.output)
         for level, text in shown.items():
             path = options.output / f"{name}{SUFFIXES[level]}"
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             files.append(str(path))
     if options.json:
         told = {"kernel": name, "schedule": repr(compiled.schedule), "resources": resources}

@@ -94,7 +94,7 @@ def _export(options: argparse.Namespace) -> int:
     if options.output is None:
         print(text.to_text(rows), end="")
     else:
-        options.output.write_text(text.to_text(rows))
+        options.output.write_text(text.to_text(rows), encoding="utf-8")
         print(f"{options.output}: {counted(len(rows), 'measurement')}")
     return 0
 

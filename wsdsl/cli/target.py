@@ -22,7 +22,7 @@ def is_ir(target: str) -> bool:
 
 def read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"WS1023 cannot read {path}: {why}") from error

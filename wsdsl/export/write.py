@@ -62,7 +62,7 @@ def export(
     for name, data in files.items():
         (folder / name).write_bytes(data)
     for name, source in {**sources, "__init__.py": MODULE, FILE: text}.items():
-        (folder / name).write_text(source)
+        (folder / name).write_text(source, encoding="utf-8")
     return folder
 
 

@@ -77,13 +77,13 @@ class Layout(PostLex):
 
 
 def key() -> str:
-    made_from = f"{lark.__version__}\n{GRAMMAR.read_text()}"
+    made_from = f"{lark.__version__}\n{GRAMMAR.read_text(encoding='utf-8')}"
     return hashlib.sha256(made_from.encode()).hexdigest()
 
 
 def build(layout: Layout | None = None) -> Lark:
     return Lark(
-        GRAMMAR.read_text(),
+        GRAMMAR.read_text(encoding="utf-8"),
         parser="lalr",
         lexer="basic",
         postlex=layout or Layout(),
@@ -105,7 +105,7 @@ def tables() -> str:
 def _held() -> str:
     """The tables on disk, if they are those of this grammar and this lark."""
     try:
-        text = TABLES.read_text()
+        text = TABLES.read_text(encoding="utf-8")
     except OSError:
         return ""
     return text if text.endswith(f'"key":"{key()}"}}\n') else ""
@@ -142,4 +142,4 @@ def _straight(made: Any) -> Lark:
 
 # lark numbers states as its sets happen to be ordered: tables that are good are left as they are.
 if __name__ == "__main__" and not _held():
-    TABLES.write_text(tables())
+    TABLES.write_text(tables(), encoding="utf-8")

@@ -39,7 +39,7 @@ MAX_NESTED = 100
 
 @cache
 def grammar() -> Lark:
-    text = Path(__file__).with_name("ir.lark").read_text()
+    text = Path(__file__).with_name("ir.lark").read_text(encoding="utf-8")
     return Lark(text, parser="lalr", maybe_placeholders=True)
 
 

@@ -85,7 +85,7 @@ def write(path: Path, file: RatesFile) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}.part")
     try:
-        part.write_text(file.text())
+        part.write_text(file.text(), encoding="utf-8")
         os.replace(part, path)
     finally:
         with suppress(OSError):
