@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks soak corpus lint size docs bench clean
+.PHONY: help demo test test-frameworks test-packages soak corpus lint size docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,6 +15,7 @@ help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
 	@echo "make test-frameworks  the tests that use torch, JAX, other optional packages and packers of weights, without a GPU"
+	@echo "make test-packages  build wheel and sdist, install them in fresh environments, resolve their requirements on each platform"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus compare the PTX of 1,000 kernels with BASE=main (previous: the commit before); ARGS=--all, ARGS=\"--sample 100\""
 	@echo "make lint   size, prose, ruff, pyright, import-linter"
@@ -26,13 +27,16 @@ demo: $(VENV)/run
 	@$(BIN)/python tools/demo.py $(ARGS)
 
 # What is tested is compiled here and now, and the user's own cache is left alone.
-test test-frameworks soak: export WSDSL_CACHE_DIR = off
+test test-frameworks test-packages soak: export WSDSL_CACHE_DIR = off
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 $(ARGS)
 
 test-frameworks: $(FRAMEWORKS)/dev
 	$(FRAMEWORKS)/bin/python -m pytest --frameworks -n 2 --dist worksteal --timeout 300 $(ARGS)
+
+test-packages: $(VENV)/dev
+	$(BIN)/python -m pytest -m registry --timeout 600 $(ARGS) tests/export
 
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0

@@ -173,26 +173,3 @@ def test_export_needs_ptxas(tmp_path) -> None:
         pytest.raises(wsdsl.CompileError, match="ptxas is not installed"),
     ):
         KERNELS.scale.export(tmp_path, dict(M=32, N=64))
-
-
-def test_fresh_environment_without_compiler(folders, tmp_path) -> None:
-    """The runtime-only installation of docs/export.md."""
-    python = str(tmp_path / "bin" / "python")
-    packages = "numpy", "ml_dtypes", "cuda-bindings>=12.9,<14"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
-    install = [python, "-m", "pip", "install", "-q"]
-    if subprocess.run([*install, *packages], capture_output=True, check=False).returncode:
-        pytest.skip("no package index")
-    code = """
-import json, sys, wsdsl
-kernel = wsdsl.load_exported(sys.argv[1])
-from tests.export.calls import prepared_call, install_gpu, Case
-install_gpu()
-call = json.loads(sys.argv[2])
-print(json.dumps(prepared_call(kernel, Case(kernel, {}, ()), call)))
-"""
-    arguments = str(folders["gemm"]), json.dumps(CASES["gemm"].calls[0])
-    command = [python, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[:2] == [88, 256]
