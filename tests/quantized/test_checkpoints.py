@@ -10,6 +10,7 @@ import pytest
 
 from wsdsl import LaunchError
 from wsdsl.kernels import quantized
+from wsdsl.kernels.safetensors import FileError
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 RNG = np.random.default_rng(0)
@@ -129,6 +130,7 @@ def layer(tmp_path: Path) -> Any:
         path = save(tmp_path / "w", {"m.up2.weight": np.zeros(3, "u1")} | held)
         return quantized.load(path, "m.up", **options)
 
+    load.folder = tmp_path
     return load
 
 
@@ -159,3 +161,48 @@ def test_unknown_layouts_are_named(layer: Any) -> None:
     ):
         with pytest.raises(LaunchError, match=said):
             layer(tensors, **options)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp4"])
+def test_load_of_sharded_checkpoint_when_files_share_a_layer(layer: Any, name: str) -> None:
+    tensors, between = CASES[name][0], "_" if name == "mxfp4" else "."
+    whole, folder = layer(tensors), layer.folder
+    files = [f"model-{i}.safetensors" for i in range(3)]
+    names = [f"m.up{between}{suffix}" for suffix in tensors]
+    shards = {file: {full: x} for file, full, x in zip(files, names, tensors.values())}
+    for file, content in shards.items():
+        save(folder / file, content)
+    weight_map = {full: file for file, content in shards.items() for full in content}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map | {"m.other": "not there"}}))
+    for path in index, folder:
+        loaded = quantized.load(path, "m.up")
+        assert np.array_equal(loaded.dequantize("f64"), whole.dequantize("f64"))
+    with pytest.raises(LaunchError, match=r"m.u has no tensors in .*index.json"):
+        quantized.load(index, "m.u")
+    index.unlink()
+    save(folder / "model.safetensors", shards[files[0]])
+    with pytest.raises(LaunchError, match=r"m.up has .*\n.*missing: "):
+        quantized.load(folder, "m.up")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "weight_map is invalid"),
+        (b"\xff", "weight_map is invalid"),
+        (b"[" * 100_000, "weight_map is invalid"),
+        (b"[]", "weight_map is invalid"),
+        (b"{}", "weight_map is invalid"),
+        (b'{"weight_map": 1}', "weight_map is invalid"),
+        (b'{"weight_map": {"m.up.weight": 1}}', "weight_map is invalid"),
+        (b'{"weight_map": {"m.up.weight": "../w"}}', "weight_map is invalid"),
+        (b'{"weight_map": {"m.up.other": "w"}}', "w does not contain m.up.other"),
+    ],
+)
+def test_damaged_index_is_rejected(layer: Any, data: bytes, why: str) -> None:
+    layer(CASES["nvfp4"][0])
+    index = layer.folder / "model.safetensors.index.json"
+    index.write_bytes(data)
+    with pytest.raises(FileError, match=f"WS0826 .*index.json is damaged: {why}"):
+        quantized.load(layer.folder, "m.up")

@@ -17,6 +17,7 @@ from wsdsl.kernels.arrays import OF_HOST
 
 SIZE = 8
 """Bytes of the header's size, which is little-endian."""
+INDEX = "model.safetensors.index.json"
 
 
 class FileError(WsdslError):
@@ -80,6 +81,29 @@ def open_tensors(path: str | os.PathLike[str]) -> Tensors:
     if at != total:
         raise damaged(path, f"its header describes {at} bytes of {total}")
     return Tensors(Path(path), entries, metadata)
+
+
+def files_of_tensors(path: str | os.PathLike[str], prefixes: tuple[str, ...]) -> dict[str, Tensors]:
+    """The file of each tensor whose name starts with a prefix, in a checkpoint of one file or of
+    several: `path` is a file, an index of files, or the folder of either.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path /= INDEX if (path / INDEX).exists() else INDEX.removesuffix(".index.json")
+    if path.suffix != ".json":
+        tensors = open_tensors(path)
+        return {name: tensors for name in tensors.entries if name.startswith(prefixes)}
+    check_is_file(path)
+    try:
+        held = dict(json.loads(path.read_bytes())["weight_map"])
+        paths = {name: path.with_name(x) for name, x in held.items() if name.startswith(prefixes)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise damaged(path, "weight_map is invalid") from None
+    files = {file: open_tensors(file) for file in dict.fromkeys(paths.values())}
+    for name, file in paths.items():
+        if name not in files[file].entries:
+            raise damaged(path, f"{file.name} does not contain {name}")
+    return {name: files[file] for name, file in paths.items()}
 
 
 def header_of_bytes(shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ from wsdsl.kernels.arrays import OF_HOST, placed_like
 from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.quantized.codes import in_pairs
 from wsdsl.kernels.quantized.weights import Group, Weights, weights
-from wsdsl.kernels.safetensors import open_tensors
+from wsdsl.kernels.safetensors import files_of_tensors
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of eight columns, the one that each 4 bits of a word have, from the lowest bits on."""
@@ -36,7 +36,8 @@ def load(
     group: Group = None,
     checkpoint_format: str = "gptq",
 ) -> Weights:
-    """Read the weights [N, K] of one linear layer from a safetensors file.
+    """Read the weights [N, K] of one linear layer from a safetensors file, from the files that
+    `model.safetensors.index.json` lists, or from the folder of either.
 
     Supported are GPTQ (act-order, too), AWQ, compressed-tensors (int4, int8 and fp8), NF4 of
     bitsandbytes, MXFP4 of gpt-oss and NVFP4 of ModelOpt; the names of the layer's tensors tell
@@ -52,8 +53,8 @@ def load(
     """
     if checkpoint_format not in GPTQ_OFFSETS:
         raise wrong_option("checkpoint_format", repr(checkpoint_format), ", ".join(GPTQ_OFFSETS))
-    tensors, prefixes = open_tensors(file), (f"{name}.", f"{name}_blocks", f"{name}_scales")
-    parts = {full[len(name) + 1 :]: full for full in tensors.entries if full.startswith(prefixes)}
+    files = files_of_tensors(file, (f"{name}.", f"{name}_blocks", f"{name}_scales"))
+    parts = {full[len(name) + 1 :]: full for full in files}
     known = next((x for x in LAYOUTS.values() if parts.keys() >= {*x[1]}), None)
     if known is None:
         kinds = "; ".join(f"{kind} ({', '.join(names)})" for kind, (_, names) in LAYOUTS.items())
@@ -62,11 +63,11 @@ def load(
         message = f"WS0849 layer {name} has {', '.join(sorted(parts)) or 'no tensors'} in {file}"
         raise LaunchError(message, hint=f"{missing}supported: {kinds}")
     layout, (first, *_) = known
-    experts, *below = tensors.entries[parts[first]][1]
+    experts, *below = files[parts[first]].entries[parts[first]][1]
     if index not in (range(experts) if len(below) == 3 else (None,)):
         expected = f"one of {experts} experts" if len(below) == 3 else "None"
         raise wrong_option("index", repr(index), expected)
-    held = {suffix: tensors.read(full, index) for suffix, full in parts.items()}
+    held = {suffix: files[full].read(full, index) for suffix, full in parts.items()}
     try:
         shape, given = layout(held | {"offset": GPTQ_OFFSETS[checkpoint_format]})
     except (ValueError, KeyError, TypeError, IndexError) as error:
