@@ -36,7 +36,7 @@ test-frameworks: $(FRAMEWORKS)/dev
 	$(FRAMEWORKS)/bin/python -m pytest --frameworks -n 2 --dist worksteal --timeout 300 $(ARGS)
 
 test-packages: $(VENV)/dev
-	$(BIN)/python -m pytest -m registry --timeout 600 $(ARGS) tests/export
+	$(BIN)/python -m pytest -m registry --timeout 600 $(ARGS) tests/export tests/plugins
 
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0
