@@ -17,7 +17,16 @@ from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import ALL, FIRST_LANES, NOTHING_STORED, Agent, Machine, Span, StageParity
+from wsdsl.prover.machine import (
+    ALL,
+    ELECTED,
+    FIRST_LANES,
+    NOTHING_STORED,
+    Agent,
+    Machine,
+    Span,
+    StageParity,
+)
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_pair, settle, shown
@@ -39,6 +48,15 @@ def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
 
 Bytes = tuple[Array, Any, int, int]
 """An array, the item, and where in it they begin and end."""
+
+
+def item_in(
+    m: Machine, a: Agent, i: Instruction, of: Value | None, at: Value | None
+) -> tuple[Array, Any]:
+    """The array, and the number of the item that a pipeline state or an index selects."""
+    assert of is not None
+    item: Any = 0 if at is None else a.slots[i.extra[at.name]]
+    return m.model.arrays[of.name], item.stage if type(item) is StageParity else item
 
 
 def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
@@ -178,31 +196,48 @@ def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
 
 
 def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.TmaLoad)
-    array = m.model.arrays[op.shared.name]
-    size = m.model.boxes[op.map.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    start = op.offset
+    op: mem.TmaLoad = i.op
+    (array, item), start = item_in(m, a, i, op.shared, op.state), op.offset
     if op.shift is not None:
         shift = a.slots[i.extra[op.shift.name]]
         if not isinstance(shift, int):
             raise a.fail("unknown", op, f"the offset of this copy in `{array.label}` is not known")
         start += shift
-    where = array, state.stage, start, start + size
+    where = array, item, start, start + m.model.boxes[op.map.name]
     item_of(m, a, op, where)
     for cta in destinations(m, a, i, op.multicast):
         counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
-        held, barriers, stage = barrier_of(m, a, i, (0,), counted)
-        event = m.event()
-        write(m, a, op, where, a.know[0], (event, 0), True, cta)
-        name = shown(barriers, stage, m, counted)
-        count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
-        # Bytes land after the copy was started: what phases were over then are over.
-        held.gathered |= event | a.know[0] & (m.waits | m.phases)
-        held.tx -= size
-        settle(m, a, op, held, name)
+        send(m, a, i, where, a.know[0], a.know[0], "copy", cta, counted=counted)
     return SEEN
+
+
+def send(
+    m: Machine,
+    a: Agent,
+    i: Instruction,
+    where: Bytes,
+    know: int,
+    before: int,
+    what: str,
+    cta: int,
+    who: tuple[int, ...] = ELECTED,
+    told: int = 0,
+    counted: int = -1,
+) -> None:
+    """Write in the SMEM of `cta` bytes that count on the op's barrier there, or in CTA `counted`.
+    `who` writes: the elected thread (by the async proxy), or all. `before`: events that were over
+    when the bytes were sent; `told`: events that the phase's waiters know in addition.
+    """
+    counted = cta if counted < 0 else counted
+    held, barriers, stage = barrier_of(m, a, i, who, counted)
+    event, by_threads = m.event(), who != ELECTED
+    write(m, a, i.op, where, know, (event, m.event() if by_threads else 0), not by_threads, cta)
+    name = shown(barriers, stage, m, counted)
+    count_in_phase(m, a, i, held, name, know, f"the bytes of this {what} on")
+    # Bytes land after they were sent: phases and waits that were over then are over.
+    held.gathered |= event | told | before & (m.waits | m.phases)
+    held.tx -= where[3] - where[2]
+    settle(m, a, i.op, held, name)
 
 
 def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) -> list[int]:
@@ -231,14 +266,11 @@ def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.TmaStore)
-    array = m.model.arrays[op.shared.name]
-    size = m.model.boxes[op.map.name]
-    item = a.slots[i.extra[op.item.name]]
+    op: mem.TmaStore = i.op
+    array, item = item_in(m, a, i, op.shared, op.item)
     item_of(m, a, op, (array, item, 0, array.bytes))
     made: list[int] = []
-    boxes = [*boxes_of_warps(op, size)]
+    boxes = [*boxes_of_warps(op, m.model.boxes[op.map.name])]
     for place, c in enumerate(FIRST_LANES):
         event = m.event()
         before = a.know[c] | a.open_stores[place]
@@ -261,8 +293,7 @@ def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.TmaStoreWait)
+    op: mem.TmaStoreWait = i.op
     over = max(0, len(a.stores) - op.pending)
     for events in a.stores[:over]:
         for c, event in zip(FIRST_LANES, events, strict=True):

@@ -66,7 +66,6 @@ def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
-    assert isinstance(i.op, b.SyncCluster)
     parties, shown = m.model.num_agents * m.model.num_ctas, -1
     if i.op.relaxed:
         # Each of them is the fence behind a barrier's initialisation.
@@ -75,14 +74,12 @@ def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.NamedBarrierSync)
+    op: b.NamedBarrierSync = i.op
     return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, True)
 
 
 def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.NamedBarrierArrive)
+    op: b.NamedBarrierArrive = i.op
     return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, False)
 
 

@@ -9,12 +9,12 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import TensorProduct
-from wsdsl.ir.types import DTYPES, Accumulator
+from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import ROWS
-from wsdsl.prover.access import known_to_each, operand_ranges, read
+from wsdsl.prover.access import item_in, known_to_each, operand_ranges, read
 from wsdsl.prover.control import truth
 from wsdsl.prover.errors import Failure
-from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
+from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 
@@ -38,16 +38,14 @@ class Descriptor:
 
 
 def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, f.MatrixOperand)
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    array = m.model.arrays[op.shared.name]
+    op: f.MatrixOperand = i.op
+    array, item = item_in(m, a, i, op.shared, op.state)
     start = a.slots[i.extra[op.start.name]] if op.start is not None else 0
     if not isinstance(start, int):
         told = f"the start of this operand in its tile of `{array.label}` is not known"
         hint = "start it at a constant, or at a multiple of warpgroup_index()"
         raise a.fail("unknown", op, told, hint=hint)
-    a.slots[i.defines[0]] = Descriptor(array, state.stage, start, op)
+    a.slots[i.defines[0]] = Descriptor(array, item, start, op)
     return LOCAL
 
 
@@ -66,8 +64,7 @@ def empty_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, f.AsAccumulator)
+    op: f.AsAccumulator = i.op
     return _new_registers(m, a, i, written=not _is_unwritten(a, i, op.x))
 
 
@@ -91,8 +88,7 @@ def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, f.Wgmma) and isinstance(op.acc.type, Accumulator)
+    op: f.Wgmma = i.op
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
@@ -169,8 +165,7 @@ def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, f.WgmmaWait)
+    op: f.WgmmaWait = i.op
     if a.open.op is not None:
         told = "a wgmma is not committed, so this wait does not cover it"
         hint = "add a wgmma_commit before the wgmma_wait"
@@ -213,8 +208,7 @@ def _unwritten(m: Machine, a: Agent, op: Op, value: Value) -> Failure:
 
 
 def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, f.ZeroUnless)
+    op: f.ZeroUnless = i.op
     if _is_unwritten(a, i, op.x) and truth(m, a.slots[i.extra[op.cond.name]]):
         raise _unwritten(m, a, op, op.x)
     return LOCAL

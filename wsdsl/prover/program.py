@@ -41,7 +41,7 @@ class Instruction:
     """
 
     run: Run
-    op: Op
+    op: Any
     elected: bool = False
     uses: tuple[Any, ...] = ()
     defines: tuple[int, ...] = ()

@@ -18,9 +18,7 @@ from wsdsl.prover.terms import DATA, TESTS, Term, apply, of_data, varies
 
 
 def constant(m: Machine, a: Agent, i: Instruction) -> int:
-    del m
-    op = i.op
-    assert isinstance(op, t.Constant)
+    op: t.Constant = i.op
     # A float is another number in another type.
     number = op.value
     a.slots[i.defines[0]] = _named(op) if isinstance(number, float) else number
@@ -28,14 +26,12 @@ def constant(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def dim_size(m: Machine, a: Agent, i: Instruction) -> int:
-    assert isinstance(i.op, t.DimSize)
     a.slots[i.defines[0]] = m.model.dim(i.op.dim)
     return LOCAL
 
 
 def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, t.Map)
+    op: t.Map = i.op
     held = i.extra
     args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
     if not _plain(op):
@@ -68,7 +64,6 @@ def _wrapped(number: int, result: Value) -> int:
 
 def opaque(m: Machine, a: Agent, i: Instruction) -> int:
     """A value about which only is known that the same operands give the same."""
-    del m
     held = i.extra
     used = (a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in operands(i.op))
     a.slots[i.defines[0]] = (*_named(i.op), *used)
@@ -100,8 +95,7 @@ def fresh(m: Machine, a: Agent, i: Instruction) -> int:
 
 def load_global(m: Machine, a: Agent, i: Instruction) -> int:
     """Name the element of a tensor that the kernel does not write by its index."""
-    op = i.op
-    assert isinstance(op, LoadGlobal)
+    op: LoadGlobal = i.op
     name = op.tensor.name
     if name in m.model.written or any(v.name not in i.extra for v in op.index):
         return fresh(m, a, i)
@@ -111,7 +105,6 @@ def load_global(m: Machine, a: Agent, i: Instruction) -> int:
 
 def nothing(m: Machine, a: Agent, i: Instruction) -> int:
     """Its result is looked up by name."""
-    del m, a, i
     return LOCAL
 
 
@@ -126,15 +119,12 @@ def place(found: Callable[[Model, Agent], Term]) -> Run:
 
 
 def initial_state(m: Machine, a: Agent, i: Instruction) -> int:
-    del m
-    assert isinstance(i.op, b.InitialState)
     a.slots[i.defines[0]] = StageParity(0, i.op.parity)
     return LOCAL
 
 
 def advance(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.Advance)
+    op: b.Advance = i.op
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
         told = f"stage {held.stage} is not one of the {op.num} stages of `advance`"

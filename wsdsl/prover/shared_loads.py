@@ -9,9 +9,9 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
-from wsdsl.ir.types import Fragment, Tensor
-from wsdsl.prover.access import item_of, read
-from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
+from wsdsl.ir.types import Fragment
+from wsdsl.prover.access import item_in, item_of, read
+from wsdsl.prover.machine import ALL, WARPS, Agent, Machine
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.scalars import fresh
@@ -40,11 +40,9 @@ def read_by_threads(
 
 
 def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
-    array = m.model.arrays[op.shared.name]
-    kind = op.result.type
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    op: mem.LoadPanels = i.op
+    array, item = item_in(m, a, i, op.shared, op.state)
+    kind = op.result.as_fragment
     first = 0 if op.start is None else a.slots[i.extra[op.start.name]]
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     lines = (first, first + reached) if isinstance(first, int) else (0, op.rows)
@@ -59,38 +57,24 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
         ranges = [(0, len(panels) * size)]
     ranges = [(op.offset + low, op.offset + high) for low, high in ranges]
     for c in ALL:
-        read_by_threads(m, a, op, array, state.stage, ranges, c)
+        read_by_threads(m, a, op, array, item, ranges, c)
     a.slots[i.defines[0]] = 0
     return LOCAL
 
 
 def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.LoadShared)
-    array = m.model.arrays[op.shared.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    op: mem.LoadShared = i.op
+    array, item = item_in(m, a, i, op.shared, op.state)
     for c in ALL:
-        read_by_threads(m, a, op, array, state.stage, [(op.offset, op.offset + op.bytes)], c)
+        read_by_threads(m, a, op, array, item, [(op.offset, op.offset + op.bytes)], c)
     return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
-
-
-def partials_item(a: Agent, i: Instruction) -> int:
-    """The item of parts that an op says by a state, if by any."""
-    op = i.op
-    assert isinstance(op, (mem.StorePartials, mem.ReducePartials))
-    if op.state is None:
-        return 0
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    return state.stage
 
 
 def load_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp its rows' lines."""
-    op = i.op
-    assert isinstance(op, tr.LoadTransposed)
-    array, kind = m.model.arrays[op.shared.name], op.result.as_fragment
+    op: tr.LoadTransposed = i.op
+    (array, item), kind = item_in(m, a, i, op.shared, op.item), op.result.as_fragment
     line, rows = op.length * kind.dtype.bytes, kind.rows // len(WARPS)
-    item = a.slots[i.extra[op.item.name]]
     for number, warp in enumerate(WARPS):
         start = (op.line + number * rows) * line
         for c in warp:
@@ -99,24 +83,21 @@ def load_transposed(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.ReducePartials)
-    array, kind = m.model.arrays[op.shared.name], op.result.type
+    op: mem.ReducePartials = i.op
+    (array, item), kind = item_in(m, a, i, op.shared, op.state), op.result.type
     along = "columns" if op.over_rows else "rows"
     words = 4 * (getattr(kind, along) if isinstance(kind, Fragment) else 1)
     first, size = op.offset + a.rank * op.each * words, op.parts * words
     for c in ALL:
-        read_by_threads(m, a, op, array, partials_item(a, i), [(first, first + size)], c)
+        read_by_threads(m, a, op, array, item, [(first, first + size)], c)
     return fresh(m, a, i)
 
 
 def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     """Each thread has read once it goes on, and knows of no other."""
-    op = i.op
-    assert isinstance(op, mem.ThreadStore) and isinstance(op.tensor.type, Tensor)
-    array = m.model.arrays[op.shared.name]
-    size = math.prod(op.box) * op.tensor.type.dtype.bits // 8
-    item = a.slots[i.extra[op.item.name]]
+    op: mem.ThreadStore = i.op
+    array, item = item_in(m, a, i, op.shared, op.item)
+    size = math.prod(op.box) * op.tensor.as_tensor.dtype.bits // 8
     item_of(m, a, op, (array, item, 0, array.bytes))
     for held in boxes_of_warps(op, size):
         for c in WARPS[held.warp]:

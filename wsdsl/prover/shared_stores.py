@@ -9,34 +9,27 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, lines_reached
-from wsdsl.ir.types import DTYPES, Fragment, Tensor
-from wsdsl.prover.access import EVERY, Bytes, item_of, known_to_each, write
-from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
-from wsdsl.prover.model import Array
+from wsdsl.ir.types import DTYPES
+from wsdsl.prover.access import EVERY, item_in, item_of, known_to_each, send, write
+from wsdsl.prover.machine import ALL, WARPS, Agent, Machine
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.shared_loads import partials_item, read_by_threads
-from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
+from wsdsl.prover.shared_loads import read_by_threads
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.ThreadLoad) and isinstance(op.tensor.type, Tensor)
-    return _threads_write(m, a, i, op, op.rows * op.columns * op.tensor.type.dtype.bits // 8)
+    op: mem.ThreadLoad = i.op
+    return _threads_write(m, a, i, op.rows * op.columns * op.tensor.as_tensor.dtype.bits // 8)
 
 
 def clear_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.ClearPanels)
-    return _threads_write(m, a, i, op, op.rows * op.columns * DTYPES[op.dtype].bits // 8)
+    op: mem.ClearPanels = i.op
+    return _threads_write(m, a, i, op.rows * op.columns * DTYPES[op.dtype].bits // 8)
 
 
-def _threads_write(
-    m: Machine, a: Agent, i: Instruction, op: mem.ThreadLoad | mem.ClearPanels, size: int
-) -> int:
+def _threads_write(m: Machine, a: Agent, i: Instruction, size: int) -> int:
     """All threads of the warpgroup, to so many bytes of the item."""
-    array = m.model.arrays[op.shared.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    where = array, state.stage, op.offset, op.offset + size
+    op: mem.ThreadLoad | mem.ClearPanels = i.op
+    where = *item_in(m, a, i, op.shared, op.state), op.offset, op.offset + size
     item_of(m, a, op, where)
     over, shown_later = m.event(), m.event()
     a.did |= over
@@ -58,16 +51,13 @@ def warp_wrote(m: Machine, a: Agent, who: tuple[int, ...]) -> tuple[int, int]:
 
 
 def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
-    array = m.model.arrays[op.shared.name]
+    op: mem.StoreShared = i.op
     if op.state is not None:
-        return _store_lines(m, a, i, op, array)
-    assert op.item is not None
-    item = a.slots[i.extra[op.item.name]]
+        return _store_lines(m, a, i, op)
+    (array, item), kind = item_in(m, a, i, op.shared, op.item), op.value.as_fragment
     item_of(m, a, op, (array, item, 0, array.bytes))
     rows = op.line if op.transposed and op.half else 16
-    size = rows * op.value.type.columns * op.value.type.dtype.bits // 8
+    size = rows * kind.columns * kind.dtype.bits // 8
     if op.before + size > array.bytes // 4:
         raise a.fail("misuse", op, f"{op.before + size} of {array.bytes // 4} bytes per warp")
     size *= 4 if op.joined else 1
@@ -78,10 +68,10 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, array: Array) -> int:
+def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared) -> int:
     """To lines of the panels of a tile; to all of them where it is not known which."""
-    assert op.state is not None and op.start is not None
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    assert op.start is not None
+    array, item = item_in(m, a, i, op.shared, op.state)
     first, span = a.slots[i.extra[op.start.name]], SWIZZLE_SPAN[op.swizzle]
     reach = lines_reached(op.apart)
     if isinstance(first, int) and not 0 <= first <= op.rows - reach:
@@ -93,7 +83,7 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
             if isinstance(first, int):
                 low += first + op.apart * number
                 high = low + 16
-            where = array, state.stage, op.offset + low * span, op.offset + high * span
+            where = array, item, op.offset + low * span, op.offset + high * span
             item_of(m, a, op, where)
             write(m, a, op, where, known_to_each(a, warp), events)
     return LOCAL
@@ -101,11 +91,9 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
 
 def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     """All warps write to each line."""
-    op = i.op
-    assert isinstance(op, tr.StoreTransposed)
-    kinds, array = [v.as_fragment for v in op.parts], m.model.arrays[op.shared.name]
+    op: tr.StoreTransposed = i.op
+    kinds, (array, item) = [v.as_fragment for v in op.parts], item_in(m, a, i, op.shared, op.item)
     line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
-    item = a.slots[i.extra[op.item.name]]
     where = array, item, op.line * line, (op.line + kinds[0].columns) * line
     item_of(m, a, op, where)
     write(m, a, op, where, known_to_each(a, ALL), warp_wrote(m, a, ALL))
@@ -114,13 +102,12 @@ def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
 
 def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp to the words of its rows; of one row, which several warps may have, once."""
-    op = i.op
-    assert isinstance(op, mem.StorePartials) and isinstance(op.x.type, Fragment)
-    kind, array = op.x.type, m.model.arrays[op.shared.name]
+    op: mem.StorePartials = i.op
+    kind, (array, item) = op.x.as_fragment, item_in(m, a, i, op.shared, op.state)
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
         raise a.fail("unknown", op, f"the part of `{array.label}` is not known")
-    rows, item = kind.lanes.of_warp(kind.rows), partials_item(a, i)
+    rows = kind.lanes.of_warp(kind.rows)
     if op.over_rows:
         size = WORD * kind.columns
         for number, warp in enumerate(WARPS):
@@ -144,33 +131,14 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
             if op.barriers is None:
                 write(m, a, op, where, known, events, cta=cta)
             else:
-                _send_partial(m, a, i, where, warp, cta)
+                # Who waits for the phase knows what each of the threads that may send did before.
+                send(m, a, i, where, known, m.everything(a), "part", cta, ALL, known)
     return SEEN if op.ctas > 1 else LOCAL
-
-
-def _send_partial(
-    m: Machine, a: Agent, i: Instruction, where: Bytes, warp: tuple[int, int], cta: int
-) -> None:
-    """Over when the phase completes on which its bytes count: who waits for that knows what each of
-    the threads that may send did before.
-    """
-    op = i.op
-    assert isinstance(op, mem.StorePartials)
-    (array, _, start, end), know = where, known_to_each(a, warp)
-    held, barriers, stage = barrier_of(m, a, i, ALL, cta)
-    event = m.event()
-    write(m, a, op, (array, stage, start, end), know, (event, m.event()), cta=cta)
-    name = shown(barriers, stage, m, cta)
-    count_in_phase(m, a, i, held, name, know, "the bytes of this part on")
-    held.gathered |= event | know | m.everything(a) & (m.waits | m.phases)
-    held.tx -= end - start
-    settle(m, a, op, held, name)
 
 
 # Privatized SMEM bins.
 def add_counters(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, AddCounters)
+    op: AddCounters = i.op
     array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
     for c in ALL:
         read_by_threads(m, a, op, array, 0, [(0, size)], c)
@@ -178,8 +146,7 @@ def add_counters(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def own_counters(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, ClearCounters | StoreCounters)
+    op: ClearCounters | StoreCounters = i.op
     array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
     if isinstance(op, ClearCounters):
         each = share_of(size, op.by, VECTOR)

@@ -70,8 +70,7 @@ def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
 
 
 def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.InitializeBarriers)
+    op: b.InitializeBarriers = i.op
     array = m.model.arrays[op.barriers.name]
     first = a.cta * m.model.num_barriers + array.first
     for stage in range(array.num):
@@ -193,8 +192,7 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
 
 
 def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.ArriveBarrier)
+    op: b.ArriveBarrier = i.op
     if op.pred is not None and not truth(m, a.slots[i.extra[op.pred.name]]):
         return LOCAL
     cta = a.cta
@@ -213,8 +211,7 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.ArriveExpectTx)
+    op: b.ArriveExpectTx = i.op
     cta = a.cta if op.cta is None else cta_of_rank(m, a, i, op.cta)
     held, array, stage = barrier_of(m, a, i, ELECTED, cta)
     name, know = shown(array, stage, m, cta), a.know[0]
@@ -226,8 +223,7 @@ def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.WaitBarrier)
+    op: b.WaitBarrier = i.op
     who = classes(i)
     held, array, stage = barrier_of(m, a, i, who)
     blocked = held.phase & 1 == a.slots[i.extra[op.state.name]].parity
@@ -276,8 +272,7 @@ def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.SetMaxRegisters)
+    op: b.SetMaxRegisters = i.op
     if op.count % 8 or not 24 <= op.count <= 256:
         told = f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers"
         raise a.fail("registers", op, told)

@@ -21,10 +21,10 @@ from wsdsl.ir.block_scales import WORD, scale_columns, word_columns
 from wsdsl.ir.op import Op
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.types import Accumulator, Columns
-from wsdsl.prover.access import destinations, item_of, known_to_each, read, spans_of, write
+from wsdsl.ir.types import Columns
+from wsdsl.prover.access import destinations, item_in, item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
-from wsdsl.prover.machine import ALL, Agent, Group, Machine, StageParity
+from wsdsl.prover.machine import ALL, Agent, Group, Machine
 from wsdsl.prover.model import Array
 from wsdsl.prover.products import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -40,23 +40,21 @@ def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
 
 
 def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, t.TensorProduct)
+    op: t.TensorProduct = i.op
     _fenced(m, a, i)
-    array = m.model.arrays[op.sums.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    array, item = item_in(m, a, i, op.sums, op.state)
     parts = _parts(array, op.column, op.columns, _halves(op.rows))
-    item_of(m, a, op, (array, state.stage, *parts[-1]))
+    item_of(m, a, op, (array, item, *parts[-1]))
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     event, know = m.event(), a.know[0] | a.open.events
     for cta in pair_of(m, a, i, op.cta_group):
-        known = [_is_written(m, cta, array, state.stage, part) for part in parts]
+        known = [_is_written(m, cta, array, item, part) for part in parts]
         if accumulates and not all(known):
             told = "no op has written the accumulator"
             hint = "set `accumulate` to false for the first MMA"
             raise a.fail("tensor", op, told, hint=hint)
         for part in parts:
-            write(m, a, op, (array, state.stage, *part), know, (event, 0), cta=cta)
+            write(m, a, op, (array, item, *part), know, (event, 0), cta=cta)
         if op.scales is not None:
             _read_scales(m, a, i, event, cta)
         extents = op.rows, op.columns // op.cta_group
@@ -73,13 +71,11 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
 
 def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
     """Of the left operand."""
-    op = i.op
-    assert isinstance(op, t.TensorProduct) and op.a_state is not None
-    array = m.model.arrays[op.a.name]
-    state: StageParity = a.slots[i.extra[op.a_state.name]]
+    op: t.TensorProduct = i.op
+    array, item = item_in(m, a, i, op.a, op.a_state)
     before, reader = a.know[0] | a.open.events, ("tensor", a.index)
     for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
-        where = array, state.stage, *part
+        where = array, item, *part
         item_of(m, a, op, where)
         read(m, a, op, where, before, reader, event, before, asynchronous=False)
 
@@ -105,13 +101,11 @@ def _is_written(m: Machine, cta: int, array: Array, item: int, part: tuple[int, 
 
 def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
     """Of both operands."""
-    op = i.op
-    assert isinstance(op, t.TensorProduct) and op.scales is not None and op.scale_state is not None
-    array = m.model.arrays[op.scales.name]
-    state: StageParity = a.slots[i.extra[op.scale_state.name]]
+    op: t.TensorProduct = i.op
+    array, item = item_in(m, a, i, op.scales, op.scale_state)
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         for own in word_columns(rows, op.k // (WORD * op.block)):
-            where = array, state.stage, column + own.start, column + own.stop
+            where = array, item, column + own.start, column + own.stop
             item_of(m, a, op, where)
             before, reader = a.know[0] | a.open.events, ("tensor", a.index)
             read(m, a, op, where, before, reader, event, before, asynchronous=False, cta=cta)
@@ -119,16 +113,14 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> 
 
 def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
     """Its thread's products follow it in order."""
-    op = i.op
-    assert isinstance(op, t.TensorCopy)
+    op: t.TensorCopy = i.op
     _fenced(m, a, i)
-    held: StageParity = a.slots[i.extra[op.shared_state.name]]
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    shared, array = m.model.arrays[op.shared.name], m.model.arrays[op.scales.name]
+    source = item_in(m, a, i, op.shared, op.shared_state)
+    target = item_in(m, a, i, op.scales, op.state)
     event, know, reader = m.event(), a.know[0] | a.open.events, ("wgmma", a.index)
     end = op.offset + BYTES * (op.rows // ROWS) * op.words
-    source = shared, held.stage, op.offset, end
-    target = array, state.stage, op.column, op.column + scale_columns(op.rows, op.words)
+    source = *source, op.offset, end
+    target = *target, op.column, op.column + scale_columns(op.rows, op.words)
     item_of(m, a, op, source)
     item_of(m, a, op, target)
     for cta in pair_of(m, a, i, op.cta_group):
@@ -140,17 +132,15 @@ def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
 
 def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp reads all of them, and writes its own lanes: over for who hears from all warps."""
-    op = i.op
-    assert isinstance(op, t.StoreScales)
+    op: t.StoreScales = i.op
     _fenced(m, a, i)
-    held: StageParity = a.slots[i.extra[op.shared_state.name]]
+    source = item_in(m, a, i, op.shared, op.shared_state)
     lines = [(op.offset, op.offset + op.bytes)]
     for c in ALL:
-        read_by_threads(m, a, op, m.model.arrays[op.shared.name], held.stage, lines, c)
-    array, event = m.model.arrays[op.scales.name], m.event()
-    state: StageParity = a.slots[i.extra[op.state.name]]
+        read_by_threads(m, a, op, *source, lines, c)
+    (array, item), event = item_in(m, a, i, op.scales, op.state), m.event()
     for own in word_columns(op.rows, op.words):
-        where = array, state.stage, op.column + own.start, op.column + own.stop
+        where = array, item, op.column + own.start, op.column + own.stop
         item_of(m, a, op, where)
         write(m, a, op, where, known_to_each(a, ALL), (event, 0))
     _stored(a, op).events |= event
@@ -159,13 +149,12 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
 
 def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp writes its own lanes: over for who hears from all warps."""
-    op = i.op
-    assert isinstance(op, t.TensorStore)
+    op: t.TensorStore = i.op
     _fenced(m, a, i)
-    array, event, stores = m.model.arrays[op.columns.name], m.event(), _stored(a, op)
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    (array, item), event = item_in(m, a, i, op.columns, op.state), m.event()
+    stores = _stored(a, op)
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    where = array, state.stage, *part
+    where = array, item, *part
     item_of(m, a, op, where)
     write(m, a, op, where, _known_in_order(a), (event, 0))
     stores.events |= event
@@ -209,8 +198,7 @@ def _waited_for(a: Agent, group: Group) -> None:
 
 
 def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, t.TensorCommit)
+    op: t.TensorCommit = i.op
     for cta in destinations(m, a, i, op.multicast):
         held, array, stage = barrier_of(m, a, i, (0,), cta)
         # It must be over before that CTA ends. What was over for the thread when it issued this is
@@ -224,18 +212,16 @@ def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, t.TensorLoad) and isinstance(op.result.type, Accumulator)
+    op: t.TensorLoad = i.op
     _fenced(m, a, i)
-    array = m.model.arrays[op.sums.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
+    array, item = item_in(m, a, i, op.sums, op.state)
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    where = array, state.stage, *part
+    where = array, item, *part
     item_of(m, a, op, where)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # What nobody has written may be read, if it is not used: of no products there is no sum.
     before = know | a.open.events
-    a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, array, state.stage, part) else UNWRITTEN
+    a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, array, item, part) else UNWRITTEN
     read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)
     a.open.events |= event
     # The lanes of a warp load together, and so have come past what each has waited for.
@@ -246,15 +232,13 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
 def tensor_wait(m: Machine, a: Agent, i: Instruction) -> int:
     _waited_for(a, a.open)
     a.open = Group()
-    assert isinstance(i.op, t.TensorWait)
     for load, slot in zip(i.op.loads, i.defines, strict=True):
         a.slots[slot] = a.slots[i.extra[load.name]]
     return waited_for(m, a, i)
 
 
 def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, t.TensorFence)
+    op: t.TensorFence = i.op
     if op.after:
         a.stale &= ~(STALE_ELECTED if i.elected else STALE)
     elif not i.elected:
@@ -272,8 +256,7 @@ def free_tensor_memory(m: Machine, a: Agent, i: Instruction) -> int:
     """By the CTA's first warp: nothing reads or writes the columns any more, nor those of the other
     CTA of a pair, which are freed with them.
     """
-    op = i.op
-    assert isinstance(op, t.FreeTensorMemory)
+    op: t.FreeTensorMemory = i.op
     _fenced(m, a, i)
     if a.index % m.model.num_agents:
         return LOCAL
