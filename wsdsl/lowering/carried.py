@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout
-from wsdsl.ir.op import Op, Region, Value, with_fields
+from wsdsl.ir.op import Region, Value, with_fields
 from wsdsl.ir.tile_ops import Contract, Full, Load, Lookup
 from wsdsl.ir.types import Fragment, State, Tile, Type
 from wsdsl.ir.walk import uses, yielded
@@ -63,8 +63,6 @@ class Lowering(Protocol):
     env: dict[Value, RegisterTile]
     sums: dict[Value, Accumulated]
 
-    @property
-    def made(self) -> Mapping[Value, Op]: ...
     def addend(self, value: Value | None, kind: Type) -> Accumulated: ...
     def pieces(self, value: Value) -> RegisterTile: ...
     def scalar(self, value: Value) -> Value: ...
@@ -285,7 +283,9 @@ def carried_variable(
         known = tile.started is False and grows(loop.body, arg, last, by_products=True)
         return CarriedSum.of(lowering, loop, tile, (arg, last, made), known)
     if is_tile(arg):
-        loaded = all(isinstance(lowering.made.get(v), (Load, Lookup)) for v in (first, last))
+        loaded = all(
+            isinstance(lowering.context.made.get(v), (Load, Lookup)) for v in (first, last)
+        )
         kind = CarriedLoad if loaded else CarriedTile
         return kind.of(lowering, first, arg, last, made)
     return CarriedScalar((lowering.scalar(first),), arg, last, made)

@@ -22,32 +22,30 @@ from wsdsl.lowering.zeros import neutral, zero_outside
 Lookup = Callable[[Value], RegisterTile]
 
 
-def compute(
-    op: Op, context: PartitionContext, pieces: Lookup, made: Mapping[Value, Op]
-) -> RegisterTile:
-    """The pieces of the op's result, made when they are asked for. `made`: which op makes what."""
+def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
+    """Return the pieces of the op's result, which are computed on demand."""
     match op:
         case t.Index(axis=Value(type=Axis(name=name))):
             return context.indices(name)
         case t.Reduce() if context.axes[op.axis].role == "rows":
-            x = _inside_rows(op, context, pieces(op.x), made)
+            x = _inside_rows(op, context, pieces(op.x))
             return sums_of_lines.reduced(op, context, x)
         case FoldRows():
-            x = _inside_rows(op, context, pieces(op.x), made)
+            x = _inside_rows(op, context, pieces(op.x))
             return sums_of_lines.folded(op, context, x)
         case t.Reduce():
-            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
+            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             clipped = masked and not context.is_full(op.axis)
-            found = op.x if clipped else _compared(op, made)
-            factors = () if clipped else _exact_factors(op, made)
-            if vectors := _rows_and_vector(factors, context, made):
+            found = op.x if clipped else _compared(op, context.made)
+            factors = () if clipped else _exact_factors(op, context.made)
+            if vectors := _rows_and_vector(factors, context):
                 return _reduce_by_mma(op, context, *map(pieces, vectors))
             return _reduce(op, context, pieces(found), masked, [*map(pieces, factors)])
         case t.Scan():
-            masked = not _is_zero_outside(op.x, op.axis, context, made)
+            masked = not _is_zero_outside(op.x, op.axis, context)
             return _scan(op, context, pieces(op.x), masked)
         case t.ReduceBlocks():
-            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
+            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             return _reduce_blocks(op, context, pieces(op.x), masked)
         case t.Map() | t.Cast() | t.Bitcast() | t.Full():
             return _elementwise(op, context, pieces)
@@ -55,46 +53,40 @@ def compute(
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
 
 
-def divided_indices(
-    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
-) -> RegisterTile | None:
+def divided_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
     """What `//` and `%` give of indices, where that is found without dividing each."""
     find = block_indices if op.fn == "floordiv" else remainder_indices
-    return find(op, context, made)
+    return find(op, context)
 
 
 def _inside_rows(
-    op: t.Reduce | FoldRows, context: PartitionContext, x: RegisterTile, made: Mapping[Value, Op]
+    op: t.Reduce | FoldRows, context: PartitionContext, x: RegisterTile
 ) -> RegisterTile:
     """What is reduced, of rows that take part."""
-    if op.fn == "add" and _is_zero_outside(op.x, op.axis, context, made):
+    if op.fn == "add" and _is_zero_outside(op.x, op.axis, context):
         return x
     dtype = op.x.as_tile.dtype
     return with_inside(x, context, op.axis, dtype, neutral(op.fn, dtype))
 
 
-def block_indices(
-    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
-) -> RegisterTile | None:
+def block_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
     """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
-    x, size = (made.get(v) for v in op.args)
+    x, size = map(context.made.get, op.args)
     if not (isinstance(x, t.Index) and isinstance(size, t.Constant) and size.value > 0):
         return None
     return context.blocks(x.axis.as_axis.name, int(size.value))
 
 
-def remainder_indices(
-    op: t.Map, context: PartitionContext, made: Mapping[Value, Op]
-) -> RegisterTile | None:
+def remainder_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
     """`index(axis) % number` as the indices less a number a piece, likewise; as those in the tile
     where that has whole blocks.
     """
-    blocks, b = block_indices(op, context, made), context.builder
+    blocks, b = block_indices(op, context), context.builder
     if blocks is None:
         return None
     (name,), size = tile_axes(op.result), op.args[1]
     indices, own = context.indices(name), context.shapes.of((name,))
-    number = made[size]
+    number = context.made[size]
     assert isinstance(number, t.Constant)
     whole = own.rows is None and name not in context.shares
     whole = whole and context.axes[name].size % number.value == 0
@@ -161,11 +153,9 @@ def _exact_factors(op: t.Reduce, made: Mapping[Value, Op]) -> tuple[Value, ...]:
     return product.args if exact else ()
 
 
-def _rows_and_vector(
-    factors: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
-) -> tuple[Value, ...]:
+def _rows_and_vector(factors: tuple[Value, ...], context: PartitionContext) -> tuple[Value, ...]:
     """Return the rows and the vector whose elements are multiplied, if `mma_sync` takes them."""
-    casts = [op for v in factors if isinstance(op := made.get(v), t.Cast)]
+    casts = [op for v in factors if isinstance(op := context.made.get(v), t.Cast)]
     found = sorted((op.x for op in casts), key=lambda v: -len(tile_axes(v)))
     kinds = {v.as_tile.dtype for v in found}
     fits = kinds in ({F16}, {BF16}) and [len(tile_axes(v)) for v in found] == [2, 1]
@@ -307,33 +297,25 @@ def _scan(op: t.Scan, context: PartitionContext, x: RegisterTile, masked: bool) 
 
 
 def computed_operand(
-    op: t.Contract,
-    in_shared: Container[Value],
-    pieces: Lookup,
-    context: PartitionContext,
-    made: Mapping[Value, Op],
+    op: t.Contract, in_shared: Container[Value], pieces: Lookup, context: PartitionContext
 ) -> RegisterTile | None:
     """The operand of a product that is computed, if one is: zeros where it is summed over elements
     that there are not."""
     for operand in (op.a, op.b):
         if operand not in in_shared:
-            return with_zeros_outside(operand, pieces(operand), context, made)
+            return with_zeros_outside(operand, pieces(operand), context)
     return None
 
 
 def with_zeros_outside(
-    value: Value,
-    x: RegisterTile,
-    context: PartitionContext,
-    made: Mapping[Value, Op],
-    axis: str | None = None,
+    value: Value, x: RegisterTile, context: PartitionContext, axis: str | None = None
 ) -> RegisterTile:
     """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes, its
     columns if none is given: the last tile alone takes the time.
     """
     axis = axis or x.shape.columns
     assert isinstance(value.type, Tile) and axis is not None
-    if _is_zero_outside(value, axis, context, made) or context.is_full(axis):
+    if _is_zero_outside(value, axis, context) or context.is_full(axis):
         return x
     b, dtype = context.builder, value.type.dtype
 
@@ -352,11 +334,9 @@ def with_zeros_outside(
     return RegisterTile(x.shape, piece)
 
 
-def _is_zero_outside(
-    value: Value, axis: str, context: PartitionContext, made: Mapping[Value, Op]
-) -> bool:
+def _is_zero_outside(value: Value, axis: str, context: PartitionContext) -> bool:
     """Whether it is so by itself. Beyond the end of a part there are other elements."""
-    return not context.tiles[axis].is_clipped and zero_outside(value, axis, made)
+    return not context.tiles[axis].is_clipped and zero_outside(value, axis, context.made)
 
 
 def with_inside(

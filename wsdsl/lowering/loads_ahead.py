@@ -21,12 +21,10 @@ REPEATABLE = (AxisAt, t.Block, t.Cast, t.Constant, t.DimSize, t.Index, t.Load, t
 
 
 class LoadsAhead:
-    """Of one partition. `made`: which op makes what in it; `stored`: what the kernel writes."""
+    """Loads of one partition. `stored`: the tensors that the kernel writes."""
 
-    def __init__(
-        self, context: PartitionContext, made: Mapping[Value, Op], stored: Set[Value]
-    ) -> None:
-        self.context, self.made, self.stored = context, made, stored
+    def __init__(self, context: PartitionContext, stored: Set[Value]) -> None:
+        self.context, self.made, self.stored = context, context.made, stored
         self.builder, self.late = context.builder, context.partition.late_loads
 
     def emit(self, loop: ForRange) -> ForRange:

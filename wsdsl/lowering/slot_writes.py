@@ -17,13 +17,12 @@ last tile alone, shows them to the tensor cores, and all meet that read the slot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
-from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import cell_columns
@@ -116,14 +115,11 @@ def _panels(
 
 
 def write_to_slot(
-    op: s.StoreInShared | s.StoreInTensor,
-    pieces: RegisterTile,
-    made: Mapping[Value, Op],
-    context: PartitionContext,
+    op: s.StoreInShared | s.StoreInTensor, pieces: RegisterTile, context: PartitionContext
 ) -> None:
     """Write a tile with zeros where the contraction has no elements."""
     kind, axis = op.value.as_tile, op.summed.as_axis
-    pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
+    pieces = with_zeros_outside(op.value, pieces, context, axis.name)
     if isinstance(op, s.StoreInTensor):
         _write_columns(op.columns, op, pieces, kind.dtype, context)
     else:

@@ -104,7 +104,6 @@ class _Lowering:
         """Operands that threads read in slots which are not given back yet."""
         self.unpublished = False
         """Whether they have written to slots since they told the tensor cores."""
-        self.made = self.context.made
         self.zeros = tiles_of_zeros(partition.body)
         self.in_tensor_memory = TensorReads.of(partition.body, self.context)
         self.sums_read: dict[Value, TensorReads] = {}
@@ -199,7 +198,7 @@ class _Lowering:
             case ArriveBarrier() if self.is_read(op.state):
                 self.sums_read[op.state].finish()
             case s.StoreInShared() | s.StoreInTensor():
-                write_to_slot(op, self.pieces(op.value), self.made, self.context)
+                write_to_slot(op, self.pieces(op.value), self.context)
                 self.unpublished |= isinstance(op, s.StoreInShared)
             case s.SumToTensor():
                 write_back(op, self.pieces(op.value), self.context)
@@ -211,8 +210,8 @@ class _Lowering:
                 self.env[op.result] = self.products.in_turns(op, self.tiles)
                 self.finish_reading()
             case t.Contract():
-                acc, known = self.addend(op.acc, op.result.type), (self.context, self.made)
-                computed = elementwise.computed_operand(op, self.tiles, self.pieces, *known)
+                acc, context = self.addend(op.acc, op.result.type), self.context
+                computed = elementwise.computed_operand(op, self.tiles, self.pieces, context)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
@@ -226,7 +225,7 @@ class _Lowering:
             case t.Block():
                 self.context.block(op)
             case t.Map(fn="floordiv" | "mod") if (
-                found := elementwise.divided_indices(op, self.context, self.made)
+                found := elementwise.divided_indices(op, self.context)
             ) is not None:
                 self.env[op.result] = found
             case p.RenameAxes():
@@ -246,7 +245,7 @@ class _Lowering:
         """Element by element, or of scalars alone."""
         made, swap = results_of(op), [v for v in operands(op) if v in self.env]
         if made and (swap or is_tile(made[0])):
-            self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
+            self.env[made[0]] = elementwise.compute(op, self.context, self.pieces)
             self.remember(op)
             return
         if isinstance(op, ArriveBarrier):

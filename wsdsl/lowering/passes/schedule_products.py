@@ -178,7 +178,7 @@ from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
 from wsdsl.ir.slot_ops import SlotSum
 from wsdsl.ir.tile_ops import Contract, Store
-from wsdsl.ir.walk import Namer, definers, rewrite, walk, with_regions
+from wsdsl.ir.walk import Namer, rewrite, walk, with_regions
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
@@ -207,7 +207,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
         depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
         promoted = {op: n for op, n in depths.items() if every and is_fp8(op.dtype)}
-        ahead_of = LoadsAhead(context, known, stored)
+        ahead_of = LoadsAhead(context, stored)
         in_turn = OrderBarriers(builder, own) if own.order_barriers else None
 
         def region(block: Region) -> Region:
@@ -249,7 +249,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
 
     def decoding(own: Partition) -> Partition:
         context = PartitionContext(kernel, own, builder, [])
-        ahead_of = LoadsAhead(context, definers(own.body), stored)
+        ahead_of = LoadsAhead(context, stored)
 
         def change(op: Op) -> Region:
             if not isinstance(op, ForRange) or any(
