@@ -63,22 +63,17 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
     return from_elements(w, dtype, shape, texts)
 
 
-def _range(dtype: DType) -> tuple[int, int]:
-    signed = dtype.kind == "int"
-    return -(1 << dtype.bits - 1) if signed else 0, (1 << dtype.bits - signed) - 1
-
-
 def _holds(dtype: DType, source: DType) -> bool:
     """Whether `dtype` has all values of an integer `source`; all of them mean something as bool."""
     if "bool" in (dtype.name, source.name):
         return True
-    (low, high), (least, most) = _range(dtype), _range(source)
+    (low, high), (least, most) = dtype.limits, source.limits
     return low <= least and most <= high
 
 
 def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     """Integers that become the nearest value of `dtype`."""
-    (low, high), (least, _) = _range(dtype), _range(x.dtype)
+    (low, high), (least, _) = dtype.limits, x.dtype.limits
     shape, wide = x.shape, [resized(w, text, x.dtype, I32) for text in elements(w, x)]
     unsigned = x.dtype.name == "u32"
     if unsigned:

@@ -88,8 +88,7 @@ def misfit(value: Number, dtype: DType) -> str:
     if dtype.is_integer:
         if isinstance(value, float):
             return f"{shown} is not an integer"
-        low = -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
-        high = (1 << dtype.bits - (dtype.kind == "int")) - 1
+        low, high = dtype.limits
         return "" if low <= value <= high else f"{shown} does not fit {dtype} ({low} to {high})"
     if isinstance(value, float) and not math.isfinite(value):
         lacks = _WITHOUT_NAN if math.isnan(value) else _WITHOUT_INFINITY

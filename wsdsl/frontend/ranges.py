@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wsdsl.frontend import typed
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.intervals import Interval, image
-from wsdsl.ir.types import I32, DType
+from wsdsl.ir.types import I32
 from wsdsl.lazy import of_each
 
 INDICES_END = MAX_SIZE - 1
@@ -22,7 +22,7 @@ WRAPPING = ("add", "sub", "mul")
 
 def range_of(x: typed.Expr) -> Interval:
     """All that an integer expression can be: of what is unknown, or may wrap, all of its type."""
-    held, found = _of_type(x.type.dtype), _range(x)
+    held, found = Interval(*x.type.dtype.limits), _range(x)
     return held if found is None or found.low < held.low or found.high > held.high else found
 
 
@@ -30,7 +30,7 @@ def may_wrap(x: typed.Map) -> bool:
     """Whether a sum, difference or product of integers may be too large for its type, as far as
     the text alone tells. What is computed of sizes, and used as an index, is no larger than they.
     """
-    held = _of_type(x.type.dtype)
+    held = Interval(*x.type.dtype.limits)
     found = _range(x) if x.type.dtype.is_integer and x.fn in WRAPPING else None
     return found is not None and (found.low < held.low or found.high > held.high)
 
@@ -99,7 +99,7 @@ def _reach(x: typed.Expr) -> Reach:
     """All that an integer expression can be, by the sizes of dimensions; of i32 but for multiples
     of `WRAP`, which a sum may wrap by.
     """
-    found, numbers, held = _by_sizes(x), range_of(x), _of_type(x.type.dtype)
+    found, numbers, held = _by_sizes(x), range_of(x), Interval(*x.type.dtype.limits)
     fits = found and (found.low.least >= held.low and found.high.most <= held.high)
     if found is None or not (fits or x.type.dtype == I32):
         return Reach(Bound(numbers.low), Bound(numbers.high))
@@ -134,11 +134,6 @@ def _by_sizes(x: typed.Expr) -> Reach | None:
             return Reach(p - t, q - r)
         case _:
             return None
-
-
-def _of_type(dtype: DType) -> Interval:
-    low = -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
-    return Interval(low, low + (1 << dtype.bits) - 1)
 
 
 def _range(x: typed.Expr) -> Interval | None:

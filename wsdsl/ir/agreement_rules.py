@@ -143,9 +143,8 @@ def _holds(dtype: DType, number: float | bool) -> bool:
         return isinstance(number, bool)
     if isinstance(number, bool) or (dtype.is_integer and not isinstance(number, int)):
         return False
-    signed = dtype.kind == "int"
-    low = -(1 << dtype.bits - 1) if signed else 0
-    return dtype.is_float or low <= number < low + (1 << dtype.bits)
+    low, high = dtype.limits
+    return dtype.is_float or low <= number <= high
 
 
 def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:

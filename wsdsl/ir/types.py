@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
@@ -121,6 +122,13 @@ class DType:
     @property
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The least and the greatest value: infinities of a float type."""
+        signed = self.kind == "int"
+        integers = -(1 << self.bits - 1) if signed else 0, (1 << self.bits - signed) - 1
+        return (-math.inf, math.inf) if self.is_float else integers
 
 
 DTYPES: dict[str, DType] = {

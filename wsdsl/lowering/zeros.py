@@ -181,9 +181,4 @@ def neutral(fn: str, dtype: DType) -> int | float:
         return 0.0 if dtype.is_float else 0
     if dtype.name == "f8e8m0":
         return 2.0 ** (-127 if fn == "max" else 127)
-    if dtype.is_float:
-        return -math.inf if fn == "max" else math.inf
-    signed = dtype.kind == "int"
-    low = -(2 ** (dtype.bits - 1)) if signed else 0
-    high = 2 ** (dtype.bits - signed) - 1
-    return low if fn == "max" else high
+    return dtype.limits[fn != "max"]

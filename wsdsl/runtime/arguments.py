@@ -261,8 +261,7 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
         hint = "give at most 3.4e38 in magnitude, or float('inf')"
         raise LaunchError(f"WS0711 {value!r} does not fit {dtype}", hint=hint)
     if dtype.is_integer:
-        low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
-        high = low + (1 << dtype.bits) - 1
+        low, high = dtype.limits
         if not low <= number <= high:
             raise LaunchError(f"WS0712 {number} does not fit {dtype}, expected {low} to {high}")
     return number

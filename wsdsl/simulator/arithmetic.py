@@ -122,18 +122,12 @@ def convert(x: Array, source: DType, target: DType, saturate: bool = False) -> A
         return np.asarray(x != 0)
     if target.is_float:
         return round_float(widen(x) if source.is_float else x.astype(np.float64), target)
-    low, high = integer_range(target)
+    low, high = target.limits
     if not source.is_float:
         whole = x.astype(np.int64)
         return wrap_integer(np.clip(whole, low, high) if saturate else whole, target)
     whole = np.nan_to_num(np.trunc(widen(x).astype(np.float64)), nan=0.0, posinf=high, neginf=low)
     return np.clip(whole, low, high).astype(np.int64).astype(numpy_dtype(target))
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype.kind == "int":
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 def contracted(a: Array, b: Array, axes: tuple[list[int], list[int]]) -> Array:
@@ -325,7 +319,7 @@ def reduce(fn: str, x: Array, dtype: DType, axis: int) -> Array:
             positive = ((wide == 0) & ~np.signbit(wide)).any(axis=axis)
             most = np.where(most == 0, np.where(positive, 0.0, -0.0), most).astype(wide.dtype)
         return round_float(most if fn == "max" else -most, dtype)
-    low, high = integer_range(dtype)
+    low, high = dtype.limits
     start, pick = (low, np.maximum) if fn == "max" else (high, np.minimum)
     return np.asarray(pick.reduce(x.astype(np.int64), axis=axis, initial=start)).astype(
         numpy_dtype(dtype)
@@ -356,7 +350,7 @@ def top_k(x: Array, places: Array, dtype: DType, count: int) -> tuple[Array, Arr
     place first. What there is not has the lowest value, and the place `NOWHERE`.
     """
     missing = [(0, 0)] * (x.ndim - 1) + [(0, max(0, count - x.shape[-1]))]
-    low = -np.inf if dtype.is_float else integer_range(dtype)[0]
+    low = dtype.limits[0]
     x = np.pad(x, missing, constant_values=np.asarray(low).astype(x.dtype))
     places = np.pad(places, missing, constant_values=NOWHERE)
     wide = widen(x) if dtype.is_float else x.astype(np.int64)

@@ -13,7 +13,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, OneResult, Op, Value, operands
 from wsdsl.ir.types import I32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import definitions, retype, rewrite, walk
-from wsdsl.simulator.arithmetic import Array, integer_range, numpy_dtype
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.reference import dtype_of
 from wsdsl.simulator.tile_trial_kernel import is_packed
 
@@ -199,7 +199,7 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, draw
         least = -eighths if draw.signed else 1
         made = rng.integers(least, eighths + 1, size=shape) * np.float64(draw.scale / 8)
         return _some_of(made, draw.near, 4, rng)
-    low, high = integer_range(dtype)
+    low, high = dtype.limits
     made = rng.integers(0, min(high, draw.most), size=shape)
     if draw.most == LARGEST:
         large = rng.integers(low, high, size=shape, endpoint=True)

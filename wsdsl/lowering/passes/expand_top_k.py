@@ -20,7 +20,6 @@ Why here: sizes are known, and everything behind knows reductions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -110,7 +109,7 @@ class _Expansion(Builder):
         found = self.bits(self.mirrored(key), F32) if self.dtype.is_float else key
         found = self.cast(found, self.dtype, "cast")
         is_none = self.apply("eq", key, self.lowest)
-        low = self.constant(_lowest(self.dtype), Tile(self.dtype))
+        low = self.constant(self.dtype.limits[0], Tile(self.dtype))
         return self.apply("where", is_none, low, found)
 
     def reduce(self, fn: str, parts: Sequence[tuple[Value, Source]]) -> Value:
@@ -159,9 +158,3 @@ class _Expansion(Builder):
             places = self.apply("where", is_taken, self.nowhere, places)
         key = self.apply("where", is_taken, self.lowest, source.key)
         return Source(key, places, source.axis)
-
-
-def _lowest(dtype: DType) -> int | float:
-    if dtype.is_float:
-        return -math.inf
-    return -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
