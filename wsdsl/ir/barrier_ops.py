@@ -70,27 +70,27 @@ class Elect(Op):
     body: Region = ()
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class CtaIndex(OneResult):
     """The index of this CTA in the grid; i32."""
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class NumCtas(OneResult):
     """The number of CTAs in the grid; i32."""
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class ClusterIndex(OneResult):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class NumClusters(OneResult):
     """The number of clusters in the grid; i32."""
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class CtaRank(OneResult):
     """The index of this CTA in its cluster; i32."""
 
@@ -121,7 +121,7 @@ class ClaimedCluster(OneResult):
     ctas: int = 1
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class WarpgroupIndex(OneResult):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
@@ -224,7 +224,7 @@ class SyncWarp(Op):
     """bar.warp.sync: synchronize the threads of each warp, which see each other's SMEM accesses."""
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class InitialState(OneResult):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
@@ -233,7 +233,7 @@ class InitialState(OneResult):
     parity: int
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class Advance(OneResult):
     """The state of the next stage: stage + 1; at `num` stages back to 0, with the other parity."""
 

@@ -12,7 +12,7 @@ from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", pure=True)
 class MatrixOperand(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -32,12 +32,12 @@ class MatrixOperand(OneResult):
     first: int = 0
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class EmptyAccumulator(OneResult):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class AsAccumulator(OneResult):
     """A fragment handed back to wgmma; the same registers."""
 
@@ -105,7 +105,7 @@ class WgmmaWait(ManyResults):
     fragments: tuple[Value, ...] = ()
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class ZeroUnless(OneResult):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
@@ -113,7 +113,7 @@ class ZeroUnless(OneResult):
     cond: Value
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class Slice(OneResult):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
@@ -121,14 +121,14 @@ class Slice(OneResult):
     start: int
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class Join(OneResult):
     """Fragments side by side as one, the first one's columns first; no code."""
 
     parts: tuple[Value, ...]
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class ConvertLayout(OneResult):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
@@ -153,7 +153,7 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
@@ -166,7 +166,7 @@ class ReduceColumns(OneResult):
     size: int = 0
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class MmaSync(OneResult):
     """The product of rows and a vector, f32[64x1], by mma.sync.m16n8k16, all of whose columns of B
     are the vector: the sum over the columns of each fragment of `a`, 64 x K of f16 or bf16, times
@@ -177,14 +177,14 @@ class MmaSync(OneResult):
     b: tuple[Value, ...]
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class ScanColumns(OneResult):
     """The inclusive prefix sum of the elements of a row; of floats in f32."""
 
     x: Value
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", pure=True)
 class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.

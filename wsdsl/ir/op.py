@@ -90,15 +90,15 @@ THREADS: dict[type[Op], Threads] = {}
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def op_class(
-    levels: tuple[Level, ...], threads: Threads | None = None
+    levels: tuple[Level, ...], threads: Threads | None = None, *, pure: bool = False
 ) -> Callable[[type[OpT]], type[OpT]]:
-    """A frozen dataclass, of ops that may stand at `levels` and that `threads` run, of what `Op`
-    has for all of them: methods that `dataclass` writes and compiles for each of a hundred classes
-    take a tenth of the time of importing the compiler.
+    """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
+    methods of `Op`: those that `dataclass` writes and compiles for each of a hundred classes take a
+    tenth of the time of importing the compiler.
     """
 
     def made(cls: type[OpT]) -> type[OpT]:
-        cls.levels = levels
+        cls.levels, cls.pure = levels, pure
         if threads is not None:
             THREADS[cls] = threads
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
@@ -116,9 +116,12 @@ def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], Set[str]]:
 
 @op_class(())
 class Op:
-    """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality."""
+    """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality. The
+    results of a `pure` op depend on its operands and attributes, and on where it runs, alone.
+    """
 
     levels: ClassVar[tuple[Level, ...]]
+    pure: ClassVar[bool]
     loc: Loc | None = field(default=None)
 
     def __init__(self, **given: Any) -> None:

@@ -222,7 +222,7 @@ class FoldRows(OneResult):
     axis: str
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, pure=True)
 class AxisAt(OneResult):
     """The axis whose current tile begins at the i32 `start`; lowered from loops over tiles. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have

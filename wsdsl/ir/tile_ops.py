@@ -126,7 +126,7 @@ class Yield(Op):
     values: tuple[Value, ...] = ()
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True)
 class Whole(OneResult):
     """The axis that takes a dimension whole (`:` in an index)."""
 
@@ -211,7 +211,7 @@ class Contract(OneResult):
         return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class Map(OneResult):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
@@ -235,7 +235,7 @@ class Map(OneResult):
     wraps: bool = False
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class Cast(OneResult):
     """Convert the values of `x` to the result's dtype.
 
@@ -251,7 +251,7 @@ class Cast(OneResult):
     saturate: bool = False
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class Bitcast(OneResult):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
@@ -315,14 +315,14 @@ OVER_AXIS = (Reduce, ReduceBlocks, Scan, TopK)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class Constant(OneResult):
     """A scalar known at compile time."""
 
     value: int | float | bool
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class Full(OneResult):
     """A new tile, the scalar `value` in every element."""
 
@@ -371,7 +371,7 @@ class Lookup(OneResult):
         return (self.i,)
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", pure=True)
 class DimSize(OneResult):
     """The size of a dimension at launch; an i32 scalar."""
 

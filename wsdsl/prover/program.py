@@ -17,10 +17,11 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import counter_ops as k
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
@@ -86,69 +87,19 @@ class Code:
         return self.slots.setdefault(value.name, len(self.slots))
 
 
-SYNCHRONISING: tuple[type[Op], ...] = (
-    b.SetMaxRegisters,
-    b.InitializeBarriers,
-    b.FenceBarrierInit,
-    b.SyncCta,
-    b.SyncCluster,
-    b.NamedBarrierSync,
-    b.NamedBarrierArrive,
-    b.SyncWarp,
-    b.WaitBarrier,
-    b.ArriveBarrier,
-    b.ArriveExpectTx,
-    b.ClaimCluster,
-    b.ClaimedCluster,
-    b.FenceAsyncProxy,
-    m.TmaLoad,
-    m.ThreadLoad,
-    m.ClearPanels,
-    m.LoadPanels,
-    m.SendFragment,
-    m.ReceiveFragment,
-    m.StorePartials,
-    m.ReducePartials,
-    k.ClearCounters,
-    k.AddCounters,
-    k.StoreCounters,
-    m.StoreShared,
-    m.LoadShared,
-    tr.StoreTransposed,
-    tr.LoadTransposed,
-    m.TmaStore,
-    m.ThreadStore,
-    m.TmaStoreCommit,
-    m.TmaStoreWait,
-    f.AsAccumulator,
-    f.WgmmaFence,
-    f.Wgmma,
-    f.WgmmaCommit,
-    f.WgmmaWait,
-    f.ZeroUnless,
-    tm.FreeTensorMemory,
-    tm.TensorProduct,
-    tm.TensorCommit,
-    tm.TensorLoad,
-    tm.TensorStore,
-    tm.StoreScales,
-    tm.TensorCopy,
-    tm.TensorStoreWait,
-    tm.TensorWait,
-    tm.TensorFence,
+CONTROL = (t.If, t.Yield, b.ForRange, b.Elect, b.LaunchDependents, b.WaitPredecessor)
+OF_GMEM = (m.LoadGlobal, m.StoreGlobal, b.ArriveFlag, b.WaitFlag)
+PREFETCHES = (p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+UNNOTICED = {*CONTROL, *OF_GMEM, *PREFETCHES, tm.AllocateTensorMemory}
+SYNCHRONISES = frozenset(
+    kind
+    for kind, threads in THREADS.items()
+    if not (threads == "kernel" or kind in UNNOTICED)
+    and (not kind.pure or kind in (f.AsAccumulator, f.ZeroUnless))
 )
-SYNCHRONISES = frozenset(SYNCHRONISING)
-ALONE = frozenset(
-    (
-        b.SyncWarp,
-        b.FenceAsyncProxy,
-        m.StoreShared,
-        m.ThreadStore,
-        m.TmaStore,
-        m.TmaStoreCommit,
-        m.TmaStoreWait,
-    )
-)
+"""Ops that synchronize, access SMEM or TMEM, or define an accumulator's registers."""
+STORES = (m.StoreShared, m.ThreadStore, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait)
+ALONE = frozenset((b.SyncWarp, b.FenceAsyncProxy, *STORES))
 """Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody; but for
 stores to slots, which others read (`is_alone`)."""
 

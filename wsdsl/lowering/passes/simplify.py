@@ -22,12 +22,10 @@ import operator
 from functools import partial
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
+from wsdsl.ir.tile_ops import COMPARISONS, Cast, Constant, DimSize, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import replace_operands, rewrite, with_regions, yielded
 
@@ -37,11 +35,6 @@ SHARED = frozenset((
     Constant, DimSize, Map, Cast, b.CtaIndex, b.NumCtas, b.ClusterIndex, b.NumClusters, b.CtaRank,
     b.WarpgroupIndex, LoadGlobal,
 ))  # fmt: skip
-PURE = SHARED | {
-    Bitcast, Full, b.Advance, b.InitialState, f.AsAccumulator, f.ConvertLayout, f.EmptyAccumulator,
-    f.Iota, f.Join, f.MatrixOperand, f.MmaSync, f.ReduceColumns, f.ScanColumns, f.Slice,
-    f.ZeroUnless, AxisAt, Whole,
-}  # fmt: skip
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -143,7 +136,8 @@ def _drop_unused(region: Region, used: set[Value]) -> Region:
     """
     kept: list[Op] = []
     for op in reversed(region):
-        if type(op) not in PURE or not used.isdisjoint(results_of(op)):
+        droppable = op.pure or isinstance(op, LoadGlobal)
+        if not droppable or not used.isdisjoint(results_of(op)):
             kept.append(with_regions(op, partial(_drop_unused, used=used)) if regions(op) else op)
             used.update(operands(op))
     return tuple(reversed(kept))
