@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from copy import copy
+from dataclasses import dataclass, field, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, Protocol, Self
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Failure, Party, Undecided
@@ -47,8 +50,22 @@ class Registers:
     number: int
 
 
+@cache
+def _fields_of(cls: type[Any]) -> Callable[[object], tuple[Any, ...]]:
+    return attrgetter(*[f.name for f in fields(cls)])
+
+
+class Copied:
+    """Base of dataclasses whose copies share what their fields hold."""
+
+    __slots__ = ()
+
+    def copy(self) -> Self:
+        return type(self)(*_fields_of(type(self))(self))
+
+
 @dataclass(slots=True)
-class Group:
+class Group(Copied):
     """wgmmas of one commit group: events that are published when it retires, and what it uses. Or
     stores to tensor memory, which may still be `open` beside loads.
     """
@@ -59,10 +76,6 @@ class Group:
     passed: int = 0
     op: Op | None = None
     open: bool = False
-
-    def copy(self) -> Group:
-        own = self.registers, self.fragments, self.passed, self.op
-        return Group(self.events, *own, self.open)
 
 
 @dataclass(slots=True)
@@ -103,15 +116,11 @@ class Agent:
     """Whether it has waited since its last `tensor_fence(after=True)`: see `sync.STALE`."""
 
     def copy(self) -> Agent:
-        made = Agent(self.index, self.cta, self.rank, self.partition, self.registers, self.pc)
+        made = Agent(*_fields_of(Agent)(self))
         made.slots, made.frames = self.slots.copy(), self.frames.copy()
         made.counts, made.know = self.counts.copy(), self.know.copy()
-        made.did, made.met = self.did, self.met
         made.open, made.groups = self.open.copy(), [g.copy() for g in self.groups]
-        made.unfenced, made.unwritten = self.unfenced, self.unwritten
-        made.stores, made.open_stores = self.stores.copy(), self.open_stores
-        made.began_stores, made.ended = self.began_stores, self.ended
-        made.named, made.at, made.stale = self.named, self.at, self.stale
+        made.stores = self.stores.copy()
         return made
 
     def fail(
@@ -132,7 +141,7 @@ def known_to_all(agent: Agent) -> int:
 
 
 @dataclass(slots=True)
-class Barrier:
+class Barrier(Copied):
     """An mbarrier, a named barrier, or the meeting of a CTA or cluster.
 
     `gathered` is what the arrivals of this phase knew, `completed` what those of earlier ones did.
@@ -156,24 +165,6 @@ class Barrier:
     fenced: int = 0
     remote: int = 0
     there: int = 0
-
-    def copy(self) -> Barrier:
-        return Barrier(
-            self.arrivals,
-            self.phase,
-            self.pending,
-            self.tx,
-            self.gathered,
-            self.completed,
-            self.done,
-            self.before,
-            self.passed,
-            self.waiters,
-            self.initialised,
-            self.fenced,
-            self.remote,
-            self.there,
-        )
 
 
 @dataclass(slots=True)
@@ -260,7 +251,8 @@ class Machine:
         """Of all ways together: copies share it."""
 
     def copy(self) -> Machine:
-        made = Machine(self.model)
+        made = copy(self)
+        made.running, made.looks = None, ""
         made.agents = [a.copy() for a in self.agents]
         made.barriers = [b.copy() for b in self.barriers]
         made.named = {k: b.copy() for k, b in self.named.items()}
@@ -268,12 +260,7 @@ class Machine:
         made.pool = self.pool.copy()
         made.iterations, made.following = self.iterations.copy(), self.following.copy()
         made.loops, made.entered = self.loops.copy(), self.entered.copy()
-        made.facts, made.each_iteration = self.facts.copy(), self.each_iteration
-        made.next_event, made.next_iteration = self.next_event, self.next_iteration
-        made.next_registers = self.next_registers
-        made.waits, made.phases = self.waits, self.phases
-        made.unshown = self.unshown.copy()
-        made.steps, made.trace, made.visited = self.steps, self.trace, self.visited
+        made.facts, made.unshown = self.facts.copy(), self.unshown.copy()
         return made
 
     # Events ---------------------------------------------------------------------------------------
