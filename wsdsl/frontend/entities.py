@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import syntax, typed
@@ -80,6 +80,22 @@ class Poison:
 
 POISON = Poison()
 Value = typed.Expr | Literal | Poison
+
+
+class PoisonedError(Exception):
+    """An operand is poison, and so is the innermost expression around it."""
+
+
+T = TypeVar("T")
+
+
+def sound(value: T | Poison) -> T:
+    """Return a value that is not poison."""
+    if isinstance(value, Poison):
+        raise PoisonedError
+    return value
+
+
 Entity = (
     Value | AxisRef | TensorRef | DimName | TypeName | TileType | Builtin | FunctionRef | Several
     | Foreign

@@ -91,6 +91,12 @@ class Expressions:
     # Entities
 
     def entity(self, node: s.Expr) -> e.Entity:
+        try:
+            return self._entity(node)
+        except e.PoisonedError:
+            return e.POISON
+
+    def _entity(self, node: s.Expr) -> e.Entity:
         match node:
             case s.Name():
                 return self.name(node)
@@ -170,8 +176,7 @@ class Expressions:
         return self.ops.binary(node.op, a, b, node.loc)
 
     def product(self, a: e.Value, b: e.Value, node: s.Binary) -> e.Value:
-        if isinstance(a, e.Poison) or isinstance(b, e.Poison):
-            return e.POISON
+        a, b = e.sound(a), e.sound(b)
         if isinstance(a, e.Literal) or isinstance(b, e.Literal):
             hint = "use `*` to multiply by a number"
             return self.report.error("WS0164 `@` cannot multiply a number", node.loc, hint)
@@ -198,14 +203,12 @@ class Expressions:
     # Indexing
 
     def subscript(self, node: s.Subscript) -> e.Entity:
-        base = self.entity(node.base)
+        base = e.sound(self.entity(node.base))
         match base:
             case TensorRef():
                 return self.load(base, node)
             case e.TypeName():
                 return self.tile_type(base, node)
-            case e.Poison():
-                return e.POISON
             case e.Foreign():
                 return self.report.error(base.what, node.base.loc, base.hint)
             case _:
@@ -213,18 +216,11 @@ class Expressions:
                 return self.report.error(message, node.loc, "index a tensor parameter")
 
     def tile_type(self, base: e.TypeName, node: s.Subscript) -> e.TileType | e.Poison:
-        axes: list[AxisRef] = []
-        for entry in node.entries:
-            found = axis_of(self, entry)
-            if isinstance(found, e.Poison):
-                return e.POISON
-            axes.append(found)
+        axes = [e.sound(axis_of(self, entry)) for entry in node.entries]
         return self.twice([a.name for a in axes], node) or e.TileType(base.dtype, tuple(axes))
 
     def load(self, tensor: TensorRef, node: s.Subscript) -> e.Value:
-        index = self.index(tensor, node)
-        if isinstance(index, e.Poison):
-            return index
+        index = e.sound(self.index(tensor, node))
         axes: list[str] = []
         for entry in index:
             axes += [entry.name] if isinstance(entry, AxisRef) else entry.type.axes
@@ -294,7 +290,8 @@ class Expressions:
 
     def call(self, node: s.Call) -> e.Entity:
         name = node.function
-        function = self.name(name, called=True) if isinstance(name, s.Name) else self.entity(name)
+        named = isinstance(name, s.Name)
+        function = e.sound(self.name(name, called=True) if named else self.entity(name))
         match function:
             case e.Builtin():
                 return call_word(self, function.name, node)
@@ -302,11 +299,9 @@ class Expressions:
                 if node.keywords:
                     return self.no_keyword(function.definition.name, node.keywords[0])
                 args = [e.Argument(self.entity(a), a.loc) for a in node.args]
-                if any(isinstance(a.entity, e.Poison) for a in args):
-                    return e.POISON
+                for a in args:
+                    e.sound(a.entity)
                 return self.inline(function, args, node.loc)
-            case e.Poison():
-                return e.POISON
             case e.TypeName():
                 kind = function.dtype
                 hint = f"write cast(x, {kind}) to convert, or zeros({kind}[m]) for a tile"

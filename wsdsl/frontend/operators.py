@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import dtypes, typed
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
+from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value, sound
 from wsdsl.frontend.ranges import range_of
 from wsdsl.frontend.source import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
@@ -135,10 +135,7 @@ class Operators:
     def binary(self, op: str, a: Value, b: Value, loc: Loc) -> Value:
         if isinstance(a, Literal) and isinstance(b, Literal):
             return self._fold(op, a, b, loc)
-        both = self.common([a, b], loc, f"`{op}`")
-        if isinstance(both, Poison):
-            return both
-        args, dtype = both
+        args, dtype = sound(self.common([a, b], loc, f"`{op}`"))
         if op in ON_INTEGERS and dtype.is_float:
             return self.unsupported(op, dtype, loc, BITCAST_FIRST)
         if op == "/" and not dtype.is_float:
@@ -199,8 +196,7 @@ class Operators:
         return Literal(value, loc=loc)
 
     def unary(self, op: str, a: Value, loc: Loc) -> Value:
-        if isinstance(a, Poison):
-            return a
+        a = sound(a)
         if isinstance(a, Literal):
             if op == "~" and isinstance(a.value, float):
                 return self.unsupported(op, "floats", loc, "use an integer or a bool")
@@ -218,10 +214,7 @@ class Operators:
 
     def function(self, fn: str, a: Value, loc: Loc) -> Value:
         """exp, sqrt, … of floats; abs and relu of integers too."""
-        held = self.common([a], loc, f"`{fn}`")
-        if isinstance(held, Poison):
-            return held
-        args, dtype = held
+        args, dtype = sound(self.common([a], loc, f"`{fn}`"))
         if isinstance(a, Literal) and dtype.is_integer and fn not in ANY_NUMBER:
             args, dtype = [self.cast(args[0], F32)], F32
         if not dtype.is_float and not (fn in ANY_NUMBER and dtype.is_integer):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
-from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value
+from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value, sound
 from wsdsl.frontend.typed import AxisRef
 from wsdsl.ir.tile_ops import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
@@ -35,17 +35,13 @@ def reduction(name: str) -> Word:
     """`sum`, and `max` and `min`, which without `over` are elementwise."""
 
     def word(e: Expressions, node: s.Call) -> Entity:
-        over = _over(e, name, node)
-        if isinstance(over, Poison):
-            return over
+        over = sound(_over(e, name, node))
         if over:
             return _reduce(e, name, node, over)
         if name == "sum" or len(node.args) < 2:
             return _of_what(e, name, node)
-        found = e.ops.common([e.value(a) for a in node.args], node.loc, f"`{name}`", chosen=True)
-        if isinstance(found, Poison):
-            return found
-        args, dtype = found
+        values = [e.value(a) for a in node.args]
+        args, dtype = sound(e.ops.common(values, node.loc, f"`{name}`", chosen=True))
         result = args[0]
         for other in args[1:]:
             result = e.ops.map(name, [result, other], dtype, node.loc)
@@ -97,12 +93,8 @@ def _tile_and_axis(
 
 
 def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
-    found = _tile_and_axis(e, name, node, over)
-    if isinstance(found, Poison):
-        return found
-    (x, axis), per = found, _per(e, node)
-    if isinstance(per, Poison):
-        return per
+    x, axis = sound(_tile_and_axis(e, name, node, over))
+    per = sound(_per(e, node))
     x = _summed(e, x) if name == "sum" else x
     fn = "add" if name == "sum" else name
     if per == 1:
@@ -133,21 +125,16 @@ def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed.Expr, AxisRef
 
 
 def cumsum(e: Expressions, node: s.Call) -> Entity:
-    found = _given(e, "cumsum", node)
-    if isinstance(found, Poison):
-        return found
-    x = _summed(e, found[0])
-    return typed.Scan(x, found[1], type=x.type, loc=node.loc)
+    x, axis = sound(_given(e, "cumsum", node))
+    x = _summed(e, x)
+    return typed.Scan(x, axis, type=x.type, loc=node.loc)
 
 
 def position(name: str) -> Word:
     """`argmax` and `argmin`: the least index of those at which the largest is, or the first NaN."""
 
     def word(e: Expressions, node: s.Call) -> Entity:
-        found = _given(e, name, node)
-        if isinstance(found, Poison):
-            return found
-        x, axis = found
+        x, axis = sound(_given(e, name, node))
         x = e.once("x", e.ops.cast(x, F32) if is_small(x.type.dtype) else x)
         best = _over_axis(name.removeprefix("arg"), x, axis, node)
         here = e.ops.map("eq", [x, best], BOOL, node.loc)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
-from wsdsl.frontend.entities import POISON, Entity, Literal, Poison, TileType, TypeName, Value
+from wsdsl.frontend.entities import Entity, Literal, Poison, TileType, TypeName, Value, sound
 from wsdsl.frontend.operators import BITCAST_FIRST
 from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction, topk
 from wsdsl.frontend.typed import TensorRef
@@ -38,10 +38,8 @@ def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
 
 def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
     found = e.entity(node)
-    if isinstance(found, TypeName):
-        return found.dtype
-    if isinstance(found, Poison):
-        return found
+    if isinstance(found, TypeName | Poison):
+        return found if isinstance(found, Poison) else found.dtype
     return e.expected("an element type", node.loc, "write f32, bf16 or i32, for example")
 
 
@@ -55,8 +53,7 @@ def _tile_type(e: Expressions, node: s.Expr) -> TileType | Poison:
 
 
 def _new(e: Expressions, kind: TileType | Poison, value: Value, node: s.Call) -> Value:
-    if isinstance(kind, Poison) or isinstance(value, Poison):
-        return POISON
+    kind, value = sound(kind), sound(value)
     if isinstance(value, Literal):
         made = e.ops.constant(value, kind.dtype, value.loc)
     elif value.type.axes or value.type.dtype != kind.dtype:
@@ -85,21 +82,17 @@ def full(e: Expressions, node: s.Call) -> Entity:
 
 
 def index(e: Expressions, node: s.Call) -> Entity:
-    axis = axis_of(e, node.args[0])
-    if isinstance(axis, Poison):
-        return axis
+    axis = sound(axis_of(e, node.args[0]))
     return typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
 
 
 def end(e: Expressions, node: s.Call) -> Entity:
-    axis = axis_of(e, node.args[0])
-    return axis if isinstance(axis, Poison) else typed.End(axis, type=Tile(I32), loc=node.loc)
+    return typed.End(sound(axis_of(e, node.args[0])), type=Tile(I32), loc=node.loc)
 
 
 def cast(e: Expressions, node: s.Call) -> Entity:
     x, dtype = e.value(node.args[0]), _dtype(e, node.args[1])
-    if isinstance(x, Poison) or isinstance(dtype, Poison):
-        return POISON
+    x, dtype = sound(x), sound(dtype)
     if isinstance(x, Literal):
         return e.ops.cast_constant(x, dtype)
     return typed.Cast(x, type=Tile(dtype, x.type.axes), loc=node.loc)
@@ -107,8 +100,7 @@ def cast(e: Expressions, node: s.Call) -> Entity:
 
 def bitcast(e: Expressions, node: s.Call) -> Entity:
     x, dtype = e.typed(node.args[0]), _dtype(e, node.args[1])
-    if isinstance(x, Poison) or isinstance(dtype, Poison):
-        return POISON
+    x, dtype = sound(x), sound(dtype)
     if BOOL in (x.type.dtype, dtype) and x.type.dtype != dtype:
         message = f"WS0181 `bitcast` cannot convert {x.type.dtype} to {dtype}"
         return e.report.error(message, node.loc, "compare, or use cast")
@@ -122,31 +114,23 @@ def bitcast(e: Expressions, node: s.Call) -> Entity:
 def where(e: Expressions, node: s.Call) -> Entity:
     cond = e.typed(node.args[0])
     both = e.ops.common([e.value(a) for a in node.args[1:]], node.loc, "`where`", chosen=True)
-    if isinstance(cond, Poison) or isinstance(both, Poison):
-        return POISON
+    cond, (args, dtype) = sound(cond), sound(both)
     if cond.type.dtype != BOOL:
         found, loc = cond.type.dtype, node.args[0].loc
         return e.wrong_type("the `where` condition", "bool", found, loc, "compare it: x != 0")
-    args, dtype = both
     return e.ops.map("where", [cond, *args], dtype, node.loc)
 
 
 def fma(e: Expressions, node: s.Call) -> Entity:
     values = [e.value(a) for a in node.args]
-    found = e.ops.common(values, node.loc, "`fma`")
-    if isinstance(found, Poison):
-        return found
-    args, dtype = found
+    args, dtype = sound(e.ops.common(values, node.loc, "`fma`"))
     if not dtype.is_float:
         return e.ops.unsupported("fma", dtype, node.loc, "write a * b + c")
     return e.ops.rounded_once("fma", args, values, dtype, node.loc)
 
 
 def mulhi(e: Expressions, node: s.Call) -> Entity:
-    found = e.ops.common([e.value(a) for a in node.args], node.loc, "`mulhi`")
-    if isinstance(found, Poison):
-        return found
-    args, dtype = found
+    args, dtype = sound(e.ops.common([e.value(a) for a in node.args], node.loc, "`mulhi`"))
     if dtype.bits != 32 or dtype.is_float:
         hint = "write cast(x, u32) or cast(x, i32): it returns the upper half of 64 bits"
         return e.ops.unsupported("mulhi", dtype, node.loc, hint)
@@ -154,9 +138,7 @@ def mulhi(e: Expressions, node: s.Call) -> Entity:
 
 
 def popcount(e: Expressions, node: s.Call) -> Entity:
-    x = e.typed(node.args[0])
-    if isinstance(x, Poison):
-        return x
+    x = sound(e.typed(node.args[0]))
     dtype = x.type.dtype
     if dtype.is_float:
         return e.ops.unsupported("popcount", dtype, node.loc, BITCAST_FIRST)
@@ -168,8 +150,7 @@ def popcount(e: Expressions, node: s.Call) -> Entity:
 
 def lookup(e: Expressions, node: s.Call) -> Entity:
     table, i = e.entity(node.args[0]), e.typed(node.args[1])
-    if isinstance(table, Poison) or isinstance(i, Poison):
-        return POISON
+    table, i = sound(table), sound(i)
     if not isinstance(table, TensorRef) or len(table.type.dims) != 1:
         return e.expected("a 1-D tensor", node.args[0].loc, "write lookup(table, i) for table[i]")
     (size,) = table.type.dims
