@@ -161,7 +161,7 @@ FOREIGN: dict[str, str] = {
     # Threads
     **dict.fromkeys(("program_id", "num_programs", "threadIdx", "blockIdx"), _NO_THREADS),
     **dict.fromkeys(("blockDim", "syncthreads", "__syncthreads", "grid"), _NO_THREADS),
-}  # fmt: skip
+}
 
 
 def meant(name: str) -> str:

@@ -47,19 +47,10 @@ class Definition:
 
 
 COMPARED: dict[str, Callable[[int, int], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
+    fn: getattr(operator, fn) for fn in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 FOLDED: dict[str, Callable[..., int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
+    **{fn: getattr(operator, fn) for fn in ("add", "sub", "mul", "floordiv", "mod")},
     "min": min,
     "max": max,
     "or": operator.or_,
@@ -151,11 +142,9 @@ def _divided(x: int, y: int) -> int:
 
 
 BINARY: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
+    **{fn: getattr(operator, fn) for fn in ("add", "sub", "xor")},
     "and": operator.and_,
     "or": operator.or_,
-    "xor": operator.xor,
     "min": min,
     "max": max,
     "div": _divided,

@@ -192,34 +192,27 @@ def _sigmoid(x: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-x))
 
 
+OF_ANY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "mod": np.mod, "neg": np.negative,
+    "abs": np.abs,
+}  # fmt: skip
 EXACT: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
+    **OF_ANY,
     "div": np.divide,
     "min": smaller,
     "max": larger,
-    "neg": np.negative,
-    "abs": np.abs,
     "floor": np.floor,
     "round": np.rint,
     "sqrt": np.sqrt,
     "relu": lambda x: larger(x, np.float32(0)),
     "floordiv": lambda a, b: np.floor(np.divide(a, b)),
-    "mod": np.mod,
 }
 """Functions that float32 computes as well as float64 rounded (or exactly)."""
 
 IN_DOUBLE: dict[str, Callable[..., Any]] = {
+    **{fn: getattr(np, fn) for fn in ("exp", "exp2", "log", "log2", "sin", "cos", "tanh")},
     "pow": np.power,
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log2": np.log2,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
     "sigmoid": _sigmoid,
     "gelu": _gelu,
     "silu": lambda x: x * _sigmoid(x),
@@ -244,12 +237,9 @@ def _guarded_shift(shift: Callable[..., Any]) -> Callable[..., Any]:
 
 
 INTEGER: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
+    **OF_ANY,
     "div": lambda a, b: np.trunc(np.divide(a, b)).astype(np.int64),
     "floordiv": np.floor_divide,
-    "mod": np.mod,
     "pow": lambda a, b: np.power(a, np.maximum(b, 0)),
     "min": np.minimum,
     "max": np.maximum,
@@ -261,9 +251,7 @@ INTEGER: dict[str, Callable[..., Any]] = {
     # Of two u32 the product has 64 bits, and its own sign: the lower bits of the shift are right.
     "mulhi": lambda a, b: np.multiply(a, b) >> 32,
     "popcount": lambda x: sum((x >> i & 1 for i in range(32)), np.zeros_like(x)),
-    "neg": np.negative,
     "not": np.invert,
-    "abs": np.abs,
     "relu": lambda x: np.maximum(x, 0),
     "floor": lambda x: x,
     "fma": lambda a, b, c: a * b + c,
