@@ -38,6 +38,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from wsdsl.ir.integers import ON_INTEGERS
+
 T = TypeVar("T")
 Extents = tuple[tuple[str, int], ...]
 """(dimension, tile) along each axis."""
@@ -318,22 +320,7 @@ class Numbers:
         return x
 
     def apply(self, fn: str, /, *args: int) -> int:
-        return int(FUNCTIONS[fn](*args))
-
-
-FUNCTIONS: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
-    "where": lambda c, a, b: a if c else b,
-}
+        return args[1 if args[0] else 2] if fn == "where" else int(ON_INTEGERS[fn](*args))
 
 
 def num_steps(piece: Piece[int]) -> int:

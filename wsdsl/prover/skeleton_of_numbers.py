@@ -30,7 +30,7 @@ from wsdsl.prover.skeleton_accesses import POINTER, Allowed, Own
 from wsdsl.prover.skeleton_letters import UNKNOWN
 from wsdsl.prover.skeleton_of_ptx import OPERAND, Jump, Program
 from wsdsl.prover.skeleton_registers import read, result, split_address
-from wsdsl.prover.skeleton_values import COMPARED, FOLDED, Definition, computed
+from wsdsl.prover.skeleton_values import FOLDED, Definition, computed
 
 SIZE, CLUSTERS, FEW, APART, SAMPLES = 640, 37, 5, 7, 12
 """Most sizes, the clusters of the grid, or a few with many items, from one to the
@@ -309,7 +309,8 @@ def _datum(address: int, held: Held) -> int:
 @once
 def _near_thresholds(kernel: Kernel) -> list[int]:
     """Small numbers, and those around the constants that scalars are compared with."""
-    made = (kernel.definers.get(x) for op in kernel.of(t.Map) if op.fn in COMPARED for x in op.args)
+    compared = (op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS)
+    made = (kernel.definers.get(x) for op in compared for x in op.args)
     found = {op.value for op in made if isinstance(op, t.Constant) and isinstance(op.value, int)}
     near = {n + by for n in found if abs(n) < SIZE for by in (-1, 0, 1)}
     return sorted({*range(4), *near})

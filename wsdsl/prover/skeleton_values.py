@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from wsdsl.ir.integers import ON_INTEGERS
+from wsdsl.ir.tile_ops import COMPARISONS
 from wsdsl.lazy import cached_property
 
 BASE = 9 * 1024
@@ -46,17 +48,11 @@ class Definition:
         return WORD.findall(self.operands)
 
 
-COMPARED: dict[str, Callable[[int, int], bool]] = {
-    fn: getattr(operator, fn) for fn in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 FOLDED: dict[str, Callable[..., int]] = {
-    **{fn: getattr(operator, fn) for fn in ("add", "sub", "mul", "floordiv", "mod")},
-    "min": min,
-    "max": max,
+    **ON_INTEGERS,
     "or": operator.or_,
     "shl": operator.lshift,
     "where": lambda cond, x, y: x if cond else y,
-    **COMPARED,
 }
 """The functions of a kernel's scalars."""
 UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
@@ -176,8 +172,9 @@ def computed(op: str) -> Computed | None:
         made = 1 << int(types[0][2])
         return lambda x: read(x[0]) % made
     if kind == "setp" and form[1:] == form[-1:]:
-        relation = COMPARED.get(UNSIGNED.get(form[0], form[0]))
-        return None if relation is None else lambda x: int(relation(read(x[0]), read(x[1])))
+        fn = UNSIGNED.get(form[0], form[0])
+        relation = ON_INTEGERS[fn] if fn in COMPARISONS else None
+        return relation and (lambda x: int(relation(read(x[0]), read(x[1]))))
     if kind == "bfe" and not signed:
         return lambda x: x[0] >> x[1] & (1 << x[2]) - 1
     if kind in ("mul", "mad") and form[0] in ("lo", "wide"):

@@ -12,16 +12,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from wsdsl.ir.integers import ON_INTEGERS
+
 Term = Any
 
-OWN_NAMES = ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne", "xor")
-"""Functions that Python's `operator` calls the same."""
 FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    **{fn: getattr(operator, fn) for fn in OWN_NAMES},
+    **ON_INTEGERS,
     "floordiv": lambda a, b: a // b if b else 0,
     "mod": lambda a, b: a % b if b else 0,
-    "min": min,
-    "max": max,
+    "xor": operator.xor,
     "and": lambda a, b: a and b if isinstance(a, bool) else a & b,
     "or": lambda a, b: a or b if isinstance(a, bool) else a | b,
     "shl": operator.lshift,

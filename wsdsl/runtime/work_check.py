@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.integers import ON_INTEGERS
 from wsdsl.ir.tile_scheduler import Problem, TileScheduler
 
 Array = npt.NDArray[np.int64]
@@ -23,19 +23,7 @@ MAX_I32 = 2**31 - 1
 MAX_ROUNDS = 3
 """Rounds of whole tiles, or of the same work units per round, to check: all rounds are equal."""
 
-FUNCTIONS: dict[str, Any] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "min": np.minimum,
-    "max": np.maximum,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "where": np.where,
-}
+FUNCTIONS = ON_INTEGERS | {"min": np.minimum, "max": np.maximum, "where": np.where}
 GROWING = ("add", "sub", "mul")
 
 

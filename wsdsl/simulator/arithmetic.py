@@ -15,8 +15,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from wsdsl.ir.integers import ON_INTEGERS
 from wsdsl.ir.op import Value
-from wsdsl.ir.tile_ops import BYTE_OF_WORDS, NOWHERE
+from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, NOWHERE
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Tensor, Tile
 
 Array = npt.NDArray[Any]
@@ -192,10 +193,7 @@ def _sigmoid(x: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-OF_ANY: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "mod": np.mod, "neg": np.negative,
-    "abs": np.abs,
-}  # fmt: skip
+OF_ANY = ON_INTEGERS | {"neg": np.negative, "abs": np.abs}
 EXACT: dict[str, Callable[..., Any]] = {
     **OF_ANY,
     "div": np.divide,
@@ -218,15 +216,6 @@ IN_DOUBLE: dict[str, Callable[..., Any]] = {
     "silu": lambda x: x * _sigmoid(x),
     "erf": lambda x: np.asarray(_erf(x), np.float64),
     "fma": lambda a, b, c: a * b + c,
-}
-
-COMPARE: dict[str, Callable[..., Any]] = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "ge": np.greater_equal,
-    "gt": np.greater,
 }
 
 
@@ -257,13 +246,6 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c,
 }
 
-LOGICAL: dict[str, Callable[..., Any]] = {
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "xor": np.logical_xor,
-    "not": np.logical_not,
-}
-
 
 def apply(fn: str, arguments: Sequence[Array], dtype: DType, target: DType) -> Array:
     """`map`: `fn` on arguments of one dtype (the last one's), rounded to `target`."""
@@ -279,18 +261,18 @@ def apply(fn: str, arguments: Sequence[Array], dtype: DType, target: DType) -> A
         return np.asarray(high << 8 | low).view(numpy_dtype(target))
     with np.errstate(all="ignore"):
         if dtype.kind == "bool":
-            return np.asarray({**LOGICAL, **COMPARE}[fn](*arguments))
+            return np.asarray(INTEGER[fn](*arguments))
         if dtype.is_float:
             wide = [widen(a) for a in arguments]
-            if fn in COMPARE:
-                return np.asarray(COMPARE[fn](*wide))
+            if fn in COMPARISONS:
+                return np.asarray(OF_ANY[fn](*wide))
             if fn in EXACT:
                 return round_float(np.asarray(EXACT[fn](*wide)), target)
             doubled = [w.astype(np.float64) for w in wide]
             return round_float(np.asarray(IN_DOUBLE[fn](*doubled)), target)
         whole = [a.astype(np.int64) for a in arguments]
-        if fn in COMPARE:
-            return np.asarray(COMPARE[fn](*whole))
+        if fn in COMPARISONS:
+            return np.asarray(OF_ANY[fn](*whole))
         return wrap_integer(np.asarray(INTEGER[fn](*whole)), target)
 
 

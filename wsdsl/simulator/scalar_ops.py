@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,19 +11,16 @@ import numpy as np
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.integers import ON_INTEGERS
 from wsdsl.ir.op import Op, Value, by_op
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import dtype_of, numpy_dtype
 from wsdsl.simulator.context import State, Warpgroup, shape_of
 
-OWN_NAMES = ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne")
-"""Functions that Python's `operator` calls the same."""
 I32_FAST: dict[str, Callable[[int, int], int]] = {
-    **{fn: getattr(operator, fn) for fn in OWN_NAMES},
+    **ON_INTEGERS,
     "floordiv": lambda x, y: x // y if y else 0,
     "mod": lambda x, y: x % y if y else 0,
-    "min": min,
-    "max": max,
 }
 
 
