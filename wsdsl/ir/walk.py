@@ -24,6 +24,7 @@ from wsdsl.ir.op import (
     with_fields,
 )
 from wsdsl.ir.tile_ops import Yield
+from wsdsl.reached import reached
 
 
 def definitions(kernel: Kernel) -> Iterator[Value]:
@@ -74,16 +75,11 @@ def made_of(
     """Values, and all that they are computed of by ops that it goes `through`; with what makes
     each.
     """
-    ahead, seen = [*values], set[Value]()
-    while ahead:
-        value = ahead.pop()
-        op = made.get(value)
-        if op is None or value in seen:
-            continue
-        seen.add(value)
-        yield value, op
-        if through(op):
-            ahead += operands(op)
+
+    def after(value: Value) -> tuple[Value, ...]:
+        return operands(op) if (op := made.get(value)) and through(op) else ()
+
+    return ((v, made[v]) for v in reached(values, after) if v in made)
 
 
 def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:

@@ -22,6 +22,7 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.reached import reached
 from wsdsl.schedule import Schedule
 
 
@@ -85,18 +86,16 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
 
 def _sources(values: Iterable[Value], made: Mapping[Value, Op]) -> Iterator[Value]:
     """What values are that loops and conditions hand on."""
-    ahead, seen = [*values], set[Value]()
-    while ahead:
-        value = ahead.pop()
-        if value in seen:
-            continue
-        seen.add(value)
+
+    def after(value: Value) -> list[Value]:
         match made[value]:
             case ForTiles() | ForEach() as loop:
                 n = (loop.args if value in loop.args else loop.result).index(value)
-                ahead += [loop.init[n], yielded(loop.body)[n]]
+                return [loop.init[n], yielded(loop.body)[n]]
             case If() as op:
                 n = op.result.index(value)
-                ahead += [yielded(op.then)[n], yielded(op.orelse)[n]]
+                return [yielded(op.then)[n], yielded(op.orelse)[n]]
             case _:
-                yield value
+                return []
+
+    return (v for v in reached(values, after) if not isinstance(made[v], (ForTiles, ForEach, If)))

@@ -16,6 +16,7 @@ from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
+from wsdsl.reached import reached
 
 HINT = "report this bug in wsdsl: codegen or LLVM moved the access"
 COMMENT = re.compile(r"//[^\n]*")
@@ -88,47 +89,34 @@ def _before_waits(text: str) -> Iterator[Statement]:
         made = Statement(m.start(), m["label"] or "", m["guard"] or "", m["op"] or "", m["args"])
         statements.append(made)
     places = {s.label: n for n, s in enumerate(statements) if s.label}
-    seen, todo = set[int](), [0]
-    while todo:
-        n = todo.pop()
-        if n in seen or n >= len(statements):
-            continue
-        seen.add(n)
+
+    def after(n: int) -> Iterator[int]:
         here = statements[n]
-        yield here
         kind = here.op.partition(".")[0]
-        targets: list[str] = []
         if kind == "bra":
-            targets = [here.args.strip()]
+            yield places[here.args.strip()]
         elif kind == "brx":
-            targets = tables[here.args.rpartition(",")[2].strip()]
-        todo += [places[target] for target in targets]
+            yield from (places[x] for x in tables[here.args.rpartition(",")[2].strip()])
         leaves = kind in ("bra", "brx", "ret", "exit", "trap") or here.op == "griddepcontrol.wait"
-        if here.guard or not leaves:
-            todo.append(n + 1)
+        if n + 1 < len(statements) and (here.guard or not leaves):
+            yield n + 1
+
+    return (statements[n] for n in reached([0] if statements else [], after))
 
 
-def _definitions(text: str) -> dict[str, list[str]]:
+def _definitions(text: str) -> dict[str, str]:
     """What each register is computed from; what is loaded says nothing about where it lies."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for op, to, operands in DEFINITION.findall(text):
         if not op.startswith(("ld", "atom")) or op.startswith("ld.param"):
             for name in REGISTER.findall(to):
-                found.setdefault(name, []).append(operands)
+                found[name] = f"{found.get(name, '')} {operands}"
     return found
 
 
-def _parameters(statement: Statement, made: dict[str, list[str]]) -> set[int]:
+def _parameters(statement: Statement, made: dict[str, str]) -> set[int]:
     """Those from which a load's address or map is computed; none of what does not only load."""
     by_tma, plain = LOAD.match(statement.op), statement.op.startswith("ld")
     found = (MAP if by_tma else ADDRESS).search(statement.args) if by_tma or plain else None
-    seen, todo, numbers = set[str](), [found[1]] if found else [], set[int]()
-    while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for operands in made.get(name, ()):
-            numbers |= {int(n) for n in PARAMETER.findall(operands)}
-            todo += REGISTER.findall(operands)
-    return numbers
+    names = reached([found[1]] if found else [], lambda x: REGISTER.findall(made.get(x, "")))
+    return {int(n) for name in names for n in PARAMETER.findall(made.get(name, ""))}

@@ -10,6 +10,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.walk import made_of
 from wsdsl.prover.global_accesses import Access
 from wsdsl.prover.global_places import GlobalPlaces
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
@@ -74,15 +75,8 @@ def _box(access: Access, held: Known, sums: Sums) -> Box | None:
 
 def _tells_rank(value: Value | None, made: Mapping[Value, Op]) -> bool:
     """Whether it is computed from the CTA's rank in its cluster."""
-    ahead, seen = [value], {value}
-    while ahead:
-        op = made.get(last) if (last := ahead.pop()) is not None else None
-        if isinstance(op, b.CtaRank):
-            return True
-        new = [v for v in op.args if v not in seen] if isinstance(op, Map) else []
-        ahead += new
-        seen |= {*new}
-    return False
+    found = made_of([value] if value else [], made, lambda op: isinstance(op, Map))
+    return any(isinstance(op, b.CtaRank) for _, op in found)
 
 
 def _number(of: Linear, held: Known, sums: Sums) -> int | None:

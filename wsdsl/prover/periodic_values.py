@@ -15,6 +15,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.terms import FOLD
+from wsdsl.reached import reached
 
 MAX_PERIOD = 64
 I32 = range(-(2**31), 2**31)
@@ -57,18 +58,13 @@ def _used(
     work: b.ForRange, conditions: Iterable[Value], made: Mapping[Value, Op]
 ) -> frozenset[Value]:
     """The loop's arguments on which the conditions depend, in this iteration or a later one."""
-    ahead, seen = list(conditions), set[Value]()
-    while ahead:
-        value = ahead.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        op = made.get(value)
+
+    def after(value: Value) -> tuple[Value, ...]:
         if value in work.args:
-            ahead.append(yielded(work.body)[work.args.index(value)])
-        elif isinstance(op, t.Map):
-            ahead += op.args
-    return frozenset(seen & set(work.args))
+            return (yielded(work.body)[work.args.index(value)],)
+        return op.args if isinstance(op := made.get(value), t.Map) else ()
+
+    return frozenset(reached(conditions, after)) & {*work.args}
 
 
 def evaluate(value: Value, known: dict[Value, int | None], made: Mapping[Value, Op]) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from wsdsl.prover.skeleton_values import ADDRESS, Computed, Definition, Values, computed
+from wsdsl.reached import reached
 
 Known = int | None
 Vector = Known | list[Known]
@@ -138,13 +139,7 @@ class Slice:
                     todo.append(self.values.name(d.args[2], d.at))
                 for arg in read(d):
                     readers.setdefault(self.values.name(arg, d.at), set()).add(name)
-        moving = set[str]()
-        while todo:
-            name = todo.pop()
-            if name not in moving:
-                moving.add(name)
-                todo += readers.get(name, ())
-        return moving
+        return {*reached(todo, lambda name: readers.get(name, ()))}
 
     def steps(self) -> Iterator[tuple[int, Definition]]:
         return ((slot, d) for name, slot in self.slots.items() for d in self.definitions[name])

@@ -12,7 +12,7 @@ import numpy as np
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, OneResult, Op, Value, operands
 from wsdsl.ir.types import I32, Axis, DType, Tensor, Tile
-from wsdsl.ir.walk import definitions, retype, rewrite, walk
+from wsdsl.ir.walk import definitions, made_of, retype, rewrite, walk
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.reference import dtype_of
 from wsdsl.simulator.tile_trial_kernel import is_packed
@@ -67,20 +67,15 @@ def near_compared(kernel: Kernel) -> tuple[float, ...]:
     for NaN as `argmax` does, with the largest and the smallest drawn number, for ties.
     """
     found: dict[float, None] = {}
-    met: set[Value] = set()
     compared = [op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS]
     counted = values_in_results(kernel)
-    work = [v for op in compared if op.result in counted for v in op.args]
-    while work:
-        value = work.pop()
-        op = kernel.definers.get(value)
-        if value not in met and isinstance(op, t.Map | t.Cast | t.Full):
-            work += operands(op)
-        elif isinstance(op, t.Constant) and not isinstance(op.value, bool):
+    start = [v for op in compared if op.result in counted for v in op.args]
+    kinds = (t.Map, t.Cast, t.Full)
+    for _, op in made_of(start, kernel.definers, lambda op: isinstance(op, kinds)):
+        if isinstance(op, t.Constant) and not isinstance(op.value, bool):
             number = float(op.value)
             if np.isfinite(number):
                 found |= dict.fromkeys((number, number - 1, number + 1))
-        met.add(value)
     if any(isinstance(op, t.Map) and op.fn in ("eq", "ne") and _alike(op) for op in kernel.ops):
         found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
     return tuple(found)

@@ -25,6 +25,7 @@ from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
+from wsdsl.reached import reached
 
 SCALAR_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
@@ -120,19 +121,17 @@ def _meeting(store: tile.Store, loop: tile.ForTiles) -> Finding:
 
 def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
     """Whether any of the values depends on a loop's index."""
-    ahead, seen = [*values], set[Value]()
-    while ahead:
-        value = ahead.pop()
-        if value == index:
-            return True
+
+    def after(value: Value) -> tuple[Value, ...]:
         op = made.get(value)
         if isinstance(op, tile.ForTiles) and value == op.index:
             # A part of a dimension that begins elsewhere in each iteration is another one.
-            ahead += [op.start] if op.start else []
-        elif op is not None and value not in seen and value != getattr(op, "index", None):
-            seen.add(value)
-            ahead += [*operands(op), *used_inside(op)]
-    return False
+            return (op.start,) if op.start else ()
+        if op is None or value == getattr(op, "index", None):
+            return ()
+        return (*operands(op), *used_inside(op))
+
+    return index in reached(values, after)
 
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
