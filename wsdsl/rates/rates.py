@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 ROWS = 64
@@ -35,6 +36,13 @@ def outside(unit: str, meaning: str, bench: str) -> Any:
     return rate(unit, meaning, bench, outside=True)
 
 
+cycles = partial(rate, "cycles")
+nanoseconds = partial(rate, "nanoseconds")
+frequency = partial(rate, "cycles per nanosecond")
+outer_cycles = partial(outside, "cycles")
+bandwidth = partial(outside, "bytes per cycle and SM")
+
+
 class Described(NamedTuple):
     """Description of a hardware parameter."""
 
@@ -55,16 +63,14 @@ class Rates:
     )
     tensor_8_cycles: float = rate("cycles per column", "of a wgmma of fp8", "tensor")
     tensor_32_cycles: float = rate("cycles per column", "of a wgmma of tf32", "tensor")
-    tensor_least_cycles: float = rate(
-        "cycles", "of a wgmma with A in registers, however few its columns", "tensor"
+    tensor_least_cycles: float = cycles(
+        "of a wgmma with A in registers, however few its columns", "tensor"
     )
     tensor_smem_bytes: float = rate(
         "bytes per cycle and SM", "at which wgmma reads its operands in SMEM", "tensor"
     )
-    tensor_latency_cycles: float = rate(
-        "cycles",
-        "from the issue of a wgmma to its accumulator in registers, less its issue cycles",
-        "tensor",
+    tensor_latency_cycles: float = cycles(
+        "from the issue of a wgmma to its accumulator in registers, less its issue cycles", "tensor"
     )
 
     # SMEM.
@@ -77,52 +83,36 @@ class Rates:
     )
 
     # L2, lines that it holds.
-    l2_bytes: float = outside(
-        "bytes per cycle and SM",
+    l2_bytes: float = bandwidth(
         "that TMA loads to each of all SMs, aligned lines, each read by a row or column of CTAs, "
         "as the operands of a matmul are",
         PRODUCTS,
     )
-    l2_own_bytes: float = outside(
-        "bytes per cycle and SM", "as `l2_bytes`, where each line is read by one CTA", "l2"
-    )
+    l2_own_bytes: float = bandwidth("as `l2_bytes`, where each line is read by one CTA", "l2")
     l2_one_bytes: float = outside("bytes per cycle", "that TMA loads to one SM alone", "l2")
-    l2_cluster_2_bytes: float = outside(
-        "bytes per cycle and SM",
-        "as `l2_bytes` with CTAs in clusters of 2, without multicast",
-        PRODUCTS,
+    l2_cluster_2_bytes: float = bandwidth(
+        "as `l2_bytes` with CTAs in clusters of 2, without multicast", PRODUCTS
     )
-    l2_cluster_4_bytes: float = outside(
-        "bytes per cycle and SM", "as `l2_cluster_2_bytes`, in clusters of 4", PRODUCTS
+    l2_cluster_4_bytes: float = bandwidth("as `l2_cluster_2_bytes`, in clusters of 4", PRODUCTS)
+    l2_multicast_2_bytes: float = bandwidth(
+        "that each SM receives by multicast in clusters of 2, whose CTAs load half each", PRODUCTS
     )
-    l2_multicast_2_bytes: float = outside(
-        "bytes per cycle and SM",
-        "that each SM receives by multicast in clusters of 2, whose CTAs load half each",
-        PRODUCTS,
-    )
-    l2_multicast_4_bytes: float = outside(
-        "bytes per cycle and SM", "as `l2_multicast_2_bytes`, in clusters of 4", PRODUCTS
-    )
+    l2_multicast_4_bytes: float = bandwidth("as `l2_multicast_2_bytes`, in clusters of 4", PRODUCTS)
     l2_crossing: float = rate(
         "times as long", "for a row of 128 bytes that crosses from one line to the next", PRODUCTS
     )
     l2_split: float = rate(
         "times as long", "for a row of 128 bytes that begins inside a sector of 32", PRODUCTS
     )
-    l2_load_bytes: float = outside(
-        "bytes per cycle and SM", "that threads load, 16 bytes each, 8 in flight", "l2_threads"
-    )
-    l2_store_bytes: float = outside(
-        "bytes per cycle and SM", "that threads store, 16 bytes each", "l2_threads"
-    )
-    l2_tma_store_bytes: float = outside("bytes per cycle and SM", "that TMA stores", "l2")
+    l2_load_bytes: float = bandwidth("that threads load, 16 bytes each, 8 in flight", "l2_threads")
+    l2_store_bytes: float = bandwidth("that threads store, 16 bytes each", "l2_threads")
+    l2_tma_store_bytes: float = bandwidth("that TMA stores", "l2")
 
     # DRAM: of the whole GPU, in nanoseconds, since DRAM has a separate clock.
     dram_read_bytes: float = rate("bytes per nanosecond", "that TMA reads, without writes", "dram")
     dram_write_bytes: float = rate("bytes per nanosecond", "written, without reads", "dram")
     dram_copy_bytes: float = rate("bytes per nanosecond", "read and written, half and half", "dram")
-    dram_loaded_ns: float = rate(
-        "nanoseconds",
+    dram_loaded_ns: float = nanoseconds(
         "from a load to its data while all SMs load: the bytes in flight over this latency are the "
         "rate, up to the bandwidth of DRAM",
         "dram",
@@ -133,53 +123,43 @@ class Rates:
     exp_lanes: float = rate("threads per cycle and SM", "`ex2`, `rcp`, `rsqrt`, `tanh`", "issue")
 
     # Latencies.
-    tma_l2_cycles: float = outside(
-        "cycles", "from the issue of a TMA load to the end of its wait, of lines in L2", "latency"
+    tma_l2_cycles: float = outer_cycles(
+        "from the issue of a TMA load to the end of its wait, of lines in L2", "latency"
     )
-    tma_dram_cycles: float = outside("cycles", "as `tma_l2_cycles`, of lines in DRAM", "latency")
-    tma_issue_cycles: float = rate(
-        "cycles", "of the thread that issues them, from one TMA load to the next", "latency"
+    tma_dram_cycles: float = outer_cycles("as `tma_l2_cycles`, of lines in DRAM", "latency")
+    tma_issue_cycles: float = cycles(
+        "of the thread that issues them, from one TMA load to the next", "latency"
     )
-    mbarrier_cycles: float = rate(
-        "cycles", "from an arrive to the end of another warp's wait", "barriers"
+    mbarrier_cycles: float = cycles("from an arrive to the end of another warp's wait", "barriers")
+    named_barrier_cycles: float = cycles("of a `bar.sync` of 256 threads", "barriers")
+    cluster_exchange_cycles: float = outer_cycles(
+        "from a store to another CTA's SMEM and an arrive there to the end of its wait", "cluster"
     )
-    named_barrier_cycles: float = rate("cycles", "of a `bar.sync` of 256 threads", "barriers")
-    cluster_exchange_cycles: float = outside(
-        "cycles",
-        "from a store to another CTA's SMEM and an arrive there to the end of its wait",
-        "cluster",
+    cluster_barrier_cycles: float = outer_cycles("of a `barrier.cluster` of two CTAs", "cluster")
+    cluster_send_bytes: float = bandwidth(
+        "that threads store to the SMEM of another CTA", "cluster"
     )
-    cluster_barrier_cycles: float = outside(
-        "cycles", "of a `barrier.cluster` of two CTAs", "cluster"
-    )
-    cluster_send_bytes: float = outside(
-        "bytes per cycle and SM", "that threads store to the SMEM of another CTA", "cluster"
-    )
-    hand_over_cycles: float = outside(
-        "cycles",
+    hand_over_cycles: float = outer_cycles(
         "from the last store of one CTA to the first load of another that waited for its flag in "
         "global memory",
         "hand_over",
     )
-    atomic_cycles: float = outside("cycles", "of an `atom.add` whose result is used", "hand_over")
-    kernel_ns: float = rate(
-        "nanoseconds",
+    atomic_cycles: float = outer_cycles("of an `atom.add` whose result is used", "hand_over")
+    kernel_ns: float = nanoseconds(
         "from empty kernel to empty kernel in a graph, of one CTA per SM with all its SMEM",
         "kernels",
     )
-    dependent_kernel_ns: float = rate(
-        "nanoseconds", "as `kernel_ns`, with programmatic dependent launch", "kernels"
+    dependent_kernel_ns: float = nanoseconds(
+        "as `kernel_ns`, with programmatic dependent launch", "kernels"
     )
 
     # The clock, by load. The GPU's power is limited: kernels that move more bytes run slower.
-    clock: float = rate("cycles per nanosecond", "of a lightly loaded SM", "power")
-    tensor_smem_clock: float = rate(
-        "cycles per nanosecond",
+    clock: float = frequency("of a lightly loaded SM", "power")
+    tensor_smem_clock: float = frequency(
         "while all tensor cores multiply random numbers, 64 x 256 per wgmma, operands in SMEM",
         "power",
     )
-    tensor_l2_clock: float = rate(
-        "cycles per nanosecond",
+    tensor_l2_clock: float = frequency(
         "as `tensor_smem_clock`, both operands of 128 x 256 tiles from L2 (48 bytes per cycle)",
         "power",
     )
