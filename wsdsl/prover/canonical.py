@@ -11,6 +11,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.control import settle_tests
+from wsdsl.prover.flatten import of_rest
 from wsdsl.prover.forgetting import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
 from wsdsl.prover.knowledge import Barriers, put_masks
@@ -19,7 +20,7 @@ from wsdsl.prover.model import Array, Model
 from wsdsl.prover.normalize import forget_first, most_stores, normalize_stores
 from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
-from wsdsl.prover.program import Code
+from wsdsl.prover.program import Code, Instruction
 from wsdsl.prover.ring_families import order, ring_families, turned
 from wsdsl.prover.stage_symmetry import StageSymmetry
 
@@ -273,18 +274,12 @@ class Canonical:
 
 def _begun_later(code: Code, ring_families: dict[int, int]) -> list[frozenset[int]]:
     """For each instruction, families of which an initial state may be taken later."""
-    made: list[frozenset[int]] = []
-    held: frozenset[int] = frozenset()
-    for i in reversed(code.instructions):
-        if isinstance(i.op, b.InitialState):
-            held |= {ring_families.get(i.defines[0], -1)}
-        made.append(held)
-    made.reverse()
-    # What a loop may do later in its body it may do from its beginning on, again.
-    for pc, i in enumerate(code.instructions):
-        if 0 <= i.target < pc:
-            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
-    return [*made, frozenset()]
+
+    def before(held: frozenset[int], i: Instruction) -> frozenset[int]:
+        begun = isinstance(i.op, b.InitialState)
+        return held | {ring_families.get(i.defines[0], -1)} if begun else held
+
+    return of_rest(code, frozenset[int](), before)
 
 
 def _covers(less: list[int], more: list[int]) -> bool:

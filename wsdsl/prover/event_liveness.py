@@ -16,6 +16,7 @@ from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.op import operands
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.types import Columns
+from wsdsl.prover.flatten import of_rest
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import Code, Instruction
@@ -48,22 +49,15 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     """For each instruction, what the code may use from there on."""
     read = {i.op.shared.name for i in code.instructions if isinstance(i.op, f.MatrixOperand)}
     products = [(model.arrays[name].index, LOOKS, ALL, False) for name in sorted(read)]
-    made: list[tuple[Ask, ...]] = []
-    held: dict[Ask, None] = {}
-    for i in reversed(code.instructions):
+
+    def before(held: dict[Ask, None], i: Instruction) -> dict[Ask, None]:
         asked = products if isinstance(i.op, f.Wgmma) else _asks(model, i)
         if isinstance(i.op, tm.TensorProduct):
             far = i.op.cta_group > 1
             asked = [*asked, *((place, use, ELECTED, far) for place, use, _, _ in products)]
-        if any(ask not in held for ask in asked):
-            held = held | dict.fromkeys(asked)
-        made.append(tuple(held))
-    made.reverse()
-    # What a loop may do later in its body it may do from its beginning on, again.
-    for pc, i in enumerate(code.instructions):
-        if 0 <= i.target < pc:
-            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
-    return [*made, ()]
+        return held | dict.fromkeys(asked) if any(ask not in held for ask in asked) else held
+
+    return [tuple(held) for held in of_rest(code, dict[Ask, None](), before)]
 
 
 def _asks(model: Model, i: Instruction) -> list[Ask]:

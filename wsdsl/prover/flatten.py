@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any, TypeVar
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
@@ -29,6 +29,8 @@ from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
+
+T = TypeVar("T")
 
 PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
 SCALARS = (t.Constant, t.DimSize, t.Map)
@@ -298,19 +300,15 @@ class Flattener:
         self.shapes |= {v.name: "If" for v in op.result}
         test = self._add(Instruction(control.branch, op, elected, cond))
         self._region(op.then, elected, inside)
-        leave = self._add(
-            Instruction(
-                control.jump, op, moves=self._moves(op.result, yielded(op.then)), leaves=True
-            )
-        )
+        leave = self._leave(op, op.then)
         test.target = self._here()
         self._region(op.orelse, elected, inside)
-        last = self._add(
-            Instruction(
-                control.jump, op, moves=self._moves(op.result, yielded(op.orelse)), leaves=True
-            )
-        )
+        last = self._leave(op, op.orelse)
         leave.target = last.target = self._here()
+
+    def _leave(self, op: t.If, region: Region) -> Instruction:
+        moves = self._moves(op.result, yielded(region))
+        return self._add(Instruction(control.jump, op, moves=moves, leaves=True))
 
 
 def liveness(code: Code) -> list[tuple[int, ...]]:
@@ -351,15 +349,20 @@ def _bits(slots: Iterable[int]) -> int:
 
 def acting_classes(code: Code) -> list[tuple[int, ...]]:
     """One thread acts where all that is left to do is its own: a loop's body can not widen it."""
-    made: list[tuple[int, ...]] = []
-    widest = ELECTED
-    for i in reversed(code.instructions):
+
+    def widest(known: tuple[int, ...], i: Instruction) -> tuple[int, ...]:
         effect = type(i.op) in SYNCHRONISES or isinstance(i.op, m.LoadGlobal)
-        if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
-            widest = ALL
-        made.append(widest)
-    made.reverse()
+        own = i.elected or isinstance(i.op, b.SetMaxRegisters)
+        return ALL if effect and not own else known
+
+    return [*of_rest(code, ELECTED, widest)[:-1], ()]
+
+
+def of_rest(code: Code, last: T, before: Callable[[T, Instruction], T]) -> list[T]:
+    """For each instruction, and behind the last one, what the code may do from there on."""
+    made = [*accumulate(reversed(code.instructions), before, initial=last)][::-1]
+    # What a loop may do later in its body it may do from its beginning on, again.
     for pc, i in enumerate(code.instructions):
         if 0 <= i.target < pc:
             made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
-    return [*made, ()]
+    return made
