@@ -72,7 +72,7 @@ def of_packed(c: Context, dtype: DType, shape: Shape, words: list[str]) -> Regis
         apart = [x for word in words for x in (word, w.binary("lshr", "i32", word, 8))]
         texts = [gathered(w, x) for x in apart]
     elif dtype.bits == 4:
-        texts = [_shifted(w, word, 4 * i) for word in words for i in range(4)]
+        texts = [w.binary("lshr", "i32", x, 4 * i) if i else x for x in words for i in range(4)]
     if is_packed(dtype, shape.columns):
         own = tuple(words) if dtype.bits < 16 else ()
         return Registers(dtype, *shape, tuple(texts), None, tuple(apart), own)
@@ -149,10 +149,6 @@ def _nibbles(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
         for eight in zip(*words, strict=True)
         for word in eight
     ]
-
-
-def _shifted(w: Writer, word: str, bits: int) -> str:
-    return w.binary("lshr", "i32", word, bits) if bits else word
 
 
 def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:

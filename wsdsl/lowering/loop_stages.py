@@ -69,7 +69,8 @@ class LoopStages:
         used = {v for op in second for v in operands(op)}
         sums = dict[int, Value]()
         for n, arg in zip(places, own, strict=True):
-            read = [v for v in scaled & used if v.type == arg.type and _depends(body, v, arg)]
+            depend = {v for op in following(body, (arg,)) for v in results_of(op)}
+            read = [v for v in scaled & used & depend if v.type == arg.type]
             if (arg in used) + len(read) != 1:
                 return None
             sums[n] = arg if arg in used else read[0]
@@ -92,10 +93,6 @@ def is_scalar(op: Op) -> bool:
     """Whether it makes numbers of numbers."""
     values = (*operands(op), *results_of(op))
     return all(isinstance(v.type, Tile) and not v.type.axes for v in values)
-
-
-def _depends(body: Region, value: Value, source: Value) -> bool:
-    return any(value in results_of(op) for op in following(body, (source,)))
 
 
 def _with_slots(body: Region, second: set[Op]) -> bool:

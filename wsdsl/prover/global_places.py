@@ -84,7 +84,8 @@ class GlobalPlaces:
     # Finding -------------------------------------------------------------------------------------
 
     def access(self, op: Op, touch: Touch) -> Access:
-        return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, _by_tma(op))
+        by_tma = isinstance(op, (m.TmaLoad, m.TmaStore))
+        return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, by_tma)
 
     def _place(self, op: Op, tensor: str) -> Place:
         match op:
@@ -393,7 +394,3 @@ def _computed_from(loop: b.ForRange) -> set[Value]:
 def _element(value: Value) -> str:
     kind = value.type
     return kind.dtype.name if isinstance(kind, Fragment | Tile) else repr(kind)
-
-
-def _by_tma(op: Op) -> bool:
-    return isinstance(op, (m.TmaLoad, m.TmaStore))

@@ -107,17 +107,13 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
             a = _operand_in_columns(wg, op, memory, dtype)
         else:
             a = operand_in_shared(wg, op, read, dtype, op.a, op.rows, op.a_k_major, cta)
-        b = parts[0] if len(parts) == 1 else partial(_together, parts)
+        b = parts[0] if len(parts) == 1 else lambda: np.concatenate([fetch() for fetch in parts])
         if op.scales is not None:
             own = tm.PipeAccess(wg.told, op, wg.tensor_pipe, number, in_order=True)
             a, b = scaled_operands(wg, op, memory, own, (a, b))
         jobs.append(tm.CellProduct(op, memory, sums, (a, b), accumulate, step, numpy_dtype(total)))
     for job in jobs:
         _issue(wg, op, job)
-
-
-def _together(parts: list[Callable[[], Array]]) -> Array:
-    return np.concatenate([fetch() for fetch in parts])
 
 
 def _operand_in_columns(

@@ -76,7 +76,8 @@ def near_compared(kernel: Kernel) -> tuple[float, ...]:
             number = float(op.value)
             if np.isfinite(number):
                 found |= dict.fromkeys((number, number - 1, number + 1))
-    if any(isinstance(op, t.Map) and op.fn in ("eq", "ne") and _alike(op) for op in kernel.ops):
+    # A value that is compared with itself: only NaN differs.
+    if any(op.fn in ("eq", "ne") and op.args[0] == op.args[1] for op in kernel.of(t.Map)):
         found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
     return tuple(found)
 
@@ -121,11 +122,6 @@ def values_in_results(kernel: Kernel) -> set[Value]:
         used = operands(op)
         found |= {v for v in used if not isinstance(op, t.Load) or v.type != Tile(I32)}
     return found
-
-
-def _alike(op: t.Map) -> bool:
-    """Whether it compares a value with itself: only NaN differs."""
-    return op.args[0] == op.args[1]
 
 
 def random_arrays(

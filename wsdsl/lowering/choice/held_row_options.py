@@ -172,7 +172,8 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
         while height > held_rows.fewest_rows(kernel):
             height //= 2
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
-    team, longest = _of(chosen, held[0]), max(held_rows.held_axes(kernel).values())
+    team = chosen.consumers or 1, cluster_along(chosen, held[0])
+    longest = max(held_rows.held_axes(kernel).values())
     for consumers, ctas in (team, *(t for t in _teams(kernel) if t[0] * t[1] > team[0] * team[1])):
         needed = held_rows.elements_needed(kernel, -(-longest // (consumers * ctas)))
         cluster = {held[0]: ctas} if ctas > 1 else None
@@ -183,7 +184,3 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
         most = held_rows.ctas_holding(kernel, each, consumers)
         if not given.ctas_per_sm:
             yield from (changed(least, ctas_per_sm=most - n) for n in FEWER if most > n)
-
-
-def _of(chosen: Schedule, variable: str) -> tuple[int, int]:
-    return chosen.consumers or 1, cluster_along(chosen, variable)

@@ -101,7 +101,8 @@ class _Ahead:
         self, b: Builder, loop: ForRange, copies: list[ThreadLoad], step: int | None
     ) -> None:
         self.b, self.loop, self.copies, self.step = b, loop, copies, step
-        self.slots = min(MOST_SLOTS, -(-AHEAD_BYTES // sum(map(_bytes, copies))))
+        size = sum(c.tensor.as_tensor.dtype.size(c.rows * c.columns) for c in copies)
+        self.slots = min(MOST_SLOTS, -(-AHEAD_BYTES // size))
         b.loc = loop.loc
 
     def of(self, items: ForRange | None) -> list[Op]:
@@ -185,10 +186,6 @@ class _Ahead:
         carried = {*items.args} & {*wanted, *(v for op in ops for v in operands(op))}
         may = all(isinstance(op, (Constant, DimSize, Map)) for op in ops)
         return ops if may and not carried else None
-
-
-def _bytes(copy: ThreadLoad) -> int:
-    return copy.tensor.as_tensor.dtype.size(copy.rows * copy.columns)
 
 
 def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:
