@@ -10,7 +10,7 @@ from typing import TypeVar
 from wsdsl.codegen import held as h
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Makers, Op, Region, Value
 
 HeldT = TypeVar("HeldT")
 
@@ -99,7 +99,7 @@ class Context:
     """Products whose width the launch says, since the last commit."""
     narrower: str = "%narrower"
     """i32: by how many columns the tiles of this launch are narrower than the widest."""
-    made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
+    made: Makers = field(default_factory=dict[Value, Op])
     """What makes a value."""
     held: dict[Value, h.Held] = field(default_factory=dict[Value, h.Held])
     place: Place = field(default_factory=Place)

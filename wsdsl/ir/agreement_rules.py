@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import get_args
 
 from wsdsl.ir import barrier_ops as b
@@ -20,7 +20,7 @@ from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
 from wsdsl.ir.lane_rules import reach_of_lines
-from wsdsl.ir.op import Kernel, Op, Problem, Value
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value
 from wsdsl.ir.scale_atoms import BYTES, ROWS
 from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.types import (
@@ -60,7 +60,7 @@ def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
             )
 
 
-def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
+def _at_least(value: Value, made: Makers) -> int | None:
     """A lower bound of an integer; None if none is known."""
     match made.get(value):
         case t.Constant(value=int(number)):
@@ -234,7 +234,7 @@ def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"only has type {op.only.type}; expected {told}"
 
 
-def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
+def _tensor_of(op: Copy, made: Makers) -> Tensor | None:
     by_map = isinstance(op, m.TmaLoad | m.TmaStore | p.PrefetchBox)
     held = made.get(op.map) if by_map else op
     kind = getattr(getattr(held, "tensor", None), "type", None)
@@ -255,7 +255,7 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"bytes {start} to {start + size} exceed an item of {shared.bytes} bytes"
 
 
-def reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
+def reach(op: Op, made: Makers) -> tuple[int, str]:
     """The bytes from its offset on that an op accesses; and why it can not."""
     match op:
         case m.TmaLoad():

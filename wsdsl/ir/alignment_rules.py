@@ -6,13 +6,13 @@ ops that compute it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import ceil, gcd
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.op import Kernel, Op, Problem, Value, once, results_of
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, results_of
 from wsdsl.ir.prefetch_ops import PrefetchBox
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
@@ -105,7 +105,7 @@ def vectors_are_aligned_columns(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"vector={op.vector}: {told}"
 
 
-def _in_order(index: Value, made: Mapping[Value, Op]) -> bool:
+def _in_order(index: Value, made: Makers) -> bool:
     """Whether columns are neighbors: an iota, with the same number added or modulo one."""
     match made.get(index):
         case Iota():

@@ -8,11 +8,11 @@ meanwhile, is the prover's matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.claims import ANSWER_BYTES
-from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Makers, Problem, Region, Value, operands, regions
 from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tile_ops import Constant, If, Map
 from wsdsl.ir.types import I32, Shared, Tile
@@ -91,7 +91,7 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
 _TURNS = "the state of responses must start at stage 0 and advance once per iteration"
 
 
-def _loop(op: b.ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
+def _loop(op: b.ForRange, made: Makers) -> Iterator[Problem]:
     """It begins with the cluster's own index, and goes on with the iteration's answer."""
     if not isinstance(made.get(op.start), (b.ClusterIndex, b.CtaIndex)):
         yield op, "a loop over claimed items must start with cta_index or cluster_index"
@@ -103,7 +103,7 @@ def _loop(op: b.ForRange, made: Mapping[Value, Op]) -> Iterator[Problem]:
         yield op, "the index of a claimed item must be an i32"
 
 
-def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Mapping[Value, Op]) -> bool:
+def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Makers) -> bool:
     if state not in loop.args or not isinstance(shared.type, Shared):
         return False
     at = loop.args.index(state)
@@ -117,7 +117,7 @@ def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Mapping[Value,
     )
 
 
-def _is_first(op: If, made: Mapping[Value, Op]) -> bool:
+def _is_first(op: If, made: Makers) -> bool:
     match made.get(op.cond):
         case Map(fn="eq", args=(x, y)):
             zero = Constant(result=y, value=0)

@@ -5,16 +5,14 @@ type nor too large for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.intervals import may_begin_anywhere
-from wsdsl.ir.op import Op, Value, operands
+from wsdsl.ir.op import Makers, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
 from wsdsl.ir.wgmma import is_fp8, sum_of
 
-Makers = Mapping[Value, Op]
 Factored = tuple[Value, list[Value]]
 """What the tensor cores multiply, and what it is multiplied by: values in which the axis that is
 summed over may occur as `index(k) // c`, if tiles begin at multiples of their size."""

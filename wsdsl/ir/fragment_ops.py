@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
+from wsdsl.ir.op import Makers, ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
@@ -138,7 +136,7 @@ class ConvertLayout(OneResult):
     x: Value
 
 
-def registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+def registers_of(value: Value, made: Makers) -> tuple[Value, ...]:
     """The fragments whose registers these are: `slice`, `join` and `convert_layout` of 16 bits have
     none of their own."""
     op = made.get(value)

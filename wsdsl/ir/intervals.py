@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Makers, Op
 from wsdsl.ir.tile_ops import Constant, ForTiles
 
 
@@ -49,7 +48,7 @@ def walks_a_part(loop: Op | None) -> bool:
     return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)
 
 
-def may_begin_anywhere(loop: Op | None, made: Mapping[Value, Op]) -> bool:
+def may_begin_anywhere(loop: Op | None, made: Makers) -> bool:
     """Whether tiles of a loop may begin elsewhere than at multiples of their size, whatever that
     is."""
     if not isinstance(loop, ForTiles) or loop.start is None:

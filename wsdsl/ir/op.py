@@ -183,6 +183,8 @@ class ManyResults(Op):
 
 
 Region = tuple[Op, ...]
+Makers = Mapping[Value, Op]
+"""Which op defines a value, as a result or as an argument of its regions."""
 
 
 @cache
@@ -354,8 +356,7 @@ class Kernel:
         return (*self.params, *defined(self.body))
 
     @cached_property
-    def definers(self) -> Mapping[Value, Op]:
-        """Which op defines a value, as a result or as an argument of its regions."""
+    def definers(self) -> Makers:
         return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
 
     def __getstate__(self) -> dict[str, Any]:

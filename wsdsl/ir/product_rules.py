@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.op import (
+    Kernel,
+    Makers,
+    Op,
+    Problem,
+    Region,
+    Value,
+    bound,
+    operands,
+    regions,
+    results_of,
+)
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 from wsdsl.ir.walk import yielded
@@ -164,9 +175,7 @@ def carried_operands(kernel: Kernel) -> dict[Value, Value]:
     return found
 
 
-def _kept(
-    value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Mapping[Value, Op]
-) -> bool:
+def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Makers) -> bool:
     """From the product at the end of `path` on, out to region `own` of it, in which its operand is
     made; if a loop carries that, also in the next iteration and behind the loop.
     """
@@ -189,9 +198,7 @@ def _kept(
     return False
 
 
-def _kept_anew(
-    body: Region, value: Value, arg: Value, commits: int, made: Mapping[Value, Op]
-) -> bool:
+def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Makers) -> bool:
     """In the iteration that follows, before the registers of `value` are written."""
     written = {*f.registers_of(value, made)}
     for op in body:
@@ -203,7 +210,7 @@ def _kept_anew(
     return False
 
 
-def _covers(op: Op, value: Value, commits: int, made: Mapping[Value, Op]) -> bool:
+def _covers(op: Op, value: Value, commits: int, made: Makers) -> bool:
     """`commits`: groups closed since the product, its own among them."""
     if isinstance(op, f.WgmmaWait):
         return commits > op.pending and _names(op.fragments, value, made)
@@ -232,7 +239,7 @@ def _commits(region: Region) -> int:
     return count
 
 
-def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op]) -> bool:
+def _names(fragments: tuple[Value, ...], value: Value, made: Makers) -> bool:
     """Some of `fragments` hold all of the registers of `value`."""
     op = made.get(value)
     parts = [made[v] for v in fragments if v in made]

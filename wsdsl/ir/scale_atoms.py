@@ -13,11 +13,11 @@ What fills atoms up behind the last block must be finite: it is multiplied by ze
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wsdsl.ir.block_scales import KINDS
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Makers, Value
 from wsdsl.ir.tile_ops import Constant, Index, Load, Map
 from wsdsl.ir.types import Tensor
 
@@ -65,9 +65,7 @@ class Term(NamedTuple):
     more: int = 0
 
 
-def block_in_atoms(
-    load: Load, rows: str, summed: str, made: Mapping[Value, Op], blocks: Sequence[int]
-) -> int:
+def block_in_atoms(load: Load, rows: str, summed: str, made: Makers, blocks: Sequence[int]) -> int:
     """Of how many elements the blocks are whose scales an index finds in atoms; 0 if it says
     anything else. `blocks` are those that may be.
     """
@@ -95,7 +93,7 @@ def block_in_atoms(
     return 0
 
 
-def _terms(value: Value, made: Mapping[Value, Op]) -> list[Term] | None:
+def _terms(value: Value, made: Makers) -> list[Term] | None:
     """What an index is the sum of; None if that can not be told."""
     match made.get(value):
         case Index(axis=axis):

@@ -8,6 +8,7 @@ from typing import Any
 
 from wsdsl.ir.op import (
     Kernel,
+    Makers,
     Op,
     Region,
     Value,
@@ -70,7 +71,7 @@ def definers(region: Region) -> dict[Value, Op]:
 
 
 def made_of(
-    values: Iterable[Value], made: Mapping[Value, Op], through: Callable[[Op], bool]
+    values: Iterable[Value], made: Makers, through: Callable[[Op], bool]
 ) -> Iterator[tuple[Value, Op]]:
     """Values, and all that they are computed of by ops that it goes `through`; with what makes
     each.

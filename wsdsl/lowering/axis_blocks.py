@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Value, once, operands
+from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
 from wsdsl.lowering.cooperation import num_shares
@@ -19,7 +19,7 @@ MOST = 256
 """Elements of a block, as of a tile."""
 
 
-def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:
+def block_of(entry: Value, made: Makers) -> tuple[str, int] | None:
     """The axis and the size of blocks, if an index is `index(axis) // size`."""
     match made.get(entry):
         case t.Map(fn="floordiv", args=(x, y)):
@@ -31,14 +31,14 @@ def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:
     return None
 
 
-def stored_blocks(op: t.Store, made: Mapping[Value, Op]) -> dict[str, int]:
+def stored_blocks(op: t.Store, made: Makers) -> dict[str, int]:
     """By axis: of how many elements a store keeps the last one alone."""
     along = {a.name for a in op.axes}
     found = (block_of(v, made) for v in op.index) if not op.accumulate else ()
     return {axis: size for axis, size in filter(None, found) if axis not in along}
 
 
-def is_even(value: Value, axis: str, size: int, made: Mapping[Value, Op]) -> bool:
+def is_even(value: Value, axis: str, size: int, made: Makers) -> bool:
     """Whether all elements of a block are the same."""
     if axis not in tile_axes(value):
         return True

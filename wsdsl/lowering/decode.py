@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Value, once, operands
+from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
@@ -106,7 +106,7 @@ def num_decoders(kernel: Kernel) -> int:
     return 1 if decoded(kernel).tiles else 0
 
 
-def _slice(operand: Value, made: Mapping[Value, Op], summed: tuple[str, ...]) -> list[Value] | None:
+def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value] | None:
     """All that an operand is made of; None if a part of it is not made element by element, or of
     blocks of what is summed over.
     """
@@ -125,9 +125,7 @@ def _slice(operand: Value, made: Mapping[Value, Op], summed: tuple[str, ...]) ->
     return found if isinstance(kind, Tile) and len(kind.axes) == 2 else None
 
 
-def _tile(
-    operand: Value, summed: str, slice: list[Value], made: Mapping[Value, Op], as_loaded: bool
-) -> Tile:
+def _tile(operand: Value, summed: str, slice: list[Value], made: Makers, as_loaded: bool) -> Tile:
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
     last = summed
     in_blocks = any(isinstance(made.get(v), t.ReduceBlocks) for v in slice)

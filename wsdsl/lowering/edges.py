@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import is_tile, output_nest, with_loops
@@ -84,7 +84,7 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
         yield Edge((value,), op, roles[op], consumers, value.as_tile, around[op], read_in, space)
 
 
-def _sources(values: Iterable[Value], made: Mapping[Value, Op]) -> Iterator[Value]:
+def _sources(values: Iterable[Value], made: Makers) -> Iterator[Value]:
     """What values are that loops and conditions hand on."""
 
     def after(value: Value) -> list[Value]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.factors import significant_bits
 from wsdsl.ir.fragment_ops import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
-from wsdsl.ir.op import Op, Value, operands
+from wsdsl.ir.op import Makers, Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldRows
 from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
@@ -130,7 +130,7 @@ def _elementwise(
     return narrow(shape, dtype, b, piece) if small else RegisterTile(shape, piece)
 
 
-def _compared(op: t.Reduce, made: Mapping[Value, Op]) -> Value:
+def _compared(op: t.Reduce, made: Makers) -> Value:
     """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
     of them. Those that may lie outside of the row are chosen by predicates, for which ptxas would
     wait between loads.
@@ -142,7 +142,7 @@ def _compared(op: t.Reduce, made: Mapping[Value, Op]) -> Value:
     return op.x
 
 
-def _exact_factors(op: t.Reduce, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+def _exact_factors(op: t.Reduce, made: Makers) -> tuple[Value, ...]:
     """Return the factors of products that are reduced by addition, if f32 represents the products
     exactly: `fma` then has the result of `mul` and `add`.
     """

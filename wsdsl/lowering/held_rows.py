@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.intervals import walks_a_part
-from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.op import Kernel, Makers, Value, once
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Tile
@@ -83,7 +83,7 @@ def moved_dims(kernel: Kernel) -> frozenset[str]:
     return frozenset().union(*(_moved_by(place, kernel.definers) or () for place in places))
 
 
-def _moved_by(place: Value, made: Mapping[Value, Op]) -> frozenset[str] | None:
+def _moved_by(place: Value, made: Makers) -> frozenset[str] | None:
     """None if it does not go on with an axis."""
     match made.get(place):
         case Index():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
 from wsdsl.ir.types import Tile
@@ -115,7 +115,7 @@ def _with_slots(body: Region, second: set[Op]) -> bool:
 ORDERS = ("ge", "gt", "le", "lt")
 
 
-def is_mask(op: Op, made: Mapping[Value, Op]) -> bool:
+def is_mask(op: Op, made: Makers) -> bool:
     """Whether it orders indices, or selects by their order: most tiles need neither."""
 
     def orders(x: Op | None) -> bool:
@@ -131,7 +131,7 @@ class Masks:
     what of the partition.
     """
 
-    def __init__(self, stages: LoopStages, builder: Builder, made: Mapping[Value, Op]) -> None:
+    def __init__(self, stages: LoopStages, builder: Builder, made: Makers) -> None:
         self.builder = builder
         self.made = {**made} | {v: op for op in stages.first for v in results_of(op)}
         self.ops = [op for op in stages.first if isinstance(op, t.Map) and self._order(op)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
-from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
+from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Map, Yield
@@ -29,7 +29,7 @@ class PipelinedLoop:
         builder: Builder,
         sizes: dict[str, int],
         order: OrderBarriers | None,
-        made: Mapping[Value, Op],
+        made: Makers,
     ) -> None:
         """`made`: which op makes what of the partition."""
         self.stages, self.builder, self.sizes, self.order = stages, builder, sizes, order

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.op import Kernel, Makers, Op, Value, once
 from wsdsl.ir.packing import packed_swizzle
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
@@ -58,7 +56,7 @@ def copied_operands(kernel: Kernel) -> frozenset[str]:
     return frozenset(tensor.name for tensor in multiplied_tensors(kernel)) & {*kernel.unaligned}
 
 
-def of_product(value: Value, made: Mapping[Value, Op]) -> bool:
+def of_product(value: Value, made: Makers) -> bool:
     """Whether a value is made of a product's results in the same loop."""
     ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
     return any(isinstance(op, Contract) for _, op in ops)

@@ -8,7 +8,7 @@ from math import gcd
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Makers, Value
 from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
@@ -152,7 +152,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)
 
 
-def along(index: Value, made: Mapping[Value, Op], static: Mapping[str, int]) -> tuple[Value, int]:
+def along(index: Value, made: Makers, static: Mapping[str, int]) -> tuple[Value, int]:
     """Return the axis of an index that leaves adjacent elements adjacent, and the greatest common
     divisor of the numbers it is moved by, or taken modulo: `index(axis) % 12 + 16` is the axis, and
     4; 0 if there are no such numbers.

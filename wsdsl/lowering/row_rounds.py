@@ -17,11 +17,11 @@ a row with an infinite element c is none, nor is the sum then, so that f must te
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.types import F32, Tile
 from wsdsl.ir.walk import used_inside
 
@@ -113,7 +113,7 @@ def _may_wait(op: Op, read: set[Value]) -> bool:
 class _Forms:
     """What of a round a sum may follow."""
 
-    def __init__(self, current: Round, made: Mapping[Value, Op]) -> None:
+    def __init__(self, current: Round, made: Makers) -> None:
         self.current, self.made = current, made
 
     def of(self, op: t.Reduce) -> Follower | None:
@@ -197,7 +197,7 @@ class _Forms:
         return number(value, self.made)
 
 
-def number(value: Value, made: Mapping[Value, Op]) -> float | None:
+def number(value: Value, made: Makers) -> float | None:
     """What a value is everywhere."""
     match made.get(value):
         case t.Constant(value=held):
@@ -208,12 +208,12 @@ def number(value: Value, made: Mapping[Value, Op]) -> float | None:
             return None
 
 
-def alike(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
+def alike(a: Value, b: Value, made: Makers) -> bool:
     """Whether two values are the same, in whatever type."""
     return _same(_narrowest(a, made), _narrowest(b, made), made)
 
 
-def _narrowest(value: Value, made: Mapping[Value, Op]) -> Value:
+def _narrowest(value: Value, made: Makers) -> Value:
     while isinstance(op := made.get(value), t.Cast):
         wide, own = op.result.as_tile.dtype, op.x.as_tile.dtype
         if not (wide == F32 and own.is_float):
@@ -222,7 +222,7 @@ def _narrowest(value: Value, made: Mapping[Value, Op]) -> Value:
     return value
 
 
-def _same(a: Value, b: Value, made: Mapping[Value, Op]) -> bool:
+def _same(a: Value, b: Value, made: Makers) -> bool:
     if a == b:
         return True
     match made.get(a), made.get(b):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.intervals import may_begin_anywhere
-from wsdsl.ir.op import Kernel, Op, Region, Value, once
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.types import Axis
@@ -82,9 +82,7 @@ def kept_out(kernel: Kernel) -> frozenset[str]:
     return frozenset({op.tensor.name for op in kernel.of(Store)} | {*kernel.unaligned})
 
 
-def scale_load(
-    op: Op, block: Region, made: Mapping[Value, Op], out: Iterable[str]
-) -> ScaleLoad | None:
+def scale_load(op: Op, block: Region, made: Makers, out: Iterable[str]) -> ScaleLoad | None:
     """The op as a load beside the operands, in a block with products."""
     if not isinstance(op, Load) or op.tensor.name in out or len(op.index) > MAX_RANK:
         return None
@@ -108,7 +106,7 @@ def scale_load(
     return ScaleLoad(op, tuple(places)) if len(along) == 1 else None
 
 
-def blocks_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, int] | None:
+def blocks_of(value: Value, made: Makers) -> tuple[Value, int] | None:
     """The axis and number of `index(axis) // number`."""
     match made.get(value):
         case Map(fn="floordiv", args=(x, y)):

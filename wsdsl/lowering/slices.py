@@ -25,7 +25,7 @@ from typing import Any
 from wsdsl.diagnostics import CompileError, Loc
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, results_of, with_fields
 from wsdsl.ir.types import SharedTile, Slot
 from wsdsl.ir.walk import (
     Namer,
@@ -154,9 +154,7 @@ class ProducerSlice:
         place = dict(ring=self.rings[group.ring], layout=layout.index(group.layout))
         return dict(result=slot, loc=group.loc, **place)
 
-    def blocks(
-        self, side: ScaleLoad, later: Mapping[Value, Op]
-    ) -> tuple[list[Op], tuple[Value, ...]]:
+    def blocks(self, side: ScaleLoad, later: Makers) -> tuple[list[Op], tuple[Value, ...]]:
         """Where a box begins, and what computes it, without what is computed `later`."""
         blocks: list[Op] = []
         index: list[Value] = []

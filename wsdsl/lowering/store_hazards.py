@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Region, Value, bound, operands, results_of
+from wsdsl.ir.op import Makers, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tile_ops import Constant, End, ForTiles, Load, Lookup, Map, Store
 from wsdsl.ir.walk import definers, made_of, walk
@@ -68,15 +68,13 @@ def read_again(body: Region) -> dict[Value, set[Value]]:
     return found
 
 
-def apart(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
+def apart(a: Load | Store, b: Store, made: Makers) -> bool:
     """Whether a dimension has different numbers in them."""
     pairs = ((_number(x, made), _number(y, made)) for x, y in zip(a.index, b.index, strict=True))
     return any(None not in (x, y) and x != y for x, y in pairs)
 
 
-def same_place(
-    a: Load | Store, b: Store, made: Mapping[Value, Op], alike: Mapping[Value, str]
-) -> bool:
+def same_place(a: Load | Store, b: Store, made: Makers, alike: Mapping[Value, str]) -> bool:
     """Whether both are at the same place; loops' indices that are `alike` count as the same."""
     return all(
         x == y
@@ -86,7 +84,7 @@ def same_place(
     )
 
 
-def _number(value: Value, made: Mapping[Value, Op]) -> int | float | None:
+def _number(value: Value, made: Makers) -> int | float | None:
     op = made.get(value)
     return op.value if isinstance(op, Constant) else None
 
@@ -122,7 +120,7 @@ class _Iterations:
                 return False
 
 
-def may_meet(store: Store, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
+def may_meet(store: Store, loop: ForTiles, made: Makers) -> bool:
     """Whether tiles of the loop may store to the same elements, for all that the text says."""
     if loop.index in store.index:
         return False
@@ -131,7 +129,7 @@ def may_meet(store: Store, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
     return ends and not others and not any(_differs(v, unit, loop, made) for v in store.index)
 
 
-def _ways(store: Store, index: Value, made: Mapping[Value, Op]) -> tuple[bool, bool]:
+def _ways(store: Store, index: Value, made: Makers) -> tuple[bool, bool]:
     """Whether an index of the store is computed of the ends of tiles, and of something else of
     them.
     """
@@ -143,7 +141,7 @@ def _ways(store: Store, index: Value, made: Mapping[Value, Op]) -> tuple[bool, b
     return ends, others
 
 
-def _differs(value: Value, unit: int, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
+def _differs(value: Value, unit: int, loop: ForTiles, made: Makers) -> bool:
     """Whether it is another number for each tile of `unit` elements; the last may have fewer."""
     match made.get(value):
         case End(axis=axis):
@@ -164,7 +162,7 @@ def _differs(value: Value, unit: int, loop: ForTiles, made: Mapping[Value, Op]) 
             return False
 
 
-def _is_last(value: Value, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
+def _is_last(value: Value, loop: ForTiles, made: Makers) -> bool:
     """Whether it is `end(n) - 1`, the last index of the tile."""
     match made.get(value):
         case Map(fn="add" | "sub" as fn, args=(a, b)):

@@ -5,17 +5,15 @@ what changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from wsdsl.ir.op import Op, Region, Value, operands
+from wsdsl.ir.op import Makers, Region, Value, operands
 from wsdsl.ir.slot_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
 from wsdsl.ir.types import Axis, DType
 from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
-Made = Mapping[Value, Op]
-"""Which op makes what."""
 
 
 def tiles_of_zeros(region: Region) -> set[Value]:
@@ -26,7 +24,7 @@ def tiles_of_zeros(region: Region) -> set[Value]:
     return {op.result for op in full if op.value in zeros}
 
 
-def zero_outside(value: Value, axis: str, made: Made) -> bool:
+def zero_outside(value: Value, axis: str, made: Makers) -> bool:
     """Whether what lies outside of the dimension is 0 by itself: made of loads along the axis in
     such a way that zeros give zeros.
     """
@@ -51,7 +49,7 @@ def _once(ask: Ask) -> Ask:
 class _Zeros:
     """Values that are 0 where the tile of an axis lies outside of its dimension, or is empty."""
 
-    def __init__(self, axis: str, made: Made) -> None:
+    def __init__(self, axis: str, made: Makers) -> None:
         self.axis, self.made = axis, made
         self.known = dict[tuple[Ask, Value], bool]()
 

@@ -5,13 +5,12 @@ the same in all partitions that make it alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Value, attributes_of, operands
+from wsdsl.ir.op import Makers, Op, Value, attributes_of, operands
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.machine import Agent
@@ -79,7 +78,7 @@ class Formulas:
 class Ahead:
     """The loads that a loop carries, each made of its iteration's index in the one before."""
 
-    def __init__(self, loop: b.ForRange, made: Mapping[Value, Op]) -> None:
+    def __init__(self, loop: b.ForRange, made: Makers) -> None:
         self.loop, self.made = loop, made
         self.ops = dict[int, list[Op]]()
         """By their places, the ops that make them of `next`, the next iteration's index."""

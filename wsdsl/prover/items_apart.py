@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.memory_ops import StoreGlobal
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Makers, Op, Value
 from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.walk import made_of
 from wsdsl.prover.global_accesses import Access
@@ -73,7 +73,7 @@ def _box(access: Access, held: Known, sums: Sums) -> Box | None:
     return found
 
 
-def _tells_rank(value: Value | None, made: Mapping[Value, Op]) -> bool:
+def _tells_rank(value: Value | None, made: Makers) -> bool:
     """Whether it is computed from the CTA's rank in its cluster."""
     found = made_of([value] if value else [], made, lambda op: isinstance(op, Map))
     return any(isinstance(op, b.CtaRank) for _, op in found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Makers, Value
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.terms import FOLD
 from wsdsl.reached import reached
@@ -37,7 +37,7 @@ class PeriodicValues:
 
 
 def periodic_values_of(
-    work: b.ForRange, conditions: Iterable[Value], made: Mapping[Value, Op]
+    work: b.ForRange, conditions: Iterable[Value], made: Makers
 ) -> PeriodicValues:
     """As far as `conditions` ask for them."""
     used = _used(work, conditions, made)
@@ -54,9 +54,7 @@ def periodic_values_of(
     return PeriodicValues(tuple(seen), seen.index(now))
 
 
-def _used(
-    work: b.ForRange, conditions: Iterable[Value], made: Mapping[Value, Op]
-) -> frozenset[Value]:
+def _used(work: b.ForRange, conditions: Iterable[Value], made: Makers) -> frozenset[Value]:
     """The loop's arguments on which the conditions depend, in this iteration or a later one."""
 
     def after(value: Value) -> tuple[Value, ...]:
@@ -67,7 +65,7 @@ def _used(
     return frozenset(reached(conditions, after)) & {*work.args}
 
 
-def evaluate(value: Value, known: dict[Value, int | None], made: Mapping[Value, Op]) -> int | None:
+def evaluate(value: Value, known: dict[Value, int | None], made: Makers) -> int | None:
     """None where it depends on more than constants and what is known; what is found is added."""
     if value not in known:
         match made.get(value):

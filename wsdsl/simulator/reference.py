@@ -16,7 +16,7 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.factors import factored
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value
 from wsdsl.ir.scale_atoms import in_atoms, place_of
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.simulator import arithmetic
@@ -44,7 +44,7 @@ class _Evaluator:
         self.tile = tile
         self.values: dict[str, Array] = {}
         self.ranges: dict[str, range] = {}
-        self.made: Mapping[Value, Op] = {}
+        self.made: Makers = {}
         self.blocks: dict[str, int] = {}
         """By axis: of how many elements its tiles must be a multiple."""
 

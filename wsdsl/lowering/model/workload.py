@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wsdsl.ir.op import Kernel, Op, Value, once, results_of
+from wsdsl.ir.op import Kernel, Makers, once, results_of
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
@@ -334,7 +334,7 @@ class Work:
         return step
 
 
-def _halved(loops: Sequence[Loop], made: Mapping[Value, Op]) -> list[str]:
+def _halved(loops: Sequence[Loop], made: Makers) -> list[str]:
     """Axes of which a tile ends where one of the loops does, or begins."""
     walked = [loop for loop in loops if isinstance(loop, ForTiles)]
     ops = [made.get(bound) for loop in walked for bound in (loop.start, loop.stop) if bound]

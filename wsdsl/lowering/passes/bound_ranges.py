@@ -32,10 +32,8 @@ Why here: tile sizes are known, and which loops overlap their tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from wsdsl.ir.intervals import walks_a_part
-from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
+from wsdsl.ir.op import Kernel, Makers, Region, Value, with_fields
 from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Load, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis
@@ -55,7 +53,7 @@ class _Ranges:
     def __init__(self, kernel: Kernel) -> None:
         self.builder = Builder(Namer.of(kernel))
         self.static = dict(kernel.sizes)
-        self.made: Mapping[Value, Op] = kernel.definers
+        self.made: Makers = kernel.definers
         self.units = _units(kernel, self.made)
         self.loops: dict[Value, ForTiles] = {}
         """By their index: those that stand around."""
@@ -130,7 +128,7 @@ class _Ranges:
                 return False
 
 
-def _units(kernel: Kernel, made: Mapping[Value, Op]) -> dict[Value, int]:
+def _units(kernel: Kernel, made: Makers) -> dict[Value, int]:
     """By axis: of how many elements the start of a tile must be a multiple, for TMA to copy it, or
     for threads to load bytes that hold two elements.
     """

@@ -21,9 +21,9 @@ Why here: before anything counts instructions, or asks what is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Makers, Op, Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
 from wsdsl.ir.types import DTYPES, DType, Tile
 from wsdsl.ir.walk import Namer, rewrite
@@ -61,7 +61,7 @@ def hold_tables(kernel: Kernel) -> Kernel:
     return kernel.with_body(without_unused((*maker.ops, *body)))
 
 
-def _three_bits(index: Value, made: Mapping[Value, Op]) -> Value | None:
+def _three_bits(index: Value, made: Makers) -> Value | None:
     """What the lower three bits of are this index."""
     op = made.get(index)
     if isinstance(op, Map) and op.fn == "and":

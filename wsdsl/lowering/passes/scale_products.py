@@ -28,7 +28,7 @@ from typing import Any
 
 from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
 from wsdsl.ir.factors import Factored, split, taken_as, unwidened
-from wsdsl.ir.op import Kernel, Op, Value, with_fields
+from wsdsl.ir.op import Kernel, Makers, Op, Value, with_fields
 from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
 from wsdsl.ir.types import Axis, DType, Tile
@@ -75,7 +75,7 @@ def scale_products(kernel: Kernel) -> Kernel:
     return kernel.with_body(without_unused(rewrite(kernel.body, scaled)))
 
 
-def _sides(op: Contract, made: Mapping[Value, Op]) -> tuple[Factored, Factored] | None:
+def _sides(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
     """Both operands and their factors; one that is computed has one factor."""
     if len(op.summed) != 1:
         return None
@@ -93,7 +93,7 @@ def _types(a: Value, b: Value, fit: Callable[[DType, DType], Any]) -> tuple[DTyp
     return next((types for types in (own, taken_as(*own)) if fit(*types)), None)
 
 
-def _made(value: Value, k: str, made: Mapping[Value, Op]) -> Factored | None:
+def _made(value: Value, k: str, made: Makers) -> Factored | None:
     """An operand of 8 bits that is computed, and its scale."""
     op = made.get(value)
     if not isinstance(op, Map) or op.fn != "mul":
@@ -106,9 +106,7 @@ def _made(value: Value, k: str, made: Mapping[Value, Op]) -> Factored | None:
     return None
 
 
-def _scale(
-    side: Factored, k: str, axes: Mapping[str, Value], made: Mapping[Value, Op]
-) -> Load | None:
+def _scale(side: Factored, k: str, axes: Mapping[str, Value], made: Makers) -> Load | None:
     """What loads the only factor of an operand: a scale for each block of a row, which lies behind
     the last one of that row, or in an atom.
     """

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tile_ops as tile
 from wsdsl.ir.intervals import walks_a_part
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk
@@ -119,7 +119,7 @@ def _meeting(store: tile.Store, loop: tile.ForTiles) -> Finding:
     )
 
 
-def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
+def _depends(values: tuple[Value, ...], index: Value, made: Makers) -> bool:
     """Whether any of the values depends on a loop's index."""
 
     def after(value: Value) -> tuple[Value, ...]:
@@ -215,7 +215,7 @@ def _by_element(product: tile.Contract) -> str:
 
 
 def _computed(
-    kernel: Kernel, product: tile.Contract, computed: list[Value], made: Mapping[Value, Op]
+    kernel: Kernel, product: tile.Contract, computed: list[Value], made: Makers
 ) -> Iterator[Finding]:
     """Check operands from registers: one per MMA, in the layout of its accumulators."""
     locs = [made[v].loc for v in computed if v in made]
@@ -238,9 +238,7 @@ def _computed(
             )
 
 
-def _operand(
-    load: tile.Load, product: tile.Contract, made: Mapping[Value, Op]
-) -> Iterator[Finding]:
+def _operand(load: tile.Load, product: tile.Contract, made: Makers) -> Iterator[Finding]:
     last, name, dtype = load.last, load.tensor.name, load.dtype
     rows = [v for v in load.index if isinstance(v.type, Tile) and v.type.axes]
     if rows:
