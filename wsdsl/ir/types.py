@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
@@ -66,6 +66,8 @@ class Lanes(NamedTuple):
         return max(1, rows * self.warps // 4)
 
 
+Sizes = Mapping[str, int]
+"""Elements by the name of a dimension or an axis."""
 TypeT = TypeVar("TypeT")
 
 

@@ -5,13 +5,13 @@ columns of an operand that consumers split: each part begins with a panel.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import THREADS, Axis, DType
+from wsdsl.ir.types import THREADS, Axis, DType, Sizes
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering import lanes
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
@@ -169,9 +169,7 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield extent_fault(kernel, name, sizes[name], limit)
 
 
-def _of_one_row(
-    kernel: Kernel, chosen: Schedule, sizes: Mapping[str, int], height: int
-) -> Iterator[Finding]:
+def _of_one_row(kernel: Kernel, chosen: Schedule, sizes: Sizes, height: int) -> Iterator[Finding]:
     """What has no rows, and CTAs share: each thread sends what it has, which no other may have."""
     axes, consumers = axes_of(kernel), num_shares(kernel, chosen)["columns"]
     for op in kernel.of(Reduce):

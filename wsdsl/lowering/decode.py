@@ -20,7 +20,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Role, Tile
+from wsdsl.ir.types import Axis, Role, Sizes, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of
@@ -174,7 +174,7 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
     return frozenset(found)
 
 
-def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
+def decode_faults(kernel: Kernel, sizes: Sizes) -> Iterator[Finding]:
     """Check the tiles that the decode warpgroup transforms or reads."""
     for value, tile in decoded(kernel).tiles.items():
         rows, last = tile.axes

@@ -13,7 +13,7 @@ from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
@@ -294,7 +294,7 @@ def _parts(kernel: Kernel, schedule: Schedule) -> int:
     return max((num_parts(op, sizes, interval) for op in products), default=1)
 
 
-def num_parts(op: Contract, tile: Mapping[str, int], every: int | None) -> int:
+def num_parts(op: Contract, tile: Sizes, every: int | None) -> int:
     """Of a product that is read at once: how often its sum is promoted. `tile`: elements along
     every axis; `every`: `Schedule.mma_promotion_interval`.
     """
@@ -303,7 +303,7 @@ def num_parts(op: Contract, tile: Mapping[str, int], every: int | None) -> int:
     return max(1, depth_of(op, tile) // (every or PRECISE_EVERY))
 
 
-def depth_of(op: Contract, tile: Mapping[str, int]) -> int:
+def depth_of(op: Contract, tile: Sizes) -> int:
     """Elements of a tile that a product sums over."""
     return max(tile[x] for x in op.summed)
 
@@ -398,7 +398,7 @@ def _registers(
     return total
 
 
-def product_cycles(product: Contract, sizes: Mapping[str, int], rows: int) -> float:
+def product_cycles(product: Contract, sizes: Sizes, rows: int) -> float:
     """For which it keeps the tensor cores busy, at the least: an instruction of so many rows takes
     half as many cycles as it has columns. `sizes`: elements of a tile along every axis.
     """

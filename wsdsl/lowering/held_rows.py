@@ -8,14 +8,13 @@ as high as fills the threads' registers, and no higher, since other CTAs hide th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Makers, Value, once
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
-from wsdsl.ir.types import THREADS, Tile
+from wsdsl.ir.types import THREADS, Sizes, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, num_shares
@@ -113,7 +112,7 @@ def _reduced_dims(kernel: Kernel) -> frozenset[str]:
 
 
 @once
-def held_axes(kernel: Kernel) -> Mapping[str, int]:
+def held_axes(kernel: Kernel) -> Sizes:
     """Axes that lie along rows, by name, of dimensions that are held if there is room: their sizes.
     Of a kernel with roles.
     """
@@ -219,7 +218,7 @@ def covering_columns(kernel: Kernel, size: int, height: int) -> int:
     return -(-size // unit) * unit
 
 
-def height_in(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+def height_in(kernel: Kernel, sizes: Sizes) -> int:
     """Rows of a piece, by the sizes of tiles; those of one row where no axis has any."""
     if reduces_rows(kernel):
         columns = (sizes.get(n, 0) for n, a in axes_of(kernel).items() if a.role == "columns")
@@ -228,7 +227,7 @@ def height_in(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return math.gcd(ROWS, *rows) if rows else 1
 
 
-def are_held(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> bool:
+def are_held(kernel: Kernel, schedule: Schedule, sizes: Sizes) -> bool:
     """Whether there are rows to hold, and tiles of these sizes have whole ones. Where CTAs share
     the iterations of a loop along rows, it stays.
     """
@@ -240,7 +239,7 @@ def are_held(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> bo
     )
 
 
-def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> int | None:
+def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Sizes) -> int | None:
     """That have registers for tiles of these sizes, if they have whole rows."""
     if not are_held(kernel, schedule, sizes):
         return None

@@ -7,7 +7,7 @@ last dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.intervals import may_begin_anywhere
@@ -15,7 +15,7 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis, Sizes, Tensor
 from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.lanes import reduces_across
@@ -55,7 +55,7 @@ def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
             yield Finding(message, lookup.loc, f"pass {lookup.table.name} unpacked")
 
 
-def packed_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
+def packed_faults(kernel: Kernel, sizes: Sizes) -> Iterator[Finding]:
     """Reject tiles of packed tensors that do not have whole blocks."""
     told = set[str]()
     for load in kernel.of(Load):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from wsdsl import config
@@ -11,6 +11,7 @@ from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -127,7 +128,7 @@ class Listener(Protocol):
 def lower(
     kernel: Kernel,
     until: Level = "scheduled",
-    sizes: Mapping[str, int] | None = None,
+    sizes: Sizes | None = None,
     listeners: Sequence[Listener] = (),
     *,
     is_chosen: bool = False,
@@ -148,7 +149,7 @@ def lower(
 
 
 def scheduled_tile(
-    kernel: Kernel, sizes: Mapping[str, int] | None = None, listeners: Sequence[Listener] = ()
+    kernel: Kernel, sizes: Sizes | None = None, listeners: Sequence[Listener] = ()
 ) -> Kernel:
     """The TILE kernel with roles and its whole schedule for `sizes`."""
     return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)
@@ -160,7 +161,7 @@ def before_choice(kernel: Kernel) -> Kernel:
 
 
 def schedule_with_fewer_sums(
-    kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
+    kernel: Kernel, failed: Schedule, spilled: int, sizes: Sizes
 ) -> Schedule | None:
     """Return a schedule of the TILE kernel to try after one that needs too many registers."""
     chosen = scheduled_tile(kernel, sizes)
@@ -180,7 +181,7 @@ def _through(
     kernel: Kernel,
     first: Pass,
     last: Pass,
-    sizes: Mapping[str, int] | None,
+    sizes: Sizes | None,
     listeners: Sequence[Listener],
 ) -> Kernel:
     """Through the passes from `first` to `last`; nothing where these stand the other way round."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import gcd
 
 from wsdsl.diagnostics import CompileError
@@ -13,7 +13,7 @@ from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Fragment
+from wsdsl.ir.types import Axis, Fragment, Sizes
 from wsdsl.lowering.lanes import loads_packed
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines
@@ -152,7 +152,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)
 
 
-def along(index: Value, made: Makers, static: Mapping[str, int]) -> tuple[Value, int]:
+def along(index: Value, made: Makers, static: Sizes) -> tuple[Value, int]:
     """Return the axis of an index that leaves adjacent elements adjacent, and the greatest common
     divisor of the numbers it is moved by, or taken modulo: `index(axis) % 12 + 16` is the axis, and
     4; 0 if there are no such numbers.

@@ -13,14 +13,14 @@ at a multiple of 16 bytes of a row; where that is before the first value, thread
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Sizes
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ScaleLoad:
         (found,) = (place for place in self.places if place is not None)
         return found
 
-    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def box(self, sizes: Sizes) -> tuple[int, ...]:
         """Elements by dimension, the last one's filled up to what TMA copies."""
         found = [1 if place is None else _extent(*place, sizes) for place in self.places]
         before = self.unit - 1 if self.is_rounded and found[-1] > 1 else 0
@@ -55,11 +55,11 @@ class ScaleLoad:
         last = self.places[-1]
         return last is None or last[1] > 1
 
-    def bytes(self, sizes: Mapping[str, int]) -> int:
+    def bytes(self, sizes: Sizes) -> int:
         size = math.prod(self.box(sizes)) * self.element
         return -(-size // LINE_ALIGN) * LINE_ALIGN
 
-    def stride(self, sizes: Mapping[str, int]) -> int:
+    def stride(self, sizes: Sizes) -> int:
         """Elements of the box from one index along the axis to the next."""
         (at,) = (i for i, place in enumerate(self.places) if place is not None)
         return math.prod(self.box(sizes)[at + 1 :])
@@ -69,7 +69,7 @@ class ScaleLoad:
         return self.load.dtype.bytes
 
 
-def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:
+def _extent(axis: Value, every: int, sizes: Sizes) -> int:
     """Blocks of `every` elements that a tile reaches; one begins at a multiple of its size."""
     size = sizes[axis.as_axis.name]
     last = every - math.gcd(size, every)

@@ -19,7 +19,7 @@ from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.slot_ops import CopyScales, ScalesToSlot, TileInTensor
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
-from wsdsl.ir.types import Axis, SharedTile, State
+from wsdsl.ir.types import Axis, SharedTile, Sizes, State
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
 from wsdsl.lowering.tensor_rings import TensorRings
@@ -35,7 +35,7 @@ def store_scales(
     box: Sequence[int],
     written: Place,
     starts: Mapping[Value, Value],
-    static: Mapping[str, int],
+    static: Sizes,
 ) -> None:
     """Those of a k-tile; a `box` of them lies in SMEM, and axes have `starts`."""
     axis, valid = op.summed.as_axis, None

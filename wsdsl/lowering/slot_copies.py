@@ -15,7 +15,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, State, Tile
+from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
@@ -32,9 +32,7 @@ def coordinates(
     return tuple(b.integer(0) if isinstance(v.type, Axis) else v for v in found)
 
 
-def lines_of(
-    last: Axis, dtype: DType, divided: Mapping[str, int], packed: bool = False
-) -> tuple[str, int]:
+def lines_of(last: Axis, dtype: DType, divided: Sizes, packed: bool = False) -> tuple[str, int]:
     """`operand_lines`, of the contiguous axis; `divided`: by axis, among how many warpgroups."""
     return operand_lines(last.size, dtype, last.role, divided.get(last.name, 1), packed)
 
@@ -43,7 +41,7 @@ def slot_offsets(
     layouts: Sequence[Sequence[Tile]],
     boxes: Mapping[tuple[int, int], Sequence[int]],
     axes: Mapping[str, Axis],
-    divided: Mapping[str, int],
+    divided: Sizes,
 ) -> tuple[int, tuple[tuple[int, ...], ...]]:
     """Bytes of a slot, and where each field of each layout begins: panels, or one of the `boxes`,
     by layout and field.
@@ -80,7 +78,7 @@ class SlotCopies:
     tiles: tuple[Tile, ...]
     shares: Mapping[Group, Share]
     axes: Mapping[str, Axis]
-    divided: Mapping[str, int]
+    divided: Sizes
     starts: Mapping[Value, Value]
     counts_on: Value | None = None
     """The CTA whose barrier counts, if that is not each one's own."""

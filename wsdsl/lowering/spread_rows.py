@@ -7,12 +7,13 @@ columns than a CTA's, a cluster along it has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, once, regions
 from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForTiles, Reduce, Store
+from wsdsl.ir.types import Sizes
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.cooperation import (
@@ -39,7 +40,7 @@ MBARRIER = 8
 
 
 @once
-def spread_axes(kernel: Kernel) -> Mapping[str, int]:
+def spread_axes(kernel: Kernel) -> Sizes:
     """The axes of which a cluster's CTAs may have a part each, by name: the dimensions' sizes."""
     if not kernel.of(Contract) or kernel.target.has_tensor_memory:
         return {}

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from wsdsl.artifact.shape_bucket import FINE, FIRST, Span, row_parts, row_range
 from wsdsl.background import spread
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.check_widths import most_widths_of
 from wsdsl.lowering.choice.orientation import may_be_swapped
@@ -91,7 +91,7 @@ class _Candidate:
         return min(able or self.chosen, key=lambda size: (abs(math.log(size / middle)), size))
 
 
-def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -> StandIns:
+def stand_ins(kernel: Kernel, dim: str, span: Span, others: Sizes) -> StandIns:
     """Of a TILE kernel, for the range of rows (`dim`) that a span is of, as far as they begin in
     memory where the span's do. ScheduleError where the schedule fits no size.
     """
@@ -131,7 +131,7 @@ def _parts(low: int, high: int, parts: int, like: Span) -> Iterator[_Part]:
 
 
 def _candidates(
-    kernel: Kernel, dim: str, samples: Sequence[int], others: Mapping[str, int]
+    kernel: Kernel, dim: str, samples: Sequence[int], others: Sizes
 ) -> list[_Candidate]:
     """Those of several widths, where there are any: others serve few sizes well."""
     kernel, sized = before_choice(kernel), [{**others, dim: size} for size in samples]
@@ -148,7 +148,7 @@ def _candidates(
     raise AssertionError(samples)
 
 
-def _nearly_best(kernel: Kernel, sizes: Mapping[str, int]) -> list[tuple[Kernel, Schedule]]:
+def _nearly_best(kernel: Kernel, sizes: Sizes) -> list[tuple[Kernel, Schedule]]:
     """None where no schedule fits these sizes."""
     try:
         return nearly_best(kernel, sizes, NEARLY, MOST_EACH)
@@ -172,9 +172,7 @@ def _of_widths(kernel: Kernel, dim: str, rows: int) -> Iterator[Kernel]:
         yield dataclasses.replace(kernel, schedule=schedule)
 
 
-def _cycles(
-    candidate: _Candidate, dim: str, sizes: Sequence[int], others: Mapping[str, int]
-) -> list[float]:
+def _cycles(candidate: _Candidate, dim: str, sizes: Sequence[int], others: Sizes) -> list[float]:
     """At each size: those that come to as many tiles take as long as the largest of them."""
     kernel, schedule = candidate.kernel, candidate.schedule
     widest, known = axis_sizes(kernel, schedule), dict[tuple[int, ...], float]()
@@ -225,7 +223,7 @@ def _best(
     return taken, longer
 
 
-def predicted_cycles(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> float:
+def predicted_cycles(kernel: Kernel, schedule: Schedule, sizes: Sizes) -> float:
     """Of a TILE kernel by a whole schedule."""
     made = scheduled_tile(dataclasses.replace(kernel, schedule=schedule), sizes)
     return predict(Work.of(made, sizes), schedule, axis_sizes(made, schedule)).cycles

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Sizes, Tile
 from wsdsl.ir.walk import Namer, yielded
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.decode import decoded
@@ -18,7 +18,7 @@ from wsdsl.lowering.product_operands import computed_operands
 class StartedSums:
     """`flags` by sum: None where products were added to it in any case."""
 
-    def __init__(self, namer: Namer, sizes: Mapping[str, int]) -> None:
+    def __init__(self, namer: Namer, sizes: Sizes) -> None:
         self.builder, self.sizes = Builder(namer), sizes
         self.flags: dict[Value, Value | None] = {}
 

@@ -9,14 +9,14 @@ accumulator; or if the schedule says so (`Schedule.operand_transform="tmem"`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tcgen05 import COLUMNS, LANES, cell_columns
 from wsdsl.ir.tensor_rules import STORED_BITS
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.cta_pairs import PAIR
@@ -32,7 +32,7 @@ BUFFERED = 2
 """Stages of accumulators, and of an operand, where columns allow."""
 
 
-def tensor_depths(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
+def tensor_depths(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
     """Map pipelines of accumulators and operands to their number of stages: one each, then two of
     the innermost, which is first.
     """
@@ -60,13 +60,13 @@ def updated_rings(kernel: Kernel) -> frozenset[int]:
     )
 
 
-def in_tensor_memory(kernel: Kernel, sizes: Mapping[str, int]) -> frozenset[int]:
+def in_tensor_memory(kernel: Kernel, sizes: Sizes) -> frozenset[int]:
     """Return the pipelines of operands in tensor memory."""
     operands = operand_columns(kernel, sizes)
     return frozenset(operands.keys() & tensor_depths(kernel, sizes)) if operands else frozenset()
 
 
-def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
+def operand_columns(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
     """Map pipelines of operands that may be there to the columns of a stage."""
     found = dict[int, int]()
     for group in _may_be(kernel):
@@ -76,7 +76,7 @@ def operand_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
     return found
 
 
-def operand_width(tile: Tile, sizes: Mapping[str, int]) -> int:
+def operand_width(tile: Tile, sizes: Sizes) -> int:
     """Return the columns of a tile whose last axis is the contraction axis."""
     rows, summed = (sizes[name] for name in tile.axes)
     return cell_columns(tile.dtype, summed) * -(-rows // LANES)

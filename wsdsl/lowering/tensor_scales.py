@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, atoms_of, in_atoms
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tile_ops import Load
-from wsdsl.ir.types import Axis, SharedTile, Tile
+from wsdsl.ir.types import Axis, SharedTile, Sizes, Tile
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_operands import operand_scales
@@ -39,7 +39,7 @@ BUFFERED = 2
 class BlockScales(ScaleLoad):
     """`places` has the axis across, of single rows, and the one that is summed over, of blocks."""
 
-    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def box(self, sizes: Sizes) -> tuple[int, ...]:
         found = [1 if place is None else sizes[place[0].as_axis.name] for place in self.places]
         # A k-tile begins at a multiple of what it has.
         own = found[-1] // self.load.block
@@ -52,7 +52,7 @@ class BlockScales(ScaleLoad):
 class AtomScales(ScaleLoad):
     """The same of atoms (`ir/scale_atoms.py`), which tensor memory takes as they are."""
 
-    def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def box(self, sizes: Sizes) -> tuple[int, ...]:
         *outer, last = self.places
         rows = [1 if at is None else atoms_of(sizes[at[0].as_axis.name]) for at in outer]
         assert last is not None
@@ -67,7 +67,7 @@ def block_scales(load: Load) -> BlockScales | AtomScales:
     return kind(load, (*across, (last, block)))
 
 
-def with_scale_path(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Schedule:
+def with_scale_path(kernel: Kernel, given: Schedule, sizes: Sizes) -> Schedule:
     """How scales come to tensor memory: by bytes that are copied, and those of them that are of
     use."""
     loads = [op for op in kernel.of(Load) if op.result in operand_scales(kernel)]
@@ -77,7 +77,7 @@ def with_scale_path(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -
     return dataclasses.replace(given, sf_load="cp" if copied else "st")
 
 
-def _fill_atoms(load: Load, given: Schedule, sizes: Mapping[str, int]) -> bool:
+def _fill_atoms(load: Load, given: Schedule, sizes: Sizes) -> bool:
     """Whether tiles are whole atoms, and more than half of all rows are of the tensor."""
     rows = next(v.as_axis for v in load.index if isinstance(v.type, Axis))
     asked = given.tile or {}
@@ -86,7 +86,7 @@ def _fill_atoms(load: Load, given: Schedule, sizes: Mapping[str, int]) -> bool:
     return tile % ATOM_ROWS == 0 and 2 * size > ATOM_ROWS * -(-size // ATOM_ROWS)
 
 
-def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Mapping[str, int]) -> int:
+def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Sizes) -> int:
     """Of tensor memory, of a tile whose last axis is the one that is summed over."""
     rows, summed = tile.axes
     return scale_columns(sizes[rows], sizes[summed] // (WORD * block))

@@ -20,7 +20,7 @@ from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Sizes, Tile
 from wsdsl.ir.walk import following, walk
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.dependence import links_of
@@ -172,14 +172,14 @@ def multiplies(op: Op) -> bool:
     return any(isinstance(inner, Contract) for inner in walk((op,)))
 
 
-def sum_columns(kernel: Kernel, tile: Tile, sizes: Mapping[str, int]) -> int:
+def sum_columns(kernel: Kernel, tile: Tile, sizes: Sizes) -> int:
     """Of tensor memory that a sum takes."""
     axes = axes_of(kernel)
     sides = {axes[name].role: sizes[name] for name in tile.axes}
     return sides.get("columns", 1) * -(-sides.get("rows", LANES) // LANES)
 
 
-def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
+def slot_columns(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
     """By ring of sums, what a slot has."""
     found = dict[int, int]()
     for group in sum_slots(kernel):
@@ -188,18 +188,18 @@ def slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> dict[int, int]:
     return found
 
 
-def scale_columns_of(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+def scale_columns_of(kernel: Kernel, sizes: Sizes) -> int:
     """Of all slots of scales, or of those that are copied."""
     copied = (e for g in operand_slots(kernel) if g.consumer == "mma" for e in g.edges if e.box)
     stored = SCALES_BUFFERED * scale_slot_columns(kernel, sizes)
     return stored + sum(_scale_columns(edge, sizes) for edge in copied)
 
 
-def scale_slot_columns(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+def scale_slot_columns(kernel: Kernel, sizes: Sizes) -> int:
     """Of all scales of a k-tile."""
     groups = (group for group in operand_slots(kernel) if not group.in_shared)
     return max((sum(_scale_columns(edge, sizes) for edge in g.edges) for g in groups), default=0)
 
 
-def _scale_columns(edge: Edge, sizes: Mapping[str, int]) -> int:
+def _scale_columns(edge: Edge, sizes: Sizes) -> int:
     return columns_of_scales(edge.layout, edge.block, sizes)

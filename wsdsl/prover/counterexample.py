@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
@@ -12,6 +12,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import IR_HINT, print_head, print_op
+from wsdsl.ir.types import Sizes
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import GLOBAL_ORDER, KINDS, SPLIT_K, Failure, Party
 from wsdsl.prover.explore import Decisions, Refuted, follow, start
@@ -40,7 +41,7 @@ class Counterexample:
     names: tuple[str, ...]
     steps: tuple[Step, ...]
     waiting: tuple[tuple[int, Op, str], ...]
-    sizes: Mapping[str, int] | None
+    sizes: Sizes | None
     script: tuple[tuple[str, Op], ...]
 
     @property
@@ -118,9 +119,7 @@ def trace(model: Model, decisions: Decisions) -> tuple[Machine, History, Failure
     return m, history, follow(m, decisions)
 
 
-def tell(
-    m: Machine, history: History, failure: Failure, sizes: Mapping[str, int] | None
-) -> Counterexample:
+def tell(m: Machine, history: History, failure: Failure, sizes: Sizes | None) -> Counterexample:
     if failure.kind == "deadlock":
         chosen = range(len(history.steps))
     else:

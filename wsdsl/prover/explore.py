@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Sizes
 from wsdsl.prover.access import spans_of
 from wsdsl.prover.asking import chosen
 from wsdsl.prover.canonical import Canonical, Seen
@@ -128,7 +128,7 @@ def check_end(m: Machine) -> None:
                 )
 
 
-def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
+def explore(kernel: Kernel, sizes: Sizes | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
     if sizes is None:
         try:

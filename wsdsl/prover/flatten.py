@@ -20,7 +20,7 @@ from wsdsl.ir.fragment_ops import (
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
-from wsdsl.ir.types import Accumulator
+from wsdsl.ir.types import Accumulator, Sizes
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control
 from wsdsl.prover.carried import Ahead, Formulas
@@ -38,7 +38,7 @@ OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
 """What is done with slots that were waited for before, and with registers."""
 
 
-def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
+def model_of(kernel: Kernel, sizes: Sizes | None = None) -> Model:
     """The kernel made ready, with the code of each of its partitions."""
     made, places = _flattened(kernel, sizes, {})
     if places:
@@ -47,7 +47,7 @@ def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
 
 
 def _flattened(
-    kernel: Kernel, sizes: Mapping[str, int] | None, places: Mapping[int, int]
+    kernel: Kernel, sizes: Sizes | None, places: Mapping[int, int]
 ) -> tuple[Model, dict[int, int]]:
     """With loops that are told apart by `places`; and what these should be."""
     model = Model(kernel, sizes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tensor_ops import TensorColumns, TensorLoad, TensorProduct, TensorStore
-from wsdsl.ir.types import Barriers, Columns, Shared, Tensor
+from wsdsl.ir.types import Barriers, Columns, Shared, Sizes, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
@@ -65,7 +64,7 @@ class Model:
     `ranks`: of the CTAs that are looked at; None is any.
     """
 
-    def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, kernel: Kernel, sizes: Sizes | None = None) -> None:
         self.kernel, self.sizes = kernel, sizes
         self.counted = FEW
         """Loops with constant bounds and no more iterations than this are followed exactly."""
@@ -126,7 +125,7 @@ class Model:
         self.num_agents = sum(p.num_agents for p in self.partitions) or 1
         self.entry_registers = self._entry_registers(flat)
 
-    def at(self, sizes: Mapping[str, int]) -> Model:
+    def at(self, sizes: Sizes) -> Model:
         """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
         made = self.counting(FEW)
         made.sizes = sizes

@@ -18,7 +18,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.factors import factored
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value
 from wsdsl.ir.scale_atoms import in_atoms, place_of
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array, dtype_of, numpy_dtype
 from wsdsl.simulator.arrays import Arguments, GlobalTensor, bind_arguments, inside_of
@@ -27,9 +27,7 @@ CARRIED_TILE = 256
 
 
 @np.errstate(all="ignore")
-def evaluate(
-    kernel: Kernel, arrays: Mapping[str, Any], tile: Mapping[str, int] | None = None
-) -> None:
+def evaluate(kernel: Kernel, arrays: Mapping[str, Any], tile: Sizes | None = None) -> None:
     """Run a TILE kernel; outputs are written in place. `tile` sizes loops by their variable."""
     if kernel.level != "tile":
         raise ValueError(f"the reference reads the TILE level, not {kernel.level}")

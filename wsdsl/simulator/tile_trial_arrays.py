@@ -11,7 +11,7 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, OneResult, Op, Value, operands
-from wsdsl.ir.types import I32, Axis, DType, Tensor, Tile
+from wsdsl.ir.types import I32, Axis, DType, Sizes, Tensor, Tile
 from wsdsl.ir.walk import definitions, made_of, retype, rewrite, walk
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.reference import dtype_of
@@ -43,7 +43,7 @@ class Draw:
     signed: bool = True
     sign: int = 1
     """Of scalars; integers are as large as any where it is positive."""
-    beyond: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    beyond: Sizes = dataclasses.field(default_factory=dict)
 
 
 def bounds(kernel: Kernel) -> tuple[float, ...]:

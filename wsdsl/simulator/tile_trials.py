@@ -15,7 +15,7 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.types import BOOL, Axis, Tensor, Tile
+from wsdsl.ir.types import BOOL, Axis, Sizes, Tensor, Tile
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.simulator import tile_trial_arrays as inputs
 from wsdsl.simulator.arithmetic import Array
@@ -149,7 +149,7 @@ def _compare(
 ) -> Shown | None:
     """All axes are cut at once; each is alone only where that shows."""
 
-    def shown(axis: str, sizes: Mapping[str, int]) -> Shown | None:
+    def shown(axis: str, sizes: Sizes) -> Shown | None:
         tile = {**dict.fromkeys(cuts, ONE_TILE), **sizes}
         for name, held in _evaluated(kernel, arrays, tile).items():
             own, floats = expected[name], held.dtype == np.float64
@@ -172,9 +172,7 @@ def _are_close(held: Array, expected: Array) -> bool:
     return np.allclose(held, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
 
 
-def _evaluated(
-    kernel: Kernel, arrays: Mapping[str, Any], tile: Mapping[str, int]
-) -> dict[str, Array]:
+def _evaluated(kernel: Kernel, arrays: Mapping[str, Any], tile: Sizes) -> dict[str, Array]:
     own = {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in arrays.items()}
     evaluate(kernel, own, tile)
     return {n: a for n, a in own.items() if isinstance(a, np.ndarray)}

@@ -13,11 +13,11 @@ Where memory brings what operands are computed from, CTAs that load for each oth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tcgen05 import PAIR_ROWS, PAIR_STEP
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cooperation import cluster_splits
@@ -87,7 +87,7 @@ def cluster_options(
                     yield changed(whole, cluster={_variable(loop): num})
 
 
-def _shapes(given: Schedule, work: Work, tile: Mapping[str, int]) -> Sequence[tuple[int, int]]:
+def _shapes(given: Schedule, work: Work, tile: Sizes) -> Sequence[tuple[int, int]]:
     """Where launches choose how wide tiles are, fours alone: pairs are slower than none, and so are
     fours where tiles have 64 columns (benchmarks/results/one_off_races.md).
     """
@@ -97,7 +97,7 @@ def _shapes(given: Schedule, work: Work, tile: Mapping[str, int]) -> Sequence[tu
 
 
 def _pairs(
-    kernel: Kernel, work: Work, option: tuple[Schedule, Prediction], tile: Mapping[str, int]
+    kernel: Kernel, work: Work, option: tuple[Schedule, Prediction], tile: Sizes
 ) -> Iterator[Schedule]:
     """Of CTAs that multiply together, each with rows of its own: of many tiles, or an even number
     of them."""
@@ -121,7 +121,7 @@ def _in_cluster(
     tiles: int,
     loops: Sequence[Loop],
     shape: tuple[int, int],
-    tile: Mapping[str, int],
+    tile: Sizes,
     sharing: int = 1,
 ) -> dict[str, int]:
     """CTAs by variable, if they divide the tiles evenly and all run at the same time. `sharing`: of
@@ -140,7 +140,7 @@ def _in_step(
     work: Work,
     predicted: Prediction,
     shapes: Sequence[tuple[int, int]],
-    tile: Mapping[str, int],
+    tile: Sizes,
     sharing: int = 1,
 ) -> Iterator[dict[str, int]]:
     """Clusters whose CTAs load for each other what goes with operands that they compute, where it
@@ -167,7 +167,7 @@ def _tiled(work: Work) -> list[Loop]:
     return [loop for loop in work.nest[-2:] if isinstance(loop.index.type, Axis)]
 
 
-def _is_even(loops: Sequence[Loop], shape: tuple[int, int], tile: Mapping[str, int]) -> bool:
+def _is_even(loops: Sequence[Loop], shape: tuple[int, int], tile: Sizes) -> bool:
     """Whether what CTAs have in common is cut into groups of 8 lines."""
     others = zip(reversed(loops), shape, strict=True)
     axes = [(loop.index.type, num) for loop, num in others]

@@ -9,10 +9,10 @@ while it computes with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.types import THREADS
+from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering import held_rows
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, is_shared
@@ -97,13 +97,13 @@ def _streamed(
     )
 
 
-def _num_tiles(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> int:
+def _num_tiles(kernel: Kernel, work: Work, tile: Sizes) -> int:
     """Of whole rows, by tiles of these sizes, of one index along what has none."""
     sizes = {name: tile.get(loop_variable(name), 1) for name in axes_of(kernel)}
     return work.num_tiles({**sizes, **held_rows.held_axes(kernel)})
 
 
-def _others(columns: Sequence[str], tile: Mapping[str, int], height: int) -> dict[str, int]:
+def _others(columns: Sequence[str], tile: Sizes, height: int) -> dict[str, int]:
     """Tiles of columns that are not reduced, for all threads of so many rows."""
     size = max(MOST_COLUMNS, 2 * THREADS // height)
     return {name: size for name in columns if name not in tile}

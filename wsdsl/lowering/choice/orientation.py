@@ -7,11 +7,9 @@ clusters fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.model.workload import FEW_COLUMNS, scales_products
 from wsdsl.lowering.product_operands import multiplied
@@ -25,7 +23,7 @@ which takes TMA longer than to copy.
 """
 
 
-def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, float] | None:
+def other_orientation(kernel: Kernel, sizes: Sizes) -> tuple[str, float] | None:
     """The variable whose axis may ride M in place of the usual one, and by what factor its cycles
     count: 0 where it rides wherever that can be laid out. `sizes`: dimensions at launch; where none
     is known, nothing is chosen.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.global_memory import whole_lines
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Sizes, Tensor
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
@@ -24,7 +24,7 @@ from wsdsl.rates import Rates, rates_of
 
 
 def padded_operands(
-    kernel: Kernel, sizes: Mapping[str, int], names: Collection[str], singly: Collection[str] = ()
+    kernel: Kernel, sizes: Sizes, names: Collection[str], singly: Collection[str] = ()
 ) -> tuple[str, ...]:
     """`names` as far as products read them, or none if that does not pay. Of a TILE kernel for
     whose `unaligned` tensors nothing is done yet; `singly`: those that threads would copy element
@@ -44,9 +44,7 @@ def padded_operands(
     return chosen if by_tma + copying < by_threads else ()
 
 
-def _chosen(
-    kernel: Kernel, sizes: Mapping[str, int], singly: Collection[str]
-) -> tuple[Kernel, float]:
+def _chosen(kernel: Kernel, sizes: Sizes, singly: Collection[str]) -> tuple[Kernel, float]:
     """With the schedule that would be chosen, and microseconds by that; infinite where the one that
     is given does not fit.
     """
@@ -59,13 +57,13 @@ def _chosen(
     return made, predict(Work(made, sizes, singly), made.schedule, tile).microseconds
 
 
-def _least_microseconds(made: Kernel, sizes: Mapping[str, int]) -> float:
+def _least_microseconds(made: Kernel, sizes: Sizes) -> float:
     """In which memory has read and written all tensors."""
     work = Work.of(made, sizes)
     return work.least_memory_cycles / work.rates.tensor_smem_clock / 1000
 
 
-def _copy_nanoseconds(rates: Rates, kind: object, sizes: Mapping[str, int]) -> float:
+def _copy_nanoseconds(rates: Rates, kind: object, sizes: Sizes) -> float:
     """It starts, and what is behind it starts when it is over. Its rows begin amid sectors: of 1023
     to 5001 elements it moves 1300 to 1550 bytes a nanosecond on an H200, where this says 1555.
     """

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles, Load
-from wsdsl.ir.types import THREADS, Role
+from wsdsl.ir.types import THREADS, Role, Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_size, num_shares
 from wsdsl.lowering.counters import countable, counter_faults
@@ -64,7 +64,7 @@ def plain_tile(kernel: Kernel, team: Schedule, work: Work) -> tuple[int, int]:
     return ROWS if reduces_rows(kernel) else height, width
 
 
-def turns(kernel: Kernel, work: Work, tile: Mapping[str, int]) -> dict[str, int]:
+def turns(kernel: Kernel, work: Work, tile: Sizes) -> dict[str, int]:
     """Indices that a CTA takes one after the other, by the loop's variable, if there are any."""
     loop = taken_in_turns(kernel)
     found = MOST_TURNS if loop and work.sized else 1
@@ -165,7 +165,7 @@ def _elements(kernel: Kernel, most: int, bytes: int) -> int:
     return 1 << max(1, held).bit_length() - 1
 
 
-def _are_enough(work: Work, tile: Mapping[str, int]) -> bool:
+def _are_enough(work: Work, tile: Sizes) -> bool:
     return not work.sized or work.num_tiles(tile) >= CTAS * work.target.num_sms
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering.choice.cluster_options import cluster_options, fits_sharing, sharing_options
 from wsdsl.lowering.choice.reduced_row_options import reduced_row_option
 from wsdsl.lowering.choice.register_room import leaves_room
@@ -42,7 +43,7 @@ Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"
 def ranked(
     kernel: Kernel,
     given: Schedule,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
     limit: float = math.inf,
     *,
     narrow: int = 0,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering import footprint
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.predict import predict
@@ -38,7 +38,7 @@ MAX_STAGES_FEW = 20
 """The same of few columns: a slot has few bytes, and memory is the limit."""
 
 
-def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]) -> int:
+def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Sizes) -> int:
     """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
     whole tiles are stored through one buffer.
     """
@@ -85,7 +85,7 @@ def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
     return chosen.mode == "pingpong" or bool(footprint.promoted_registers(kernel, chosen))
 
 
-def _busy_memory(work: Work, tile: Mapping[str, int]) -> int:
+def _busy_memory(work: Work, tile: Sizes) -> int:
     """Slots of what operands are computed from; any number where none are."""
     rates, used = work.rates, work.made_of
     slot = sum(load.bytes(tile) for load in work.load_terms if load.op.result in used)

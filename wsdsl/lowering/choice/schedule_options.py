@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
@@ -58,10 +58,10 @@ class Tried:
 
     team: Schedule
     """All but its tiles."""
-    tile: Mapping[str, int]
-    sizes: Mapping[str, int]
+    tile: Sizes
+    sizes: Sizes
     """Of a tile along every axis."""
-    lines: Mapping[str, int]
+    lines: Sizes
     """Tiles by which it may take several lines."""
     must_run_ahead: bool = False
 
@@ -225,7 +225,7 @@ def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:
     return sorted(width for width in widths if width >= size)[:most] or widths
 
 
-def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
+def _comes_out(tile: Sizes, work: Work, step: int) -> bool:
     """Whether tiles that are a `step` narrower would leave columns over, take another wave, of few,
     or be more than clusters have room for.
     """

@@ -19,13 +19,12 @@ Pieces of tiles are dealt out by parts of the contraction, and within one in the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Store
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.speeds import at_launch, is_narrow
@@ -40,7 +39,7 @@ STAYS_BYTES = 13 << 20
 """An operand of no more stays in L2 while results pass."""
 
 
-def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
+def with_tile_order(schedule: Schedule, work: Work, tile: Sizes) -> Schedule:
     """`tile`: elements of a tile along every axis. raster="auto": along the side of fewer tiles."""
     places = [v.type for v in (loop.index for loop in work.nest[-2:]) if isinstance(v.type, Axis)]
     if len(places) < 2:
@@ -113,7 +112,7 @@ class _Side:
         return math.prod(self.shape)
 
 
-def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
+def _extent(axis: Axis, schedule: Schedule, tile: Sizes) -> int:
     """Of a cluster's tiles."""
     return max(1, tile[axis.name] * cluster_along(schedule, axis.name))
 

@@ -15,13 +15,12 @@ they wait too often:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles, Load
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import THREADS
+from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_widths import narrowest
@@ -70,7 +69,7 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
     return tile
 
 
-def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, int]) -> Schedule:
+def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Sizes) -> Schedule:
     """The option by `tile`, which takes several lines, where that is better than by one."""
     sizes = footprint.axis_sizes(kernel, narrowest(kernel, option))
     promoted = footprint.promoted_registers(kernel, option)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wsdsl.ir.counter_layout import WARP, WORD
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
-from wsdsl.ir.types import THREADS, Axis, Tile
+from wsdsl.ir.types import THREADS, Axis, Sizes, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import axes_of, is_scattered
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating
@@ -26,7 +26,7 @@ from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.speeds import issuing, larger, memory_ns
-from wsdsl.lowering.model.terms import ANY, SECTOR_BYTES, Sizes, Walked, elements, trips
+from wsdsl.lowering.model.terms import ANY, SECTOR_BYTES, Walked, elements, trips
 from wsdsl.lowering.turns import in_front
 from wsdsl.schedule import Schedule
 

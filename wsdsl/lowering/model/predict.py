@@ -9,11 +9,10 @@ No kernel is quicker than memory. `benchmarks/predictions.py` tells how far off 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
-from wsdsl.ir.types import THREADS
+from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering.busiest import Busiest, busiest, claimed_unevenness, unevenness
 from wsdsl.lowering.cooperation import (
     cluster_size,
@@ -68,7 +67,7 @@ class Prediction:
         return self.plain.ctas_per_sm if self.plain else 1
 
 
-def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
+def predict(work: Work, schedule: Schedule, tile: Sizes) -> Prediction:
     """`tile`: elements of a tile along every axis, the widest of a schedule of several widths."""
     tile = speeds.at_launch(work, schedule, tile)
     if work.plain and not schedule.cuts_tiles:
@@ -252,7 +251,7 @@ def slices(asked: Workload, schedule: Schedule) -> Slicing:
     return Slicing(asked.rows, asked.columns, asked.sums, consumers, splits, least)
 
 
-def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float, float]:
+def floors(work: Work, schedule: Schedule, tile: Sizes) -> tuple[float, float, float]:
     """Cycles that no prediction of such tiles is below, which ask little: where each has an SM to
     itself, where they are cut, and where the CTAs of a cluster share each."""
     rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles

@@ -7,12 +7,12 @@ each other do, and those of a cluster; clusters get out of step with each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_width import fastest_narrowing, narrowings
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model import numbers
 from wsdsl.rates import Rates
@@ -97,7 +97,7 @@ def best_gain(rates: Rates) -> float:
     return max(cluster_gain(rates, size, cast) for size in (2, 4) for cast in (False, True))
 
 
-def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> float:
+def gain_of(asked: Workload, schedule: Schedule, tile: Sizes) -> float:
     """By how much quicker operands come than to CTAs of their own in steady state: without
     multicast where all tiles run at the same time."""
     splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
@@ -111,7 +111,7 @@ def gain_of(asked: Workload, schedule: Schedule, tile: Mapping[str, int]) -> flo
     return cluster_gain(asked.rates, cluster_size(schedule), multicast) if gains else 1.0
 
 
-def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int]) -> bool:
+def are_scattered(work: Work, tile: Sizes, cluster: Sizes) -> bool:
     """Whether those that want half of what is loaded are in several clusters: W[n, k] by three of
     cluster=dict(n=4), if tiles along m are three. What more want than GPCs comes to each anyhow."""
     size = math.prod(cluster.values())
@@ -126,7 +126,7 @@ def are_scattered(work: Work, tile: Mapping[str, int], cluster: Mapping[str, int
     return scattered >= loaded / 2 > 0
 
 
-def at_launch(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Mapping[str, int]:
+def at_launch(work: Work, schedule: Schedule, tile: Sizes) -> Sizes:
     """Elements of a tile as a launch of known sizes has them, which chooses its width."""
     if (schedule.tile_n_variants or 1) == 1 or schedule.cuts_tiles:
         return tile

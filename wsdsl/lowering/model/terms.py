@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Index, Load, Lookup, Map
-from wsdsl.ir.types import Axis, Role, Tile
+from wsdsl.ir.types import Axis, Role, Sizes, Tile
 from wsdsl.ir.walk import uses
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.axes import axes_of
@@ -29,8 +29,6 @@ from wsdsl.rates import Rates
 if TYPE_CHECKING:
     from wsdsl.lowering.model.workload import Work
 
-Sizes = Mapping[str, int]
-"""Elements of a tile along every axis, by its name."""
 Amount = tuple[float, tuple[str, ...]]
 """Of something: so much for each element of a tile along these axes."""
 Walked = tuple[str, int]
@@ -105,7 +103,7 @@ class LoadTerm:
     def bytes(self, tile: Sizes) -> float:
         return elements(self.axes, tile) * self.dtype.bits / 8
 
-    def moved(self, tile: Sizes, together: Mapping[str, int]) -> tuple[float, float]:
+    def moved(self, tile: Sizes, together: Sizes) -> tuple[float, float]:
         """Bytes of a tile, and as many as TMA could move in the time. `together`: CTAs by axis that
         load for each other. Kept: tiles that differ along other axes ask alike."""
         asked = tuple([tile[a] for a in self.axes]), tuple(together.items())
@@ -136,7 +134,7 @@ class LoadTerm:
             whole *= tile[axis.name]
         return whole - inside
 
-    def _crossing(self, tile: Sizes, together: Mapping[str, int]) -> float:
+    def _crossing(self, tile: Sizes, together: Sizes) -> float:
         """How much longer they take, since lines cross those of L2, or threads copy them."""
         work, dtype, last, tensor = self.work, self.dtype, self.last, self.op.tensor
         if tensor.name in work.copied:
@@ -183,7 +181,7 @@ class Runs:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.found: dict[Value, Mapping[str, int]] = {}
+        self.found: dict[Value, Sizes] = {}
         """By axis: so many elements that follow each other are the same; 1 where none is known."""
         self.summed = {axis for op in kernel.of(Contract) for axis in op.summed}
         elementwise = Bitcast | Cast | Index | Load | Lookup | Map
@@ -193,7 +191,7 @@ class Runs:
                     known = self._common(op, value) if isinstance(op, elementwise) else {}
                     self.found[value] = {a: known.get(a, 1) for a in value.type.axes}
 
-    def _common(self, op: Op, value: Value) -> Mapping[str, int]:
+    def _common(self, op: Op, value: Value) -> Sizes:
         """Of all that an op reads, by the axes that this has."""
         if block := block_of(value, self.kernel.definers):
             return dict([block])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from wsdsl.ir.op import Kernel, Makers, once, results_of
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
-from wsdsl.ir.types import Axis, Role, Tensor, Tile
+from wsdsl.ir.types import Axis, Role, Sizes, Tensor, Tile
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
@@ -19,7 +19,7 @@ from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model import numbers, speeds, terms
 from wsdsl.lowering.model.plain import Plain
-from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Sizes, Walked, trips
+from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Walked, trips
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import multiplied, of_product, operand_scales
@@ -140,7 +140,7 @@ class Work:
     def __init__(
         self,
         kernel: Kernel,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
         singly: Collection[str] = (),
         ragged: Mapping[str, int] = {},
     ) -> None:
@@ -205,7 +205,7 @@ class Work:
         self.summed_columns = [a for s in self.summed[:1] for a in s if self.roles[a] == "columns"]
 
     @classmethod
-    def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
+    def of(cls, kernel: Kernel, sizes: Sizes) -> Work:
         """The same every time: it is kept with the kernel."""
         kept: dict[object, Work] = kernel.__dict__.setdefault("_work", {})
         asked = tuple(sizes.items())

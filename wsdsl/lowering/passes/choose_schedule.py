@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract, ForEach
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
@@ -52,9 +53,7 @@ MOST_TRIES = 512
 """Most candidates that do not fit, the best first, of each orientation."""
 
 
-def choose_schedule(
-    kernel: Kernel, sizes: Mapping[str, int] | None = None, narrow: int = 0
-) -> Kernel:
+def choose_schedule(kernel: Kernel, sizes: Sizes | None = None, narrow: int = 0) -> Kernel:
     """`sizes` (dimensions at launch), where known, let tiles divide the waves.
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
@@ -81,7 +80,7 @@ def choose_schedule(
 
 
 def nearly_best(
-    kernel: Kernel, sizes: Mapping[str, int], near: float, most: int, narrow: int = 0
+    kernel: Kernel, sizes: Sizes, near: float, most: int, narrow: int = 0
 ) -> list[tuple[Kernel, Schedule]]:
     """Whole schedules for `sizes`, `most` of each orientation, that take no more than `near` times
     as long as the best, and the kernel with the roles that they go with, the same for all sizes.
@@ -118,7 +117,7 @@ def _alone(kernel: Kernel, failed: WsdslError, choose: Callable[[Kernel], T]) ->
         raise failed from None
 
 
-def _ways(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[list[Kernel], float]:
+def _ways(kernel: Kernel, sizes: Sizes) -> tuple[list[Kernel], float]:
     """The kernel by every orientation that is to be tried, in order, and by what factor the cycles
     of another than the first count; 0 where the first that can be laid out is taken.
     """
@@ -134,7 +133,7 @@ def _ways(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[list[Kernel], float
     return ([kernel, swapped] if factor else [swapped, kernel]), factor
 
 
-def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
+def at_least_one(sizes: Sizes) -> dict[str, int]:
     """Where there is nothing to do, the choice is that of the least work."""
     return {dim: max(1, size) for dim, size in sizes.items()}
 
@@ -144,7 +143,7 @@ def _with_roles(kernel: Kernel) -> Kernel:
     return assign_roles(kernel)
 
 
-def _with_scale_path(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+def _with_scale_path(kernel: Kernel, sizes: Sizes) -> Kernel:
     """Which slots there are depends on it."""
     given = kernel.schedule or Schedule()
     made = with_scale_path(kernel, given, sizes)
@@ -152,7 +151,7 @@ def _with_scale_path(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
 
 
 def _choices(
-    kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf, narrow: int = 0
+    kernel: Kernel, sizes: Sizes, limit: float = math.inf, narrow: int = 0
 ) -> Iterator[tuple[Schedule, float]]:
     """Whole schedules that leave the orientation as it is, and their cycles, the best first; an
     error where none can take fewer than `limit`.
@@ -210,9 +209,7 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
             yield Finding(f"WS0440 Schedule.tile names `{name}`, {told}", hint=hint)
 
 
-def completed(
-    kernel: Kernel, option: Schedule, sizes: Mapping[str, int]
-) -> tuple[Schedule, list[Finding]]:
+def completed(kernel: Kernel, option: Schedule, sizes: Sizes) -> tuple[Schedule, list[Finding]]:
     """With depths, registers, the order of tiles, the next kernel's start and precision, and what
     is wrong with that.
     """
@@ -231,7 +228,7 @@ def completed(
     return chosen, [*findings, *faults(kernel, chosen)]
 
 
-def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
+def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Sizes) -> Schedule:
     """With depths and registers."""
     products = kernel.of(Contract)
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))

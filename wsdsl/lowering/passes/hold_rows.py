@@ -30,7 +30,7 @@ from functools import partial
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.ir.walk import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.cooperation import cluster_along
@@ -99,9 +99,7 @@ def _without(
     return tuple(kept)
 
 
-def _renamed(
-    kernel: Kernel, body: Region, same: Mapping[str, Value], ctas: Mapping[str, int]
-) -> Region:
+def _renamed(kernel: Kernel, body: Region, same: Mapping[str, Value], ctas: Sizes) -> Region:
     """Tiles along one of the axes are along the one that stands for it, and reduced with those of
     so many CTAs.
     """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from wsdsl.ir.op import Kernel
@@ -21,7 +21,7 @@ from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Load, Reduce, Store
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Sizes
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering import footprint, tensor_sums
 from wsdsl.lowering.axes import axes_of
@@ -213,7 +213,7 @@ def _reader(kernel: Kernel, group: SlotGroup) -> str:
     return group.consumer if group.to_threads else "compute"
 
 
-def _copy_order(group: SlotGroup, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _copy_order(group: SlotGroup, sizes: Sizes) -> tuple[int, ...]:
     """The fields of a slot as they are copied: the smallest first, where one has few lines; what
     lies beside operands comes last.
 
