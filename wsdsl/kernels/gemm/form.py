@@ -6,7 +6,7 @@ scales `f32[NB, KB]` of blocks as `[index(n) // 128, index(k) // 128]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -84,13 +84,7 @@ class Form:
 
 def source_of(form: Form) -> str:
     """The kernel's text, as one would write it."""
-    params = ", ".join(p.declared for p in form.params)
-    lines = ["@kernel", f"def matmul({params}):"]
-    if len(lines[-1]) > LINE:
-        fits = len(params) + 4 <= LINE
-        inside = [params] if fits else [f"{p.declared}," for p in form.params]
-        lines[-1:] = ["def matmul(", *(f"    {line}" for line in inside), "):"]
-    indent = "    "
+    lines, indent = head_of(form.params), "    "
     if form.batch:
         loop = ", ".join(INDEX[d] for d in form.batch)
         lines.append(f"{indent}for {loop} in each({', '.join(form.batch)}):")
@@ -104,6 +98,15 @@ def source_of(form: Form) -> str:
         f"{indent}    {store_of(form)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def head_of(params: Sequence[Param]) -> list[str]:
+    """The lines in front of a kernel's body."""
+    told = ", ".join(p.declared for p in params)
+    if len(head := f"def matmul({told}):") <= LINE:
+        return ["@kernel", head]
+    inside = [told] if len(told) + 4 <= LINE else [f"{p.declared}," for p in params]
+    return ["@kernel", "def matmul(", *(f"    {line}" for line in inside), "):"]
 
 
 def _product(form: Form) -> Iterator[str]:

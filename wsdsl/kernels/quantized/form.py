@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.gemm.form import INDEX, Param, store_of
+from wsdsl.kernels.gemm.form import INDEX, Param, head_of, store_of
 from wsdsl.kernels.gemm.form import Form as Product
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
 
-LINE = 100
 GROUPED = ("NB", "KB")
 """Dimensions of scales and zero points that have one element per group of N, of K."""
 
@@ -78,15 +77,8 @@ class Form:
 
 def source_of(form: Form) -> str:
     """The kernel's text, as one would write it."""
-    params = ", ".join(p.declared for p in form.params)
-    head = [f"def matmul({params}):"]
-    if len(head[0]) > LINE:
-        fits = len(params) + 4 <= LINE
-        inside = [params] if fits else [f"{p.declared}," for p in form.params]
-        head = ["def matmul(", *(f"    {line}" for line in inside), "):"]
     lines = [
-        "@kernel",
-        *head,
+        *head_of(form.params),
         "    for n in tiles(N):" if form.vector else "    for m, n in tiles(M, N):",
         "        acc = zeros(f32[n])" if form.vector else "        acc = zeros(f32[m, n])",
         "        for k in tiles(K):",
