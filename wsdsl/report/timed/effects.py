@@ -19,7 +19,7 @@ from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
 from wsdsl.report.timed import tensor_effects
-from wsdsl.report.timed.agent import Agent, Effect, Steps
+from wsdsl.report.timed.sm import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
 from wsdsl.report.timed.tensor_effects import destinations, reached
 from wsdsl.report.timed.units import Barrier
@@ -244,7 +244,7 @@ def claim_cluster(agent: Agent, op: b.ClaimCluster) -> None:
 
 
 def claimed_cluster(agent: Agent, op: b.ClaimedCluster) -> None:
-    claimed, at = agent.sm.run.claimed, agent.answers
+    claimed, at = agent.sm.claimed, agent.answers
     agent.answers = at + 1
     agent.wg.values[op.result.name] = claimed[at] if at < len(claimed) else NOTHING_LEFT
 
@@ -286,15 +286,15 @@ def named_barrier_arrive(agent: Agent, op: b.NamedBarrierArrive) -> None:
 
 
 def arrive_flag(agent: Agent, op: b.ArriveFlag) -> None:
-    flag = agent.sm.run.flag(op.tensor.name, tuple(int(agent.get(i)) for i in op.index))
+    flag = agent.sm.flags[op.tensor.name, tuple(int(agent.get(i)) for i in op.index)]
     amount = op.amount if op.by is None or op.wrap is not None else int(agent.get(op.by))
     flag.added.append((agent.now, amount))
-    agent.sm.run.wake(flag)
+    agent.sm.wake(flag)
 
 
 def wait_flag(agent: Agent, op: b.WaitFlag) -> Steps:
-    run, count = agent.sm.run, int(agent.get(op.count))
-    flag = run.flag(op.tensor.name, tuple(int(agent.get(i)) for i in op.index))
+    count = int(agent.get(op.count))
+    flag = agent.sm.flags[op.tensor.name, tuple(int(agent.get(i)) for i in op.index)]
     more = agent.sm.speeds.rates.hand_over_cycles if count > 0 else 0.0
     return agent.awaits(flag, lambda: flag.reached(count), "accumulators of other CTAs", more)
 

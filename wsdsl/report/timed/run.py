@@ -10,10 +10,9 @@ from typing import cast
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.report.timed.agent import Agent, Steps
 from wsdsl.report.timed.effects import EFFECTS
-from wsdsl.report.timed.sm import Facts, Sm
-from wsdsl.report.timed.units import Channel, Flag
+from wsdsl.report.timed.sm import Agent, Facts, Sm, Steps
+from wsdsl.report.timed.units import Channel
 from wsdsl.simulator.arrays import Arguments
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.global_races import GlobalAccesses
@@ -26,26 +25,13 @@ MOST_STEPS = 3_000_000
 class Run:
     """The run of some clusters; others run as far as these wait for their results in GMEM."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        facts: Facts,
-        launch: Launch,
-        arguments: Arguments,
-        claimed: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, kernel: Kernel, facts: Facts, launch: Launch, arguments: Arguments) -> None:
         self.kernel, self.facts, self.launch = kernel, facts, launch
-        self.claimed = claimed
-        """Tiles of the cluster's CLC responses, in order."""
         self.arguments = arguments
-        self.flags: dict[tuple[str, tuple[int, ...]], Flag] = {}
         self.heap: list[tuple[float, int, Agent]] = []
         self.steps: dict[Agent, Steps] = {}
         self.order = 0
         self.started: set[int] = set()
-
-    def flag(self, tensor: str, at: tuple[int, ...]) -> Flag:
-        return self.flags.setdefault((tensor, at), Flag())
 
     def wake(self, channel: Channel) -> None:
         for agent in channel.woken():
@@ -104,7 +90,7 @@ class Run:
         residents = Residents(self.arguments, accesses, counts, Random(0), 0)
         cluster: list[Sm] = []
         for rank, cta in enumerate(start_cluster(self.launch, index, residents).ctas):
-            sm = Sm(self, self.facts, cluster, beside[rank] if beside else None)
+            sm = Sm(self.wake, self.facts, cluster, beside[rank] if beside else None)
             for wg in cta.warpgroups:
                 agent = Agent(wg, sm, now)
                 wg.values.update(self.arguments.scalars)

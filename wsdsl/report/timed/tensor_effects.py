@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.block_scales import TILE_COLUMNS, WORD
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES
 from wsdsl.ir.wgmma import k_step
-from wsdsl.report.timed.agent import Agent
-
-if TYPE_CHECKING:
-    from wsdsl.report.timed.sm import Sm
+from wsdsl.report.timed.sm import Agent, Sm
 
 
 def destinations(agent: Agent, multicast: Value | None) -> list[Sm]:

@@ -16,9 +16,8 @@ from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import fits_smem
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.report.bottleneck import unit_fractions
-from wsdsl.report.timed.agent import Agent
 from wsdsl.report.timed.run import Run
-from wsdsl.report.timed.sm import Facts
+from wsdsl.report.timed.sm import Agent, Facts
 from wsdsl.report.timed.speeds import Speeds
 from wsdsl.report.timed.units import Span
 from wsdsl.report.timed.worker import Lane, Worker
@@ -54,7 +53,7 @@ def timed(
     size = cluster_size(schedule)
     launch = read_launch(kernel, arguments, kernel.target.cluster_room(size) * size * resident)
     size_workspace(kernel, arguments, launch)
-    run = Run(kernel, Facts(kernel, speeds), launch, arguments, claimed)
+    run = Run(kernel, Facts(kernel, speeds, claimed), launch, arguments)
     done = run.run(clusters, speeds.start, resident)
     spans: dict[tuple[int, int, str], list[Span]] = defaultdict(list)
     for slot, cluster in sorted(done, key=itemgetter(0)):
