@@ -10,8 +10,8 @@ from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError
 from wsdsl.cli import main
 from wsdsl.ir.target import H200
-from wsdsl.report.figure import color, draw_timeline
 from wsdsl.report.timeline import Timeline
+from wsdsl.report.timeline_figure import color, draw_timeline
 from wsdsl.runtime.launch import num_ctas
 
 SCHEDULES = {

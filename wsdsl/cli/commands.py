@@ -189,7 +189,7 @@ def timeline_command(options: argparse.Namespace) -> int:
 
 
 def schedule_command(options: argparse.Namespace) -> int:
-    from wsdsl.report.figure import draw_timeline
+    from wsdsl.report.timeline_figure import draw_timeline
 
     kernel, schedule, sizes, timeline = _timeline(options)
     chosen = repr(kernel.schedule(schedule, **sizes))
