@@ -5,17 +5,14 @@ on where it was.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from wsdsl.artifact.versions import emitter
 from wsdsl.ir.target import target_of_device
 from wsdsl.records.database import Database, RecordsError, user_file
-from wsdsl.records.find import key_of
-from wsdsl.records.row import Row
+from wsdsl.records.row import Key, Row
 from wsdsl.tune.result import Trial
-
-if TYPE_CHECKING:
-    from wsdsl.tune.tuning import Question
 
 CLOSE = 1.05
 """Schedules that an earlier run measured slower than this ratio are not measured again."""
@@ -24,12 +21,11 @@ CLOSE = 1.05
 class Keeping:
     """`about`: the measuring process's report on its GPU. Errors of the disk become notes."""
 
-    def __init__(self, question: Question, about: dict[str, Any]) -> None:
-        q, self._about = question, about
+    def __init__(self, name: str, key: Key, dims: Mapping[str, int], about: dict[str, Any]) -> None:
+        self._name, self._dims, self._about = name, dims, about
         target = target_of_device(about["device"], about["arch"], about["num_sms"])
-        key = key_of(q.variants.declaration, q.given, dict(q.call.dims), q.unaligned, q.padded)
         self._key = key._replace(card=target.name, num_sms=target.num_sms)
-        self._question, self._emitter = q, emitter() or ""
+        self._emitter = emitter() or ""
         path = user_file()
         self._database = None if path is None else Database(path)
         self.notes: tuple[str, ...] = ()
@@ -57,14 +53,12 @@ class Keeping:
 
     def choose(self, trial: Trial) -> None:
         self._to_disk(lambda database: database.choose(self.row(trial, chosen=True)))
-        self._question.variants.forget_choices()
 
     def row(self, trial: Trial, *, chosen: bool = False) -> Row:
-        q = self._question
         known = self._known.get(repr(trial.schedule))
         return Row(
             **self._key._asdict(),
-            name=q.name,
+            name=self._name,
             device=self._about["device"],
             memory_gib=self._about["memory_bytes"] >> 30,
             emitter=self._emitter,
@@ -77,7 +71,7 @@ class Keeping:
             source="tune",
             chosen=chosen or bool(known and known.chosen),
             failure=trial.failure,
-            exact=", ".join(f"{dim} = {size}" for dim, size in q.call.dims.items()),
+            exact=", ".join(f"{dim} = {size}" for dim, size in self._dims.items()),
         )
 
     def _rows(self) -> list[Row]:

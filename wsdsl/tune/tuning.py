@@ -17,6 +17,7 @@ from wsdsl.artifact.artifact import Access, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import ScheduleError
+from wsdsl.records.find import key_of
 from wsdsl.records.row import agrees
 from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
@@ -96,7 +97,9 @@ def tune(
 
     spec = spec_of(question.text, question.call, question.variants.declaration.access)
     arena = Arena(spec, failed, means.card, means.limit)
-    keeping = Keeping(question, arena.about)
+    q, dims = question, dict(question.call.dims)
+    key = key_of(q.variants.declaration, q.given, dims, q.unaligned, q.padded)
+    keeping = Keeping(question.name, key, dims, arena.about)
     try:
         race = Race(arena, incumbent, keeping.write, time.monotonic, begin + seconds)
         arena.enter(name_of(incumbent), _kept(question))
@@ -112,9 +115,10 @@ def tune(
         arena.close()
     if winner is not None:
         keeping.choose(winner)
+        question.variants.forget_choices()
     tuned = Tuned(
         question.name,
-        dict(question.call.dims),
+        dims,
         arena.about["device"],
         incumbent,
         [incumbent, *trials],
