@@ -371,20 +371,21 @@ class Kernel:
 Problem = tuple[Op | None, str]
 """A broken rule: the op that breaks it, and how."""
 Found = TypeVar("Found")
+Subject = TypeVar("Subject")
 
 
-def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
-    """Keeps what is found out about a kernel with it: for functions of nothing but the kernel,
-    whose result nobody changes.
+def once(find: Callable[[Subject], Found]) -> Callable[[Subject], Found]:
+    """Cache the result of a function of a kernel, or of its `Work`, in its argument. Nothing may
+    change the result.
     """
 
     name = f"_once_{find.__module__}.{find.__qualname__}"
 
     @wraps(find)
-    def found(kernel: Kernel) -> Found:
-        kept = kernel.__dict__
+    def found(subject: Subject) -> Found:
+        kept = subject.__dict__
         if name not in kept:
-            kept[name] = find(kernel)
+            kept[name] = find(subject)
         return kept[name]
 
     return found

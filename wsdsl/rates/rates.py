@@ -202,6 +202,10 @@ class Rates:
         lost = (self.dram_write_bytes + self.dram_read_bytes) / 2 - self.dram_copy_bytes
         return apart - 4 * written * (1 - written) * lost
 
+    def dram_ns(self, moved: float, written: float) -> float:
+        """The least time in which DRAM moves `moved` bytes, including `written` bytes of writes."""
+        return moved / self.dram_bytes(written / max(1.0, moved))
+
     def clusters(self, size: int) -> int:
         """How many run at the same time."""
         known = {2: self.clusters_2, 4: self.clusters_4, 8: self.clusters_8}

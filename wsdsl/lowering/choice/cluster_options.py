@@ -24,8 +24,9 @@ from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cta_pairs import PAIR, why_not_in_pairs
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction
+from wsdsl.lowering.model.problem import Loop
 from wsdsl.lowering.model.speeds import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles
-from wsdsl.lowering.model.workload import Loop, Work, Workload
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed

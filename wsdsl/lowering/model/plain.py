@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from wsdsl.ir.counter_layout import WARP, WORD
-from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Value, once, operands, results_of
 from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Axis, Sizes, Tile
 from wsdsl.ir.walk import yielded
@@ -25,13 +24,12 @@ from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_befo
 from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.speeds import issuing, larger, memory_ns
-from wsdsl.lowering.model.terms import ANY, SECTOR_BYTES, Walked, elements, trips
+from wsdsl.lowering.model.problem import ANY, Walked, elements, trips
+from wsdsl.lowering.model.speeds import issuing, larger
+from wsdsl.lowering.model.terms import SECTOR_BYTES
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.turns import in_front
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.lowering.model.workload import Work, Workload
 
 MEMORY, L2, INSTRUCTIONS, LATENCY = "memory", "L2", "instructions", "latency"
 ADDED, COUNTED = "additions in L2", "additions in SMEM"
@@ -136,7 +134,7 @@ class Plain:
         running = min(room, asked.tiles)
         share = running / asked.tiles
         read, written = (self._memory(some, tile, share) for some in (reads, self.stores))
-        memory = memory_ns(rates, read + written, written) * asked.clock
+        memory = rates.dram_ns(read + written, written) * asked.clock
         # Of one tile: L2, instructions, and what of them others hide.
         l2 = sum(self._beyond_sm(a, tile) for a in reads) / rates.l2_load_bytes
         l2 += sum(self._beyond_sm(a, tile) for a in self.stores) / rates.l2_store_bytes
@@ -192,6 +190,11 @@ class Plain:
             again = len(times) if whole * share > self.work.rates.l2_capacity_bytes else 1
             total += min(sum(times), whole * again)
         return total
+
+
+@once
+def plain_of(work: Work) -> Plain:
+    return Plain(work)
 
 
 def adding_cycles(

@@ -21,8 +21,9 @@ from wsdsl.lowering.cooperation import (
     num_pingpong_consumers,
 )
 from wsdsl.lowering.footprint import STAGING_BYTES
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model import numbers, speeds
-from wsdsl.lowering.model.plain import MEMORY, PlainCost
+from wsdsl.lowering.model.plain import MEMORY, PlainCost, plain_of
 from wsdsl.lowering.model.workload import Step, Work, Workload, start_cycles
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.schedule import Schedule
@@ -70,8 +71,8 @@ class Prediction:
 def predict(work: Work, schedule: Schedule, tile: Sizes) -> Prediction:
     """`tile`: elements of a tile along every axis, the widest of a schedule of several widths."""
     tile = speeds.at_launch(work, schedule, tile)
-    if work.plain and not schedule.cuts_tiles:
-        return _of_vectors(work.plain.cost(schedule, tile), schedule)
+    if holds_vectors(work.kernel) and not schedule.cuts_tiles:
+        return _of_vectors(plain_of(work).cost(schedule, tile), schedule)
     asked = work.under(tile, schedule)
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
@@ -255,7 +256,7 @@ def floors(work: Work, schedule: Schedule, tile: Sizes) -> tuple[float, float, f
     """Cycles that no prediction of such tiles is below, which ask little: where each has an SM to
     itself, where they are cut, and where the CTAs of a cluster share each."""
     rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles
-    if work.plain:
+    if holds_vectors(work.kernel):
         begun = start_cycles(rates, has_products=False)
         return begun, begun, begun
     tiles, products, loaded, stored, sums = work.least(tile)

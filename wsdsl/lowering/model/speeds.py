@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_width import fastest_narrowing, narrowings
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model import numbers
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.lowering.model.workload import Work, Workload
 
 NARROW, NEARLY_NARROW, NARROW_ROWS = 1.095, 0.85, 128
 """Where loading takes longer than products by so much, it is the limit, or may be, of one wave; and
@@ -64,11 +61,6 @@ def crowding(rates: Rates, share: float) -> float:
     """Of the time that bytes take which no other SM wants, if all SMs move such: one alone takes no
     more than it can."""
     return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
-
-
-def memory_ns(rates: Rates, moved: float, written: float) -> float:
-    """In which memory could move so many bytes, of which some are written."""
-    return moved / rates.dram_bytes(written / max(1.0, moved))
 
 
 def loaded_cycles(asked: Workload, share: float) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsdsl.ir.op import Kernel, Makers, once, results_of
-from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
-from wsdsl.ir.types import Axis, Role, Sizes, Tensor, Tile
-from wsdsl.lowering.axes import axes_of, output_nest, with_loops
+from wsdsl.ir.tile_ops import Contract, End, ForTiles, Index, Load, Map, Store
+from wsdsl.ir.types import Axis, Sizes, Tensor, Tile
+from wsdsl.lowering.axes import with_loops
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
 from wsdsl.lowering.decode import decoded
@@ -17,25 +17,28 @@ from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model import numbers, speeds, terms
-from wsdsl.lowering.model.plain import Plain
-from wsdsl.lowering.model.terms import Amount, LoadTerm, ProductTerm, Walked, trips
+from wsdsl.lowering.model import numbers
+from wsdsl.lowering.model.problem import (
+    Amount,
+    Loop,
+    Problem,
+    Walked,
+    elements,
+    total,
+    trips,
+)
+from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, Runs
 from wsdsl.lowering.parallel_reduction import least_slice
-from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import multiplied, of_product, operand_scales
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
-from wsdsl.lowering.turns import taken_in_turns
-from wsdsl.rates import Rates, rates_of
+from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""
-UNKNOWN_SIZE = 8192
-"""A dimension's size where it is not known."""
 MOSTLY = 0.8
 """Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
-Loop = ForTiles | ForEach
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +86,7 @@ class Workload:
         self.cold_bytes = self.in_all("cold")
         self.promoted, self.further_parts = self.in_all("promoted"), self.in_all("further")
         self.decodes = any(step.decodes for step in self.steps)
-        self.sums = sum(terms.elements(axes, tile) for axes in work.summed)
+        self.sums = sum(elements(axes, tile) for axes in work.summed)
         self.columns = sum(tile[a] for a in work.summed_columns)
         self.rows = max([tile[a] for a in work.rows], default=0)
         # Whether a tile has all columns of the output, and these are few.
@@ -134,7 +137,7 @@ class Body:
         self.instructions, self.direct, self.stored = list[Amount](), list[Amount](), list[Amount]()
 
 
-class Work:
+class Work(Problem):
     """A kernel taken apart once, to look at many schedules."""
 
     def __init__(
@@ -144,17 +147,10 @@ class Work:
         singly: Collection[str] = (),
         ragged: Mapping[str, int] = {},
     ) -> None:
-        """`singly`: tensors that threads copy element by element, beside those whose rows tell;
-        `ragged`: elements along an axis per trip of its loop, if not those of the dimension.
-        """
-        self.kernel, self.sizes, self.ragged = kernel, dict(kernel.sizes) | dict(sizes), ragged
-        self.target, self.rates = kernel.target, rates_of(kernel.target)
+        super().__init__(kernel, sizes, singly, ragged)
         self.clock = self.rates.tensor_smem_clock
-        self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         self.rows = [name for name, role in self.roles.items() if role == "rows"]
-        (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
-        self.nest, self.cut = list[Loop](nest), cut_loop(self.body)
-        self.least_slice = least_slice(self.body)
+        self.cut, self.least_slice = cut_loop(self.body), least_slice(self.body)
         self.inside = list(with_loops(self.body))
         self._measure()
         edges = (e for group in operand_slots(kernel) for e in group.operands)
@@ -165,15 +161,13 @@ class Work:
         whole = max(1.0, sum(held.values()))
         self.coldness = {v: max(0.0, n / whole - MOSTLY) / (1 - MOSTLY) for v, n in held.items()}
         """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all, 1 of all."""
-        self.scaled, self.within = scales_products(kernel), units_within(kernel)
-        self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
+        self.scaled = scales_products(kernel)
         self.every = kernel.schedule.mma_promotion_interval if kernel.schedule else None
         self.bodies = self._bodies()
         self.products = [term for body in self.bodies for term in body.products]
         self.load_terms = [term for body in self.bodies for term in body.loads]
         self.decoding = any(body.decodes for body in self.bodies)
         self.uneven_axes = {axis for body in self.bodies for axis in body.halved}
-        self.plain = Plain(self) if holds_vectors(kernel) else None
         self._known: dict[object, Workload] = {}
         self._least: dict[object, tuple[int, float, float, float, int]] = {}
 
@@ -195,10 +189,9 @@ class Work:
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
         written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
         bytes_written = sum(self.num_bytes(v.as_tensor) for v in written)
-        least = speeds.memory_ns(self.rates, self.tensor_bytes, bytes_written)
+        least = self.rates.dram_ns(self.tensor_bytes, bytes_written)
         self.least_memory_cycles = least * self.clock
         """In which the tensors are read and written once."""
-        self.outer = [*map(self.walked, self.nest)]
         kinds = [value.type for value in self.cut.result] if self.cut else []
         self.summed = [kind.axes for kind in kinds if isinstance(kind, Tile)]
         """The axes of each of the sums, and of the first those along columns."""
@@ -214,7 +207,7 @@ class Work:
         return kept[asked]
 
     def _bodies(self) -> list[Body]:
-        kernel, made, runs = self.kernel, self.kernel.definers, terms.Runs(self.kernel)
+        kernel, made, runs = self.kernel, self.kernel.definers, Runs(self.kernel)
         self.held_bits, shared = 0.0, decoded(kernel).inside
         """That threads load by themselves for each element of an operand."""
         found = dict[tuple[Loop, ...], Body]()
@@ -246,27 +239,6 @@ class Work:
                 body.instructions.append((each / runs.computed_at_once(value), axes))
         return [*found.values()]
 
-    def size(self, dim: str | int) -> int:
-        return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
-
-    def num_bytes(self, kind: Tensor) -> float:
-        return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
-
-    def walked(self, loop: Loop) -> Walked:
-        own = loop.index.type.name if isinstance(loop.index.type, Axis) else ""
-        size = self.ragged.get(own, self.size(loop.dim))
-        return loop.index.name if loop == self.in_turns else own, size
-
-    def trips(self, loop: Loop, tile: Sizes) -> int:
-        return trips((self.walked(loop),), tile)
-
-    def num_tiles(self, tile: Sizes) -> int:
-        return trips(self.outer, tile)
-
-    def places(self, axis: str, tile: Sizes) -> int:
-        """Tiles along it."""
-        return trips([walked for walked in self.outer if walked[0] == axis][:1], tile)
-
     def _times(self, body: Body, tile: Sizes) -> float:
         """A tile goes through its loops."""
         places = [self.places(axis, tile) for axis in body.halved]
@@ -280,12 +252,12 @@ class Work:
             products = loaded = stored = 0.0
             for body in self.bodies:
                 if not body.loops:
-                    stored += terms.total(body.stored, tile)
+                    stored += total(body.stored, tile)
                 elif body.products or body.loads:
                     times = self._times(body, tile)
                     products += times * sum([p.asks(tile, self.rates)[0] for p in body.products])
                     loaded += times * sum([load.bytes(tile) for load in body.loads])
-            sums = sum([terms.elements(axes, tile) for axes in self.summed])
+            sums = sum([elements(axes, tile) for axes in self.summed])
             self._least[asked] = self.num_tiles(tile), products, loaded, stored, sums
         return self._least[asked]
 
@@ -319,7 +291,7 @@ class Work:
             cycles, read = product.asks(tile, self.rates, group)
             step.tensor += cycles
             step.read += read
-            step.operations += 2 * terms.elements(product.axes, tile)
+            step.operations += 2 * elements(product.axes, tile)
             if product.op.acc is None and not body.chained:
                 step.promoted += 1
                 step.further += num_parts(product.op, tile, self.every) - 1
@@ -329,8 +301,8 @@ class Work:
             share = 1 / group if load.is_halved else 1.0
             step.moved += share * moved
             step.loaded += share * loaded
-        step.instructions = terms.total(body.instructions, tile)
-        step.direct, step.stored = terms.total(body.direct, tile), terms.total(body.stored, tile)
+        step.instructions = total(body.instructions, tile)
+        step.direct, step.stored = total(body.direct, tile), total(body.stored, tile)
         return step
 
 
