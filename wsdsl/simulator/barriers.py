@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wsdsl.ir.op import Op
 from wsdsl.simulator.clocks import Clock, Clocks
-
-if TYPE_CHECKING:
-    from wsdsl.simulator.cta import Cta
 
 TX_LIMIT = (1 << 20) - 1
 
@@ -32,9 +28,12 @@ class RemoteArrival:
 class Barrier:
     """One mbarrier. Methods that may be misused answer with what is wrong, or "" if nothing is."""
 
-    def __init__(self, label: str, stage: int, arrivals: int, component: int, cta: Cta) -> None:
-        self.label, self.stage, self.arrivals = label, stage, arrivals
-        self.cta, self.suffix, clocks = cta.index, cta.suffix, cta.clocks
+    def __init__(
+        self, name: tuple[str, int, int, str], arrivals: int, component: int, clocks: Clocks
+    ) -> None:
+        """`name`: label, stage, CTA, and the suffix that tells CTAs apart in messages."""
+        self.label, self.stage, self.cta, self.suffix = name
+        self.arrivals = arrivals
         self.remote: dict[int, RemoteArrival] = {}
         self.component, self.clocks = component, clocks
         self.initialised: tuple[int, int] | None = None

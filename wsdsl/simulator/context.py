@@ -15,7 +15,7 @@ from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import THREADS, Clock
-from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.cta import Cta, Recent
 from wsdsl.simulator.effects import Effect, Kind, Space, thread_numbers
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.races import Access, Conflict, ThreadAccess
@@ -74,7 +74,7 @@ class Warpgroup:
     def __init__(self, cta: Cta, partition: Partition, number: int, rank: int) -> None:
         """`number` is the partition's among those of the kernel, `rank` the place in it."""
         self.cta, self.partition, self.number, self.rank = cta, partition, number, rank
-        self.index = len(cta.warpgroups)
+        self.index = len(cta.recent)
         self.name = f"{partition.role} warpgroup {rank}"
         self.full_name = f"CTA {cta.index} {self.name}"
         self.told = self.name if cta.residents.alone else self.full_name
@@ -85,7 +85,8 @@ class Warpgroup:
         self.everyone = slice(self.first, self.first + THREADS)
         self.one = slice(self.first, self.first + 1)
         self.loops: list[tuple[str, int]] = []
-        self.recent: deque[tuple[Op, tuple[tuple[str, int], ...]]] = deque(maxlen=4)
+        self.recent: Recent = deque(maxlen=4)
+        cta.recent.append((self.name, self.recent))
         self.counts: Counter[str] = Counter()
         self.ops_run = 0
         self.runs: Counter[int] = Counter()
@@ -320,8 +321,8 @@ def trace(ctas: Sequence[Cta]) -> str:
     lines: list[str] = []
     for cta in ctas:
         lines.append(f"CTA {cta.index} of seed {cta.residents.seed}, last steps:")
-        for wg in cta.warpgroups:
-            lines += [f"  {wg.name}:", *(f"    {_line(op, where)}" for op, where in wg.recent)]
+        for name, recent in cta.recent:
+            lines += [f"  {name}:", *(f"    {_line(op, where)}" for op, where in recent)]
     return "\n".join(lines)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from wsdsl.ir.op import Op
 from wsdsl.simulator.arrays import Arguments
@@ -16,8 +17,8 @@ from wsdsl.simulator.global_races import GlobalAccesses
 from wsdsl.simulator.shared_memory import SharedMemory
 from wsdsl.simulator.tensor_memory import TensorMemory
 
-if TYPE_CHECKING:
-    from wsdsl.simulator.context import Warpgroup
+Recent = deque[tuple[Op, tuple[tuple[str, int], ...]]]
+"""The last ops of a warpgroup, each with the indices of the loops around it."""
 
 SPEEDS = (0.02, 1.0, 1.0, 50.0)
 """How eagerly someone gets on, drawn for each: orders that even chances would hardly ever show."""
@@ -123,7 +124,9 @@ class Cta:
         self.memory = SharedMemory(smem_bytes, self.clocks, index)
         self.tensor_memory: TensorMemory | None = None
         self.barriers: dict[str, list[Barrier]] = {}
-        self.warpgroups: list[Warpgroup] = []
+        self.num_warpgroups = residents.num_warpgroups
+        self.recent: list[tuple[str, Recent]] = []
+        """By warpgroup, with its name."""
         self.free_registers = 0
         self.entry_registers = registers
         self.at_sync = 0

@@ -194,7 +194,9 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
         raise SimulationError("misuse", findings)
 
 
-def start_cluster(launch: Launch, index: int, residents: Residents) -> Cluster:
+def start_cluster(launch: Launch, index: int, residents: Residents) -> list[Warpgroup]:
+    """Return the warpgroups of a new cluster."""
+    warpgroups: list[Warpgroup] = []
     cluster = Cluster(index, launch.num_clusters, launch.cluster)
     for i in range(launch.cluster):
         cta = Cta(
@@ -209,5 +211,5 @@ def start_cluster(launch: Launch, index: int, residents: Residents) -> Cluster:
             for rank in range(partition.num_agents):
                 wg = Warpgroup(cta, partition, number, rank)
                 wg.operands = RegisterOperands(launch.operands)
-                cta.warpgroups.append(wg)
-    return cluster
+                warpgroups.append(wg)
+    return warpgroups

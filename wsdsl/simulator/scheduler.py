@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from random import Random
 
@@ -62,13 +62,12 @@ class Run:
     def _start(self) -> None:
         """Start clusters, in the order of their indices, as far as there is room."""
         while self.waiting and len(self.running) < self.launch.together:
-            cluster = start_cluster(self.launch, self.waiting.pop(), self.residents)
-            self.running.append(cluster)
-            for cta in cluster.ctas:
-                for wg in cta.warpgroups:
-                    self.coroutines[wg] = warpgroup_steps(self.kernel, wg)
-                    self.speed[wg] = self.residents.rng.choice(SPEEDS)
-                    self.names[wg.key] = wg
+            started = start_cluster(self.launch, self.waiting.pop(), self.residents)
+            self.running.append(started[0].cta.cluster)
+            for wg in started:
+                self.coroutines[wg] = warpgroup_steps(self.kernel, wg)
+                self.speed[wg] = self.residents.rng.choice(SPEEDS)
+                self.names[wg.key] = wg
 
     def _scripted(self, ready: list[Warpgroup]) -> Warpgroup | Agent | None:
         """Whom the script demands, or an agent that may let them go on."""
@@ -110,9 +109,9 @@ class Run:
             wg.done = True
             wg.blocked = None
             cta = wg.cta
-            if all(other.done for other in cta.warpgroups):
+            if all(other.cta is not cta for other in self.coroutines):
                 cta.done = True
-                _check_end(cta)
+                _check_end(cta, self.names.values())
                 if cta.cluster.done:
                     self.running.remove(cta.cluster)
                     self._start()
@@ -122,7 +121,7 @@ class Run:
         names = ", ".join(str(cta.index) for cta in ctas)
         where = f"CTA {names}" if len(ctas) == 1 else f"CTAs {names}"
         findings = [Finding(f"{where}: all warpgroups wait, and no async copy is outstanding")]
-        shown = [wg for cta in ctas for wg in cta.warpgroups]
+        shown = [wg for wg in self.names.values() if wg.cta in ctas]
         # Those who wait come first where there is no room for all.
         if len(shown) > TOLD:
             shown.sort(key=lambda wg: wg.blocked is None)
@@ -155,12 +154,12 @@ def _drawn(rng: Random, weights: list[float]) -> int:
     return bisect(sums, rng.random() * sums[-1], 0, len(sums) - 1)
 
 
-def _check_end(cta: Cta) -> None:
+def _check_end(cta: Cta, everybody: Iterable[Warpgroup]) -> None:
     """Nothing may reach the CTA's SMEM from now on, which is gone with its threads; and no arrival
     at a named barrier is left.
     """
     for number, left in cta.meetings.items():
-        wg = next(w for w in cta.warpgroups if w in left.names)
+        wg = next(w for w in everybody if w in left.names)
         wg.fail(left.opened_by, f"the kernel ends, but at named barrier {number} {left.state()}")
     clocks, everyone = cta.clocks, cta.everyone
     clocks.acquire(everyone, clocks.release(everyone))
@@ -168,7 +167,7 @@ def _check_end(cta: Cta) -> None:
         if isinstance(span.write, CopyIn):
             reason = span.write.open_to(clocks, everyone)
             if reason:
-                wg = next(w for w in _everybody(cta.residents) if w.told == span.write.who)
+                wg = next(w for w in everybody if w.told == span.write.who)
                 if wg.cta is cta:
                     wg.fail(span.write.op, f"the kernel ends, with this copy outstanding: {reason}")
                 told = f"CTA {cta.index} has ended, with this copy to it outstanding: {reason}"
@@ -177,10 +176,6 @@ def _check_end(cta: Cta) -> None:
         for barrier in held:
             for arrival in barrier.remote.values():
                 if int(clocks.seen[everyone.start, arrival.component]) < arrival.epoch:
-                    wg = next(w for w in _everybody(cta.residents) if w.told == arrival.who)
+                    wg = next(w for w in everybody if w.told == arrival.who)
                     told = f"CTA {cta.index} may have ended before this arrival on {barrier}"
                     wg.fail(arrival.op, told, hint=END_TOGETHER)
-
-
-def _everybody(residents: Residents) -> list[Warpgroup]:
-    return [wg for cta in residents.ctas for wg in cta.warpgroups]

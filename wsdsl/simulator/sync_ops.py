@@ -12,8 +12,10 @@ from wsdsl.simulator.context import Blocked, State, Steps, Warpgroup
 def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
     held = wg.cta.barriers.get(op.result.name)
     if held is None:
-        cta, stages = wg.cta, range(op.result.type_as(Barriers).num)
-        held = [Barrier(op.label, i, op.arrivals, cta.next_barrier + i, cta) for i in stages]
+        cta, num = wg.cta, op.result.type_as(Barriers).num
+        names = [(op.label, stage, cta.index, cta.suffix) for stage in range(num)]
+        components = range(cta.next_barrier, cta.next_barrier + num)
+        held = [Barrier(n, op.arrivals, c, cta.clocks) for n, c in zip(names, components)]
         cta.next_barrier += len(held)
         cta.barriers[op.result.name] = held
     wg.values[op.result.name] = held

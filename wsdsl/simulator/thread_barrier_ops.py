@@ -17,14 +17,14 @@ def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
     this_round = cta.sync_round
     cta.at_sync += 1
     wg.effect(op, "arrive", "cta", wg.everyone)
-    if cta.at_sync == len(cta.warpgroups):
+    if cta.at_sync == cta.num_warpgroups:
         cta.clocks.acquire(cta.everyone, cta.clocks.release(cta.everyone))
         cta.at_sync, cta.sync_round = 0, this_round + 1
     else:
         yield Blocked(
             op,
             lambda: cta.sync_round != this_round,
-            lambda: f"all warpgroups; {cta.at_sync} of {len(cta.warpgroups)} have arrived",
+            lambda: f"all warpgroups; {cta.at_sync} of {cta.num_warpgroups} have arrived",
         )
     wg.effect(op, "wait", "cta", wg.everyone)
 
@@ -34,7 +34,7 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
     this_round = cluster.sync_round
     cluster.at_sync += 1
     wg.effect(op, "arrive", "cluster", wg.everyone)
-    expected = cluster.size * len(wg.cta.warpgroups)
+    expected = cluster.size * wg.cta.num_warpgroups
     if cluster.at_sync == expected:
         if op.relaxed:
             for barrier in cluster.barriers:
@@ -63,8 +63,8 @@ def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeti
     cta, number = wg.cta, _number(wg, op)
     if not 1 <= number <= NUM_NAMED:
         wg.fail(op, f"named barrier {number} is not one of 1 to {NUM_NAMED}")
-    if not 1 <= op.num_warpgroups <= len(cta.warpgroups):
-        wg.fail(op, f"it expects {op.num_warpgroups} of {len(cta.warpgroups)} warpgroups")
+    if not 1 <= op.num_warpgroups <= cta.num_warpgroups:
+        wg.fail(op, f"it expects {op.num_warpgroups} of {cta.num_warpgroups} warpgroups")
     meeting = cta.meetings.get(number)
     if meeting is None:
         meeting = cta.meetings[number] = Meeting(op.num_warpgroups, op, cta.clocks)

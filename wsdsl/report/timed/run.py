@@ -89,14 +89,15 @@ class Run:
         accesses = GlobalAccesses(dataclasses.replace(self.kernel, body=()), {})
         residents = Residents(self.arguments, accesses, counts, Random(0), 0)
         cluster: list[Sm] = []
-        for rank, cta in enumerate(start_cluster(self.launch, index, residents).ctas):
-            sm = Sm(self.wake, self.facts, cluster, beside[rank] if beside else None)
-            for wg in cta.warpgroups:
-                agent = Agent(wg, sm, now)
-                wg.values.update(self.arguments.scalars)
-                sm.agents.append(agent)
-                self.steps[agent] = agent.run(self.kernel.body, EFFECTS)
-                self._push(agent)
+        for wg in start_cluster(self.launch, index, residents):
+            rank = wg.cta.rank
+            if rank == len(cluster):
+                Sm(self.wake, self.facts, cluster, beside[rank] if beside else None)
+            agent = Agent(wg, cluster[rank], now)
+            wg.values.update(self.arguments.scalars)
+            agent.sm.agents.append(agent)
+            self.steps[agent] = agent.run(self.kernel.body, EFFECTS)
+            self._push(agent)
         return cluster
 
     def _others(self, index: int) -> Iterator[int]:
