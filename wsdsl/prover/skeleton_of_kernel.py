@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -17,15 +17,16 @@ from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_ops import FreeTensorMemory, TensorColumns
 from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
-from wsdsl.ir.types import DTYPES, Barriers, Fragment, Shared, State
+from wsdsl.ir.types import DTYPES, Barriers, Fragment
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_of_loops import both_ways, loop_events, of_several
 from wsdsl.prover.skeleton_of_tensors import operand_event, tensor_events
-from wsdsl.prover.skeleton_states import ByThread, Change, Fill, Items, Places, Skeleton, of_warps
+from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton, of_warps
 from wsdsl.prover.skeleton_stores import partial_fills, store_fills, wgmma_told
 from wsdsl.prover.skeleton_values import FOLDED
+from wsdsl.prover.sync_trace_builder import TraceBuilder, Who
 
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
@@ -47,28 +48,9 @@ IS_CLAIMED, CLAIMED = f"{QUERY}.is_canceled", f"{QUERY}.get_first_ctaid::x"
 """The cluster of a response is read where it has one."""
 
 
-@dataclass(frozen=True)
-class Who:
-    """Who executes: warpgroups (of a partition), or one elected thread of theirs."""
-
-    first: int = 0
-    num: int = 0
-    warp: int = 0
-    inside: bool = False
-    elected: bool = False
-
-    def one_in(self, count: int) -> int:
-        """The first of every `count` threads."""
-        return sum(1 << t for t in range(128 * self.first, 128 * (self.first + self.num), count))
-
-    def one(self) -> int:
-        """Who acts for a warpgroup, or (outside of partitions) for the CTA."""
-        return EVERYBODY if self.elected else self.one_in(128) if self.inside else 1
-
-
 def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton, Places]:
     """With `together`, loops of the same bounds that stand one behind the other all run or none."""
-    made = Builder(together)
+    made = _Builder(together)
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num
     made.region(kernel.body, Who(num=num))
@@ -76,53 +58,8 @@ def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton
     return made.graph, made.places
 
 
-class Builder:
-    def __init__(self, together: bool) -> None:
-        self.graph, self.places, self.now = Skeleton(), Places(), 0
-        self.together = together
-        self.known: dict[Value, int | float | bool] = {}
-        self.cluster = 1
-        self.by_rank: dict[Value, tuple[int, ...]] = {}
-        """Numbers that depend on nothing but the CTA's rank in its cluster."""
-        self.by_warpgroup: dict[Value, tuple[int, ...]] = {}
-        """Numbers that depend on nothing but the warpgroup, for each one of the CTA."""
-        self.arrivals: dict[Value, int] = {}
-        self.shared: dict[Value, m.AllocateShared] = {}
-        self.packed: set[Value] = set()
-        """Maps of packed tensors."""
-        self.boxes: dict[Value, int] = {}
-        """Bytes of what a map copies."""
-        self.empty: set[Value] = set()
-        self.columns: dict[Value, TensorColumns] = {}
-        self.operands: dict[Value, f.MatrixOperand] = {}
-        self.around: list[tuple[Value, Value]] = []
-        """Bounds of the loops that stand around."""
-        self.decided: dict[tuple[Value, Value], bool] = {}
-        """Whether loops of these bounds run, of those that stand one behind the other."""
-
+class _Builder(TraceBuilder):
     # Shapes of control ---------------------------------------------------------------------------
-
-    def emit(
-        self,
-        op: Op,
-        kind: str,
-        detail: str = "",
-        barrier: str = "",
-        to: str = "",
-        threads: int = EVERYBODY,
-        fill: Fill | None = None,
-    ) -> None:
-        node = self.graph.node(Letter(kind, detail, barrier, to), op, threads)
-        if fill is not None:
-            self.graph.fills[node] = fill
-        self.graph.join(self.now, node)
-        self.now = node
-
-    def silent(self, *before: int, threads: int = EVERYBODY) -> int:
-        node = self.graph.node(threads=threads)
-        for held in before:
-            self.graph.join(held, node)
-        return node
 
     def region(self, region: Region, who: Who) -> None:
         at = 0
@@ -158,13 +95,6 @@ class Builder:
                 self.region(*body)
             ends.append(self.now)
         self.now = self.silent(*ends)
-
-    def changed(self, moves: Sequence[tuple[Value, Value]]) -> None:
-        """States are handed on."""
-        kept = [(into, of, 0) for into, of in moves if isinstance(into.type, State)]
-        if kept:
-            self.now = self.silent(self.now)
-            self.graph.changes[self.now] = Change(tuple(kept))
 
     def branches(self, op: t.If, who: Who) -> None:
         known, before, ends = self.known.get(op.cond), self.now, list[int]()
@@ -367,18 +297,6 @@ class Builder:
             case _:
                 tensor_events(self, op, who.first)
 
-    def of_ranks(self, x: Value | None) -> ByThread | None:
-        """A number in each CTA of the cluster, if there is one."""
-        if x is None:
-            return None
-        known = self.known.get(x)
-        each = self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
-        return lambda _, rank: each[rank]
-
-    def item(self, shared: Value, offset: int) -> tuple[int, int]:
-        """The address of bytes of an item, and the size of an item."""
-        return self.shared[shared].offset + offset, shared.type_as(Shared).bytes
-
     def sent(self, op: m.SendFragment, further: int) -> Fill:
         start, stride = self.item(op.shared, op.offset + further)
         barriers, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
@@ -395,9 +313,3 @@ class Builder:
         fill = Fill(self.places.barriers[op.barriers], op.state, start=start, stride=stride)
         further = self.of_ranks(op.shift) or fill.further
         return replace(fill, further=further, cta=self.of_ranks(op.multicast or op.cta))
-
-    def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
-        """A number in each warpgroup of the CTA."""
-        known = 0 if x is None else self.known.get(x)
-        same = (None if known is None else int(known),) * (self.places.num_threads // 128)
-        return same if x is None else self.by_warpgroup.get(x, same)

@@ -12,14 +12,10 @@ and one with a way for each answer, which what stands behind the first loop is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.walk import walk, yielded
-
-if TYPE_CHECKING:
-    from wsdsl.prover.skeleton_of_kernel import Builder, Who
+from wsdsl.prover.sync_trace_builder import TraceBuilder, Who
 
 Bounds = tuple[Value, Value]
 
@@ -28,7 +24,7 @@ def bounds_of_loops(region: Region) -> list[Bounds]:
     return [(op.start, op.stop) for op in walk(region) if isinstance(op, ForRange)]
 
 
-def of_several(made: Builder, op: Op, behind: Region) -> Bounds | None:
+def of_several(made: TraceBuilder, op: Op, behind: Region) -> Bounds | None:
     """The bounds of a loop, if one behind it has them, too, and whether they run is still open."""
     if not isinstance(op, ForRange):
         return None
@@ -38,7 +34,7 @@ def of_several(made: Builder, op: Op, behind: Region) -> Bounds | None:
     return bounds if bounds in bounds_of_loops(behind) else None
 
 
-def both_ways(made: Builder, bounds: Bounds, region: Region, who: Who) -> None:
+def both_ways(made: TraceBuilder, bounds: Bounds, region: Region, who: Who) -> None:
     """The region where loops of these bounds run, and where they do not."""
     before, ends = made.now, list[int]()
     for runs in (True, False):
@@ -49,7 +45,7 @@ def both_ways(made: Builder, bounds: Bounds, region: Region, who: Who) -> None:
     made.now = made.silent(*ends)
 
 
-def loop_events(made: Builder, op: ForRange, who: Who) -> None:
+def loop_events(made: TraceBuilder, op: ForRange, who: Who) -> None:
     start, stop = made.known.get(op.start), made.known.get(op.stop)
     bounds = op.start, op.stop
     # One that is within another with its bounds is run, and LLVM knows that, too.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.block_scales import TILE_COLUMNS, scale_columns, stored_at_once, word_columns
@@ -16,9 +15,7 @@ from wsdsl.ir.types import Accumulator, Columns, Shared, TensorMemory
 from wsdsl.prover.skeleton_letters import UNKNOWN, Letter
 from wsdsl.prover.skeleton_states import HALVES, TMEM, Fill, of_warps
 from wsdsl.prover.skeleton_values import BASE
-
-if TYPE_CHECKING:
-    from wsdsl.prover.skeleton_of_kernel import Builder
+from wsdsl.prover.sync_trace_builder import TraceBuilder
 
 FIRST_WARP = (1 << 32) - 1
 """Threads, as bits."""
@@ -28,7 +25,7 @@ RING = "tensor memory[]"
 """All of its slots are looked at together."""
 
 
-def operand_event(made: Builder, op: Op, operand: Value, step: int, version: int = 0) -> None:
+def operand_event(made: TraceBuilder, op: Op, operand: Value, step: int, version: int = 0) -> None:
     """Which descriptor the step has of an operand: its low half is the sum that `to` tells."""
     of = made.operands[operand]
     held, array = layout_of(of), made.shared[of.shared]
@@ -39,7 +36,7 @@ def operand_event(made: Builder, op: Op, operand: Value, step: int, version: int
 
 
 def _descriptor(
-    made: Builder,
+    made: TraceBuilder,
     op: Op,
     of: tuple[Value, Value],
     low: int,
@@ -58,7 +55,7 @@ def _descriptor(
     made.emit(op, "operand", str(high), ring, fill=fill)
 
 
-def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
+def tensor_events(made: TraceBuilder, op: Op, first_warpgroup: int) -> None:
     def emit(kind: str, sums: Value, state: Value, at: int, detail: str = "") -> None:
         """Of what acts on an item's columns from `at` on, each warp on its own lanes."""
         item, kind_of = made.columns[sums], sums.type_as(Columns)
@@ -136,7 +133,7 @@ def tensor_events(made: Builder, op: Op, first_warpgroup: int) -> None:
             pass
 
 
-def _by_first_warp(made: Builder, op: Op, *letters: tuple[str, str, Fill | None]) -> None:
+def _by_first_warp(made: TraceBuilder, op: Op, *letters: tuple[str, str, Fill | None]) -> None:
     before = made.now
     made.now = made.silent(before, threads=FIRST_WARP)
     for kind, detail, fill in letters:
