@@ -9,8 +9,8 @@ import wsdsl
 from tests.frontend.mistakes import body
 from tests.frontend.syntax_mistakes import SYNTAX_MISTAKES
 from tests.frontend.type_mistakes import TYPE_MISTAKES
+from wsdsl.frontend.entities import WORDS
 from wsdsl.frontend.foreign import FOREIGN
-from wsdsl.frontend.scope import WORDS
 from wsdsl.ir.types import DTYPES
 
 HEAD = """\

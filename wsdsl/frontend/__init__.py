@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import Finding, ParseError, TypeCheckError
 from wsdsl.frontend.check import check
+from wsdsl.frontend.entities import Scope
 from wsdsl.frontend.parse import parse, too_deep
 from wsdsl.frontend.python import definition_of
-from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Source
 from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.tile_sizes import settle_tile_sizes

@@ -9,10 +9,10 @@ from wsdsl.diagnostics import Loc, TypeCheckError, counted, did_you_mean
 from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
+from wsdsl.frontend.entities import Scope
 from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
-from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile

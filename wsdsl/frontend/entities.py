@@ -1,17 +1,25 @@
-"""What a name or an expression of the source can stand for while it is checked."""
+"""Entities that names and expressions stand for while they are checked, and scopes of names."""
 
 from __future__ import annotations
 
+import difflib
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import syntax, typed
+from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.typed import AxisRef, TensorRef
-from wsdsl.ir.types import DType
+from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
+from wsdsl.ir.types import DTYPES, DType
 
-if TYPE_CHECKING:
-    from wsdsl.frontend.scope import Scope
+WORDS = (
+    "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
+    "max", "min", "argmax", "argmin", "cumsum", "topk", "fma", "mulhi", "popcount", "dims",
+    *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
+)  # fmt: skip
 
 Number = int | float | bool
 
@@ -100,6 +108,7 @@ Entity = (
     Value | AxisRef | TensorRef | DimName | TypeName | TileType | Builtin | FunctionRef | Several
     | Foreign
 )  # fmt: skip
+Capture = Callable[[str], Entity | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +117,50 @@ class Argument:
 
     entity: Entity
     loc: Loc
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """Names outside a definition's body: those of its file, and those that Python captured."""
+
+    module: syntax.Module
+    capture: Capture = field(default=lambda name: None)
+
+    def find(self, name: str, node: syntax.Name) -> Entity | None:
+        module = self.module
+        if name in module.constants:
+            return Literal(module.constants[name], loc=node.loc)
+        if name in module.dims:
+            return DimName(module.dims[name])
+        captured = self.capture(name)
+        if isinstance(captured, Literal):
+            return Literal(captured.value, loc=node.loc)
+        if captured is not None:
+            return captured
+        definition = module.definitions.get(name)
+        if definition is not None and definition.kind == "function":
+            return FunctionRef(definition, self)
+        if definition is not None:
+            hint = "call an @function, which several kernels can share"
+            return Foreign(f"WS0137 a kernel cannot use kernel `{name}`", hint)
+        if name in DTYPES:
+            return TypeName(DTYPES[name])
+        if name == "inf":
+            return Literal(math.inf, loc=node.loc)
+        return Builtin(name) if name in WORDS else None
+
+
+def suggestion(
+    name: str, known: Mapping[str, object], scope: Scope, *, called: bool = False
+) -> str:
+    """A hint for an unknown name: what may have been meant."""
+    if hint := meant(name):
+        return hint
+    functions = (n for n, made in scope.module.definitions.items() if made.kind == "function")
+    words = [*known, *WORDS, *DTYPES, *functions, *scope.module.dims]
+    close = difflib.get_close_matches(name, words, n=1, cutoff=0.66)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    if called:
+        return "use a function of docs/language.md, or define one under @function"
+    return "assign it before this line"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from lark.lexer import Token
 
+from wsdsl.frontend.entities import WORDS
 from wsdsl.frontend.foreign import meant
-from wsdsl.frontend.scope import WORDS
 from wsdsl.ir.types import DTYPES
 
 BARE = {*WORDS, *DTYPES, "kernel", "function"}

@@ -7,10 +7,10 @@ from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
+from wsdsl.frontend.entities import Scope, suggestion
 from wsdsl.frontend.operators import Operators
 from wsdsl.frontend.ranges import outside
 from wsdsl.frontend.reduction_words import axis_of
-from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word

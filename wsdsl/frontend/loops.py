@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
-from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison
+from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison, Scope
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.liveness import Liveness, assigned, loop_variables
-from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile

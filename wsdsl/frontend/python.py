@@ -12,9 +12,9 @@ from wsdsl.diagnostics import Loc, ParseError
 from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.build import Kind
+from wsdsl.frontend.entities import WORDS, Capture, Scope
 from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.parse import parse
-from wsdsl.frontend.scope import WORDS, Capture, Scope
 from wsdsl.frontend.source import Source
 from wsdsl.ir.types import DTYPES
 from wsdsl.written import Written
