@@ -15,6 +15,7 @@ from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
+from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 
 
@@ -306,6 +307,9 @@ class Checker(Loops):
             self.returned = e.Several(items, self.definition.name)
         elif node.value is not None:
             self.returned = self.entity(node.value)
+
+    def word(self, name: str, node: s.Call) -> e.Entity:
+        return call_word(self, name, node)
 
     def inline(self, ref: e.FunctionRef, args: list[e.Argument], loc: Loc) -> e.Entity:
         definition = ref.definition

@@ -10,10 +10,8 @@ from wsdsl.frontend.dtypes import is_small
 from wsdsl.frontend.entities import Scope, suggestion
 from wsdsl.frontend.operators import Operators
 from wsdsl.frontend.ranges import outside
-from wsdsl.frontend.reduction_words import axis_of
 from wsdsl.frontend.source import Report, in_brackets
 from wsdsl.frontend.typed import AxisRef, TensorRef
-from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile
 from wsdsl.ir.wgmma import cast_to
 
@@ -75,6 +73,9 @@ class Expressions:
         self.out: list[typed.Statement] = []
 
     def inline(self, ref: e.FunctionRef, args: list[e.Argument], loc: Loc) -> e.Entity:
+        raise NotImplementedError
+
+    def word(self, name: str, node: s.Call) -> e.Entity:
         raise NotImplementedError
 
     def let(self, name: str, value: typed.Expr) -> typed.Var:
@@ -216,8 +217,17 @@ class Expressions:
                 return self.report.error(message, node.loc, "index a tensor parameter")
 
     def tile_type(self, base: e.TypeName, node: s.Subscript) -> e.TileType | e.Poison:
-        axes = [e.sound(axis_of(self, entry)) for entry in node.entries]
+        axes = [e.sound(self.axis(entry)) for entry in node.entries]
         return self.twice([a.name for a in axes], node) or e.TileType(base.dtype, tuple(axes))
+
+    def axis(self, node: s.Expr | s.Colon) -> AxisRef | e.Poison:
+        found = None if isinstance(node, s.Colon) else self.entity(node)
+        if isinstance(found, e.DimName):
+            return AxisRef(found.name, found.name, whole=True)
+        if isinstance(found, (AxisRef, e.Poison)):
+            return found
+        hint = "use the variable of a tiles loop, or a dimension to take it whole"
+        return self.expected("an axis", node.loc, hint, ":" if isinstance(node, s.Colon) else "")
 
     def load(self, tensor: TensorRef, node: s.Subscript) -> e.Value:
         index = e.sound(self.index(tensor, node))
@@ -294,7 +304,7 @@ class Expressions:
         function = e.sound(self.name(name, called=True) if named else self.entity(name))
         match function:
             case e.Builtin():
-                return call_word(self, function.name, node)
+                return self.word(function.name, node)
             case e.FunctionRef():
                 if node.keywords:
                     return self.no_keyword(function.definition.name, node.keywords[0])

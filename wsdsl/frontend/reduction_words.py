@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
 from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value, sound
+from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.typed import AxisRef
 from wsdsl.ir.tile_ops import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
 
-if TYPE_CHECKING:
-    from wsdsl.frontend.expressions import Expressions
-
-Word = Callable[["Expressions", s.Call], Entity]
+Word = Callable[[Expressions, s.Call], Entity]
 OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum", "topk")
 """What takes `over=axis`."""
-
-
-def axis_of(e: Expressions, node: s.Expr | s.Colon) -> AxisRef | Poison:
-    found = None if isinstance(node, s.Colon) else e.entity(node)
-    if isinstance(found, DimName):
-        return AxisRef(found.name, found.name, whole=True)
-    if isinstance(found, (AxisRef, Poison)):
-        return found
-    hint = "use the variable of a tiles loop, or a dimension to take it whole"
-    return e.expected("an axis", node.loc, hint, ":" if isinstance(node, s.Colon) else "")
 
 
 def reduction(name: str) -> Word:
@@ -81,7 +68,7 @@ def _tile_and_axis(
     if len(node.args) != 1 and name != "topk":
         hint = f"combine them first: {name}(a + b, over=axis)"
         return e.miscounted(f"{name}(…, over=…)", 1, len(node.args), node.loc, hint)
-    x, axis = e.typed(node.args[0]), axis_of(e, over.value)
+    x, axis = e.typed(node.args[0]), e.axis(over.value)
     if isinstance(x, Poison) or isinstance(axis, Poison):
         return POISON
     if axis.name not in x.type.axes:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import Entity, Literal, Poison, TileType, TypeName, Value, sound
+from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.operators import BITCAST_FIRST
-from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction, topk
+from wsdsl.frontend.reduction_words import OVER, Word, cumsum, position, reduction, topk
 from wsdsl.frontend.typed import TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import BOOL, DTYPES, I32, DType, Tile
-
-if TYPE_CHECKING:
-    from wsdsl.frontend.expressions import Expressions
-
-Word = Callable[["Expressions", s.Call], Entity]
 
 
 def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
@@ -82,12 +75,12 @@ def full(e: Expressions, node: s.Call) -> Entity:
 
 
 def index(e: Expressions, node: s.Call) -> Entity:
-    axis = sound(axis_of(e, node.args[0]))
+    axis = sound(e.axis(node.args[0]))
     return typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
 
 
 def end(e: Expressions, node: s.Call) -> Entity:
-    return typed.End(sound(axis_of(e, node.args[0])), type=Tile(I32), loc=node.loc)
+    return typed.End(sound(e.axis(node.args[0])), type=Tile(I32), loc=node.loc)
 
 
 def cast(e: Expressions, node: s.Call) -> Entity:
