@@ -12,7 +12,8 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, op_name
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.schedule import Schedule

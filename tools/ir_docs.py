@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from wsdsl.ir import types
-from wsdsl.ir.op import LEVELS, Op, fields_of, op_name
+from wsdsl.ir.op import LEVELS, Op
+from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.ir.parser import MODULES, OPS
 
 PAGE = Path(__file__).parent.parent / "docs" / "ir.md"

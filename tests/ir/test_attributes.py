@@ -17,7 +17,8 @@ from wsdsl.codegen.emit import emit_ptx
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.attribute_rules import typed_attributes
-from wsdsl.ir.op import Kernel, Op, op_name
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.parser import OPS
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.spec import verify

@@ -11,7 +11,8 @@ from wsdsl import Schedule, parse
 from wsdsl.compiler import Kernel
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Op, op_name
+from wsdsl.ir.op import Op
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.walk import walk
 from wsdsl.prover.explore import Refuted, explore
 

@@ -8,7 +8,6 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.printer import print_kernel
 from wsdsl.prover import explore
 from wsdsl.prover.cluster_groups import groups_of
 from wsdsl.prover.flatten import model_of
@@ -48,7 +47,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_in_or_between_groups_is_found(name: str) -> None:
     right, wrong = WRONG[name]
-    text = print_kernel(scheduled(2, 2))
+    text = str(scheduled(2, 2))
     assert right in text
     with pytest.raises(ProofError):
         prove(parse_kernel(text.replace(right, wrong)))
@@ -62,7 +61,7 @@ def test_groups_that_are_taken_too_small_are_no_proof(monkeypatch: pytest.Monkey
 
 
 def test_who_meets_on_some_ways_only_is_one_group() -> None:
-    text = print_kernel(scheduled(2, 2))
+    text = str(scheduled(2, 2))
     meets = "  sync_cluster(relaxed=True)\n"
     assert groups_of(model_of(parse_kernel(text))) == [(0,), (1,), (2,), (3,)]
     inside = text.replace(meets, f"  elect() {{\n  {meets}  }}\n")

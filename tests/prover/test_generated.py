@@ -18,7 +18,8 @@ from wsdsl.diagnostics import VerifyError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, results_of
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.spec import verify
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, with_regions

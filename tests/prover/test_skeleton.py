@@ -20,7 +20,7 @@ from wsdsl.compiled import Compiled
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import op_name
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.walk import walk
 from wsdsl.prover.skeleton import check_skeleton

@@ -44,7 +44,8 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Region, Value, by_op, op_name
+from wsdsl.ir.op import Op, Region, Value, by_op
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import I32, Shared

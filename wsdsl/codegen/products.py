@@ -13,7 +13,8 @@ from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import fragment_ops as f
-from wsdsl.ir.op import Op, op_name
+from wsdsl.ir.op import Op
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.operand_layout import START_MASK, layout_of
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tile_width import narrowings

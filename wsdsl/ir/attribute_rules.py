@@ -19,7 +19,8 @@ from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir import transpose_ops as tr
-from wsdsl.ir.op import Kernel, Op, fields_of, op_name
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.ir.pipeline_ops import ForWork, Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, TMA_SPAN
 from wsdsl.ir.target import TARGETS

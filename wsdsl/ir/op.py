@@ -8,7 +8,6 @@ attribute. Printer, parser, walker and `replace` know nothing more about any op.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
@@ -18,7 +17,9 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.op_fields import FieldKind, fields_of, names_of, op_name
 from wsdsl.ir.plan import Plan
+from wsdsl.ir.printer import definition, literal, print_region
 from wsdsl.ir.target import Target, target_of
 from wsdsl.ir.types import Value as Value
 from wsdsl.lazy import cached_property
@@ -36,8 +37,6 @@ Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 - "warpgroup": all threads of a warpgroup, outside of which it means nothing;
 - "cta": all threads of the CTA, or of the cluster.
 """
-
-FieldKind = Literal["operand", "result", "bind", "region", "attribute"]
 
 
 def _held(made: Op | Kernel) -> dict[str, Any]:
@@ -187,12 +186,6 @@ Makers = Mapping[Value, Op]
 """Which op defines a value, as a result or as an argument of its regions."""
 
 
-@cache
-def op_name(cls: type[Op]) -> str:
-    """ForTiles -> for_tiles."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-
-
 def ops_of(module: ModuleType) -> tuple[type[Op], ...]:
     """The classes of ops in a module, but bases."""
     held = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Op))
@@ -208,34 +201,11 @@ def by_op(*modules: ModuleType, prefix: str = "") -> dict[type[Op], Any]:
     return {names[name]: f for module, name, f in own if getattr(f, "__module__", "") == module}
 
 
-@cache
-def fields_of(cls: type[Op]) -> tuple[tuple[str, FieldKind], ...]:
-    """(name, kind) of every field but `loc`, in declaration order."""
-    found: list[tuple[str, FieldKind]] = []
-    for f in dataclasses.fields(cls):
-        annotation = str(f.type)
-        if f.name == "loc":
-            continue
-        if "kind" in f.metadata:
-            kind: FieldKind = f.metadata["kind"]
-        elif "Value" in annotation:
-            kind = "operand"
-        else:
-            kind = "region" if annotation == "Region" else "attribute"
-        found.append((f.name, kind))
-    return tuple(found)
-
-
 def attributes_of(op: Op) -> tuple[Any, ...]:
     """The values of all its attributes: two ops of a class that agree in them, and in the types of
     results, make the same of the same operands.
     """
     return tuple([getattr(op, name) for name in names_of(type(op), "attribute")])
-
-
-@cache
-def names_of(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
-    return tuple(name for name, k in fields_of(cls) if k == kind)
 
 
 operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
@@ -363,9 +333,14 @@ class Kernel:
         return _held(self)
 
     def __str__(self) -> str:
-        from wsdsl.ir.printer import print_kernel
-
-        return print_kernel(self)
+        head = f"kernel {self.name} @ {self.level} ({', '.join(map(definition, self.params))})"
+        if self.sizes:
+            head += f" sizes={literal(self.sizes)}"
+        if self.unaligned:
+            head += f" unaligned={literal(self.unaligned)}"
+        if self.schedule is not None:
+            head += f" schedule={self.schedule!r}"
+        return f"{head} {{\n{print_region(self.body, 1)}}}\n"
 
 
 Problem = tuple[Op | None, str]

@@ -13,7 +13,8 @@ from math import ceil
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, op_name, operands, regions
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.scale_atoms import in_atoms

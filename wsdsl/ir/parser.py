@@ -1,4 +1,4 @@
-"""Reads back what `ir/printer.py` wrote: `parse_kernel(print_kernel(k)) == k`, at every level."""
+"""Reads back what `ir/printer.py` wrote: `parse_kernel(str(k)) == k`, at every level."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from wsdsl.ir import (
 )
 from wsdsl.ir import types as t
 from wsdsl.ir.attribute_rules import fits, shown
-from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of, op_name, ops_of
+from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, ops_of
+from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.schedule import Schedule
 
 DOCS = "compare with docs/ir.md"

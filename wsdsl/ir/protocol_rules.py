@@ -12,18 +12,8 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.fragment_ops import COLUMNS, HELD_BYTES, LINES, MatrixOperand
-from wsdsl.ir.op import (
-    Kernel,
-    Op,
-    Problem,
-    Region,
-    Value,
-    once,
-    op_name,
-    operands,
-    regions,
-    results_of,
-)
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import AllocateTensorMemory, TensorCopy

@@ -43,11 +43,11 @@ from wsdsl.ir.op import (
     Value,
     bound,
     once,
-    op_name,
     operands,
     regions,
     results_of,
 )
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import IR_HINT, print_head
 from wsdsl.ir.scale_atoms import in_atoms

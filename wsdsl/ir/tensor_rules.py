@@ -12,7 +12,8 @@ from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Kernel, Op, Problem, Value, op_name, ops_of
+from wsdsl.ir.op import Kernel, Op, Problem, Value, ops_of
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tcgen05 import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault

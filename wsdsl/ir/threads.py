@@ -10,18 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import (
-    THREADS,
-    Kernel,
-    Op,
-    Region,
-    Threads,
-    bound,
-    op_name,
-    operands,
-    regions,
-    results_of,
-)
+from wsdsl.ir.op import THREADS, Kernel, Op, Region, Threads, bound, operands, regions, results_of
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 

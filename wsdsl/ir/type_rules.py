@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from wsdsl.ir import types as t
-from wsdsl.ir.op import Kernel, Op, Value, fields_of, op_name
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.ir.tile_ops import Contract, Reduce
 
 Kinds = tuple[type, ...]

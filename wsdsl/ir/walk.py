@@ -14,8 +14,6 @@ from wsdsl.ir.op import (
     Value,
     bound,
     defined,
-    fields_of,
-    names_of,
     operands,
     regions,
     results_of,
@@ -24,6 +22,7 @@ from wsdsl.ir.op import (
     walk,
     with_fields,
 )
+from wsdsl.ir.op_fields import fields_of, names_of
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.reached import reached
 
