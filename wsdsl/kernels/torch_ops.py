@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from wsdsl.dynamo import is_traced
@@ -49,9 +49,11 @@ ROWS = {
 FULL = {"rmsnorm": "rmsnorm_with_rstd", "layernorm": "layernorm_with_statistics"}
 FLOATS = ("float32", "float16", "bfloat16")
 Traced = Callable[..., Any]
+Call = TypeVar("Call", bound=Traced)
 _modules = sys.modules
 _options: ContextVar[dict[str, Any]] = ContextVar("options", default={})  # noqa: B039
 _ready: list[bool] = []
+_matmul: list[Traced] = []
 
 
 def register() -> bool:
@@ -138,12 +140,16 @@ def _is_float(tensor: Any) -> bool:
     return str(tensor.dtype).removeprefix("torch.") in FLOATS
 
 
-def _run_matmul(a: Any, b: Any, *given: Any) -> Any:
-    from wsdsl.kernels.gemm.matmul import matmul
+def implements_matmul(call: Call) -> Call:
+    """Have the operator `matmul` run this function."""
+    _matmul.append(call)
+    return call
 
+
+def _run_matmul(a: Any, b: Any, *given: Any) -> Any:
     *scales, bias, residual, number_a, number_b, activation, out_dtype, operand, constant = given
     scale_a, scale_b = (t if n is None else n for t, n in zip(scales, (number_a, number_b)))
-    return matmul(
+    return _matmul[-1](
         a, b, bias, activation, residual, out_dtype, (scale_a, scale_b), operand_dtype=operand,
         constant=constant, **_options.get(),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
 from wsdsl.kernels.gemm.product import Product
-from wsdsl.kernels.torch_ops import needs_operator, traced_matmul
+from wsdsl.kernels.torch_ops import implements_matmul, needs_operator, traced_matmul
 from wsdsl.lazy import remember
 from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
@@ -287,4 +287,4 @@ def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
     return make_plan(views, options)
 
 
-matmul = Matmul()
+matmul = implements_matmul(Matmul())
