@@ -52,7 +52,7 @@ def repeated(method: F, traced: bool = False) -> F:
         if not traced and "torch._dynamo" in sys.modules and followed():
             return method(self, *args, **named)
         result = repeater.run(partial(method, self, *args, **named), self.positional, args, named)
-        if not traced:
+        if type(self).__call__ is run and not traced:  # else it has more to do
             repeater.answer(self)
         return result
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from wsdsl import callee
 from wsdsl.runtime import launch_stub as stub
 from wsdsl.runtime import native_code
 from wsdsl.runtime import repeated_calls as repeat
@@ -271,6 +272,51 @@ def test_class_answers_known_calls_natively(torch, driver) -> None:
     assert one(*given) is given[2]
     calls.site[stub.Site.FIRST] = 0
     assert one(*given) == "replaced" and other(*given) == "replaced"
+
+
+@pytest.fixture
+def launching(driver, monkeypatch) -> Any:
+    """A class of kernels that launch; calls that reach Python return "python"."""
+    monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
+    monkeypatch.setattr(repeat, "_repetition", lambda *_: driver.known(2))
+    launched = SimpleNamespace(prepared=SimpleNamespace(repeatable=lambda: driver.call))
+
+    class Launching(callee.Callee):
+        positional = "a", "s", "out"  # pyright: ignore[reportAssignmentType]
+        during = staticmethod(lambda: None)
+
+        @callee.repeated
+        def __call__(self, *_: Any) -> str:
+            self.during()
+            repeat.recorder.launches.append(launched)
+            return "python"
+
+    return Launching
+
+
+def test_replaced_call_is_not_bypassed(torch, launching) -> None:
+    given, call, seen = (torch.zeros(8, 16), 2.5, torch.zeros(8, 16)), launching.__call__, []
+
+    def counted(self: Any, *args: Any) -> Any:
+        seen.append(self)
+        return call(self, *args)
+
+    sub = type("Sub", (launching,), {"__call__": counted})()
+    assert [sub(*given) for _ in range(3)] == ["python", given[2], given[2]] and len(seen) == 3
+    launching.__call__ = counted
+    one = launching()
+    assert [one(*given) for _ in range(3)] == ["python", given[2], given[2]] and len(seen) == 6
+
+
+def test_call_is_replaced_during_a_launch(torch, launching, driver) -> None:
+    def make() -> None:
+        launching.__call__ = lambda *_: "replaced"
+        raise ValueError
+
+    one, a, calls = launching(), torch.zeros(8, 16), Calls(driver.api)
+    calls.add((a, 2.5), {}, driver.known(2, make))
+    stub.answer(one, calls)
+    assert one(a, 2.5) == "replaced"
 
 
 def packed(data: Any, number: Any) -> Any:

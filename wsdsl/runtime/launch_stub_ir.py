@@ -376,7 +376,8 @@ class InstanceCall(Builder):
     def __init__(self, payload: int, module: ir.Module) -> None:
         super().__init__("call", 3, module)
         instance, arguments, names = self.function.args
-        own = self.word(instance, FIRST_SLOT)
+        own, kind = self.word(instance, FIRST_SLOT), self.word(instance, 1)
+        own_call = self.word(kind, TYPE_CALL)  # which may be replaced meanwhile
         self.miss_if(self.differs(names, 0))
         self.miss_if(self.is_equal(own, 0))
         self.api = self.word(self.load(self.plus(own, payload)), Site.API)
@@ -392,7 +393,7 @@ class InstanceCall(Builder):
         self.miss_if(missed)
         self.b.ret(result)
         self.b.position_at_end(self.miss)
-        kind, head, end = self.word(instance, 1), *map(self.function.append_basic_block, "he")
+        head, end = map(self.function.append_basic_block, "he")
         current = self.variable(0)
         self.b.store(kind, current)
         self.b.branch(head)
@@ -400,7 +401,7 @@ class InstanceCall(Builder):
         base = self.word(self.b.load(current), TYPE_BASE)
         self.b.store(base, current)
         call = self.word(base, TYPE_CALL)
-        self.b.cbranch(self.is_equal(call, self.word(kind, TYPE_CALL)), head, end)
+        self.b.cbranch(self.is_equal(call, own_call), head, end)
         self.b.position_at_end(end)
         function = self.b.inttoptr(call, ir.FunctionType(WORD, [WORD] * 3).as_pointer())
         self.b.ret(self.b.call(function, self.function.args))
