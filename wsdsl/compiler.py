@@ -66,9 +66,9 @@ class Kernel(Serving):
         if name not in known and not name.startswith("_"):
             hint = f"{did_you_mean(name, known)}; give options at a call, or @kernel(schedule=…)"
             raise WsdslError(f"WS0006 `{name}` of a kernel cannot be set", hint=hint)
+        super().__setattr__(name, value)
         if name in known:
             self._forget()
-        super().__setattr__(name, value)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Pickle by name a kernel that a module has, as functions are; others by their TILE IR."""

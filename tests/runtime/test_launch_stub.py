@@ -5,13 +5,14 @@ import struct
 import sys
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from wsdsl import callee
+from wsdsl import callee, compiler
 from wsdsl.runtime import launch_stub as stub
 from wsdsl.runtime import native_code
 from wsdsl.runtime import repeated_calls as repeat
@@ -286,7 +287,7 @@ def launching(driver, monkeypatch) -> Any:
         during = staticmethod(lambda: None)
 
         @callee.repeated
-        def __call__(self, *_: Any) -> str:
+        def __call__(self, *_: Any, **__: Any) -> str:
             self.during()
             repeat.recorder.launches.append(launched)
             return "python"
@@ -317,6 +318,36 @@ def test_call_is_replaced_during_a_launch(torch, launching, driver) -> None:
     calls.add((a, 2.5), {}, driver.known(2, make))
     stub.answer(one, calls)
     assert one(a, 2.5) == "replaced"
+
+
+@pytest.mark.parametrize("forget", [lambda one: one._forget(), lambda _: repeat.forget_all()])
+def test_calls_forgotten_meanwhile_are_not_repeated(forget, torch, launching, driver) -> None:
+    given, other = ((torch.zeros(n, 16), 2.5, torch.zeros(n, 16)) for n in (8, 9))
+    one, scalars = launching(), driver.call.scalars()
+    one.during = lambda: forget(one)
+    assert one(*given) == "python"  # forgotten during the call
+    del one.during
+    assert [one(*given) for _ in range(2)] == ["python", given[2]]
+    driver.call.scalars = lambda: forget(one) or scalars
+    assert one(*other) == "python"  # forgotten while the call was added
+    driver.call.scalars = lambda: scalars
+    assert [one(*other) for _ in range(2)] == ["python", other[2]]
+
+
+def test_calls_of_a_forgotten_repeater_are_not_answered(torch, launching) -> None:
+    given, one = (torch.zeros(8, 16), 2.5, torch.zeros(8, 16)), launching()
+    repeater = one._recent.repeater
+    one._forget()
+    repeater.run(partial(launching.__call__.__wrapped__, one), one.positional, given, {})
+    repeater.answer(one)
+    assert one(*given) == "python"
+
+
+def test_options_are_set_before_calls_are_forgotten(monkeypatch) -> None:
+    kernel, seen = compiler.Kernel("kernel", lambda: None), list[Any]()  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(compiler.Kernel, "_forget", lambda _: seen.append(kernel.exact))
+    kernel.exact = True
+    assert seen == [True]
 
 
 def packed(data: Any, number: Any) -> Any:

@@ -78,7 +78,7 @@ class Repeater:
 
     def __init__(self, is_operator: bool = True) -> None:
         self._calls: Calls | None = None
-        self.is_operator = is_operator
+        self.is_operator, self._times_forgotten = is_operator, 0
         _repeaters[id(self)] = self
 
     def __reduce__(self) -> tuple[type[Repeater], tuple[bool]]:
@@ -89,10 +89,11 @@ class Repeater:
         if self._calls is not None:
             self._calls.site[Site.FIRST] = 0
         self._calls = self.launch = None
+        self._times_forgotten += 1
 
     def answer(self, callee: Any) -> None:
         """Have native code answer the calls of the object whose calls these are."""
-        if (calls := self._calls) is not None:
+        if (calls := self._calls) is not None and callee._recent.repeater is self:
             answer(callee, calls)
 
     def run(
@@ -111,9 +112,10 @@ class Repeater:
             result = self.launch(*args, **named)
             if result is not NotImplemented:
                 return result
+        before = self._times_forgotten
         with recorded() as launches:
             result = call()
-        if len(launches) == 1:
+        if len(launches) == 1 and self._times_forgotten == before:
             self._learn(names, args, named, result, launches[0])
         return result
 
@@ -139,8 +141,10 @@ class Repeater:
             self.forget()
             calls = self._calls = Calls(api, self.is_operator)
         calls.add(args, named, known)
-        if self._calls is calls:  # not forgotten by another thread
+        if self._calls is calls:
             self.launch = calls.launch
+        else:  # forgotten by another thread
+            calls.site[Site.FIRST] = 0
 
 
 _repeaters = weakref.WeakValueDictionary[int, Repeater]()
