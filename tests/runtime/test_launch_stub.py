@@ -388,6 +388,13 @@ def test_parts_of_arguments_are_repeated(join, torch, driver, monkeypatch) -> No
     assert driver.memory[0] == b.data_ptr()
 
 
+def test_arguments_too_many_or_given_twice_are_not_repeated(torch, launching, driver) -> None:
+    x, out, one = packed(torch.zeros(8, 16), 1), torch.zeros(8, 16), launching()
+    assert [one(x, 2.5, out) for _ in range(2)] == ["python", out]
+    assert one(x, 2.5, out, 1) == one(x, 2.5, 1, out=out) == "python"
+    assert len(driver.launches) == 1
+
+
 def test_functions_are_created_while_all_forget() -> None:
     before, done = sys.getswitchinterval(), list[Any]()
     thread = threading.Thread(target=lambda: [repeat.Repeater() for _ in iter(done.copy, [0])])

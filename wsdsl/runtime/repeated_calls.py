@@ -206,7 +206,8 @@ def _without_parts(
     arguments have one name, by which native code compares them.
     """
     at = next((i for i, x in enumerate(args) if _parts(x)), len(args))
-    if at == len(args) and not any(map(_parts, named.values())):
+    whole = at == len(args) and not any(map(_parts, named.values()))
+    if whole or len(args) > len(names) or not named.keys().isdisjoint(names[: len(args)]):
         return args, named
     found = dict[str, Any]()
     for name, x in (*zip(names[at:], args[at:]), *named.items()):
