@@ -132,9 +132,10 @@ def test_outputs_are_allocated(torch, driver) -> None:
     assert sys.getrefcount(made.pop()) <= 3
 
 
-def test_other_calls_are_not_repeated(torch, driver) -> None:
+@pytest.mark.parametrize("is_operator", [False, True])
+def test_other_calls_are_not_repeated(is_operator, torch, driver) -> None:
     a, out = torch.zeros(8, 16), torch.zeros(8, 16)
-    calls = Calls(driver.api)
+    calls = Calls(driver.api, is_operator)
     calls.add((a, 2.5, out, None, "gelu"), {}, driver.known(2))
     assert calls.launch(a, 2.5, out, None, "gelu") is out
     calls.add((a, 2.5, out), {"schedule": (schedule := Schedule())}, driver.known(2))

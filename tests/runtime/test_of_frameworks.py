@@ -13,6 +13,7 @@ import wsdsl
 from tests.case_data import rejects
 from wsdsl import LaunchError, config, kernels
 from wsdsl.diagnostics import warn_once
+from wsdsl.runtime import recent
 
 DOUBLED = wsdsl.parse("""
 @kernel
@@ -96,6 +97,18 @@ def test_tensors_without_memory(torch: Any, import_optional: Any) -> None:
     rejects("resolve_neg", DOUBLED, negated)
     assert (DOUBLED(negated.resolve_neg()) == -2).all()
     rejects("a Proxy is not an array", torch.fx.symbolic_trace, lambda x: kernels.softmax(x))
+
+
+def test_call_under_a_trace_is_not_repeated(torch: Any, monkeypatch: Any) -> None:
+    calls, looks = recent.Recent(), list[Any]()
+    monkeypatch.setattr(recent, "current_context_id", lambda: 1)
+
+    def look(x: Any) -> Any:
+        looks.append(calls.look((x,), None, None, None))
+        return x
+
+    torch.jit.trace(look, (look(torch.ones(SHAPE)),), check_trace=False)
+    assert [x is None for x in looks] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["call", "compiled", "plan", "rmsnorm", "weights"])

@@ -114,8 +114,9 @@ def is_transformed() -> bool:
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     if forward is None:
         return False
-    modes: int = sys.modules["torch"]._C._len_torch_dispatch_stack()
-    return modes > 0 or forward._current_level >= 0
+    state: Any = sys.modules["torch"]._C
+    traced = state._is_tracing() or state._len_torch_dispatch_stack() > 0
+    return traced or forward._current_level >= 0
 
 
 def count_writes(tensors: Sequence[Any]) -> None:

@@ -72,9 +72,9 @@ class Stub(Builder):
         number = self.given
         with self.b.if_then(self.differs(number, 0)):
             recording = self._is_true(Api.GRAD_ENABLED)
+            self.miss_if(self._is_true(Api.TRACING))
             with self.b.if_then(self.differs(self.word(self.site, Site.IS_OPERATOR), 0)):
                 self.miss_if(self._is_true(Api.AUTOCAST))
-                self.miss_if(self._is_true(Api.TRACING))
             modes = self._number(self.call(Api.CALL, self.word(self.api, Api.DISPATCH_MODES)))
             self.miss_if(self.b.icmp_signed(">", modes, self.constant(0)))
             forward, name = (self.word(self.api, x) for x in (Api.FORWARD_AD, Api.LEVEL))

@@ -70,7 +70,7 @@ def recorded() -> Generator[list[Launched]]:
 class Repeater:
     """The known calls of one function. `launch` repeats one, or returns NotImplemented.
 
-    is_operator: whether the function is an operator of torch, which autocast and tracing change
+    is_operator: whether the function is an operator of torch, which autocast changes
     """
 
     launch: Callable[..., Any] | None = None
