@@ -354,7 +354,7 @@ def test_options_are_set_before_calls_are_forgotten(monkeypatch) -> None:
 def packed(data: Any, number: Any) -> Any:
     """A packed array, whose geometry is another one without a `number`."""
     made = type("Packed", (), {})()
-    made.data, made.dtype, made.shape = data, "i4", (number is None, 8)
+    made.data, made.dtype, made.shape = data, "i4", [number is None, 8]
     return made
 
 

@@ -221,7 +221,7 @@ def _parts(value: Any) -> dict[Any, Any]:
     if type(value) in (tuple, list):
         return {} if all(type(x) is str for x in value) else dict(enumerate(value))
     packed = type(value).__name__ == "Packed"
-    return {(value.dtype, value.shape): value.data} if packed else {}
+    return {f"{value.dtype}, {value.shape}": value.data} if packed else {}
 
 
 def _is_constant(value: Any, constants: tuple[type, ...]) -> bool:
