@@ -93,7 +93,9 @@ class Repeater:
 
     def answer(self, callee: Any) -> None:
         """Have native code answer the calls of the object whose calls these are."""
-        if (calls := self._calls) is not None and callee._recent.repeater is self:
+        if (calls := self._calls) is None or callee._recent.repeater is not self:
+            return
+        if getattr(callee, "_native", None) is not calls.own:
             answer(callee, calls)
 
     def run(
