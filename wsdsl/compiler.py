@@ -368,8 +368,9 @@ class Kernel(Serving):
         schedule = self._given(schedule)
         kernel, call = serving_form(self, call, schedule)
         if kernel is not self:
+            tuned = kernel._tuned(call, schedule, **how)
             self._forget()
-            return kernel._tuned(call, schedule, **how)
+            return tuned
         alignment = self._alignment(call, schedule, exact=self.exact)
         asked = self._variants.asked if self.exact else self._variants.serving
         today = self._variants.made(asked(schedule, call.dims, *alignment))

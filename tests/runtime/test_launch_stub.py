@@ -351,6 +351,13 @@ def test_options_are_set_before_calls_are_forgotten(monkeypatch) -> None:
     assert seen == [True]
 
 
+def test_calls_during_the_tuning_of_a_form_are_forgotten(monkeypatch) -> None:
+    kernel = compiler.Kernel("kernel", lambda: None)  # pyright: ignore[reportArgumentType]
+    form = SimpleNamespace(_tuned=lambda *_: kernel._recent)
+    monkeypatch.setattr(compiler, "serving_form", lambda *_: (form, None))
+    assert kernel._tuned(None, None) is not kernel._recent  # pyright: ignore[reportArgumentType]
+
+
 def packed(data: Any, number: Any) -> Any:
     """A packed array, whose geometry is another one without a `number`."""
     made = type("Packed", (), {})()
