@@ -98,6 +98,7 @@ def test_library_launches_as_kernel(tvm_ffi, name, caller, folders, function, mo
         ("C", None, "gemm has 3 parameters; 2 arguments were given"),
         ("B", 0.5, "B: the TVM-FFI type is 3, expected a bf16 tensor"),
         ("s", "0.5", "s: the TVM-FFI type is 11, expected a f32 number"),
+        ("s", 1e39, "s: 1e+39 does not fit f32"),
         ("B", dict(dtype=DTYPES["f32"]), "B: the DLPack type is {2, 32, 1}, expected bf16"),
         ("A", dict(device="cpu"), "A: the DLPack device is {1, 0}, expected CUDA's {2, 0}"),
         ("B", dict(device="cuda:1"), "B: the DLPack device is {2, 1}, expected CUDA's {2, 0}"),

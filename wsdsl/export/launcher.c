@@ -17,8 +17,9 @@ typedef struct { int kind, index, dim, data_type, swizzle, packed, written, narr
 /* `dims`: an index, or -1 - size. */
 typedef struct { int rank, bits, packed, written, dims[WSDSL_RANK]; } tensor_t;
 typedef struct { int dim; int64_t size; } extent_t;
-/* Element type, and the DLPack types of its tensors: code, bits and lanes from the lowest byte. */
-typedef struct { const char *name; int is_float; uint32_t types[3]; } dtype_t;
+/* Element type, its finite numbers, and the DLPack types of its tensors: code, bits and lanes from
+   the lowest byte. */
+typedef struct { const char *name; int is_float; double low, high; uint32_t types[3]; } dtype_t;
 typedef struct { int dim, zeroed; int64_t each; tensor_t type; } lent_t;
 typedef struct {
     const char *file;

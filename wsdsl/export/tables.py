@@ -13,13 +13,14 @@ from wsdsl.artifact.dispatch_table import Form
 from wsdsl.export.manifest import MIN_DRIVER, VERSION
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.target import target_of
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.dlpack import types_of
 from wsdsl.runtime.tensor_map import DATA_TYPES, SWIZZLES
 
 INTEGERS = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64")
 TYPES = (*INTEGERS, "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16")
 """CUtensorMapDataType."""
+F32_MAX = 2.0**128 - 2.0**104
 SCHEDULERS = {"persistent": "PERSISTENT", "split_k": "SPLIT_K", "stream_k": "STREAM_K"}
 
 
@@ -36,8 +37,7 @@ def launcher(
     quoted = [f'"{param}"' for param in params]
     numbers["MIN_DRIVER"] = 1000 * MIN_DRIVER[0] + 10 * MIN_DRIVER[1]
     tables += _array("kernel_t", "kernels", rows), _array("form_t", "forms", forms)
-    dtypes = [(f'"{x}"', x.is_float, types_of(x)) for x in (p.type.dtype for p in declared)]
-    tables.append(_array("dtype_t", "dtypes", dtypes))
+    tables.append(_array("dtype_t", "dtypes", [_dtype(p.type.dtype) for p in declared]))
     lines = (
         f"enum {{ {', '.join(f'{k} = {v}' for k, v in numbers.items())} }};",
         f"static const uint32_t CHECKSUM = {zlib.crc32(manifest.encode())}u;",
@@ -137,6 +137,11 @@ def _tensor(kind: Any, dims: Sequence[str], written: bool) -> Any:
 def _capability(arch: str) -> int:
     major, minor = target_of(arch).capability  # pyright: ignore[reportArgumentType]
     return 10 * major + minor
+
+
+def _dtype(dtype: DType) -> tuple[Any, ...]:
+    limits = (-F32_MAX, F32_MAX) if dtype.is_float else dtype.limits
+    return f'"{dtype}"', dtype.is_float, *limits, types_of(dtype)
 
 
 def _list(value: Any) -> str:

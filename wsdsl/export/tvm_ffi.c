@@ -64,13 +64,13 @@ static int launch_on(int device, const wsdsl_argument *arguments) {
     return failed;
 }
 
-static int call(const ffi_any_t *given, int number) {
+static int call(const ffi_any_t *given, int count) {
     wsdsl_argument arguments[NUM_PARAMETERS];
     int device = -1;
     memset(arguments, 0, sizeof arguments);
-    if (number != NUM_PARAMETERS)
-        return fail("NAME has %d parameters; %d arguments were given", NUM_PARAMETERS, number);
-    for (int i = 0; i < number; i++) {
+    if (count != NUM_PARAMETERS)
+        return fail("NAME has %d parameters; %d arguments were given", NUM_PARAMETERS, count);
+    for (int i = 0; i < count; i++) {
         int kind = given[i].type, is_tensor = forms[0].tensors[i].rank >= 0;
         int is_number = kind >= FFI_INT && kind <= (dtypes[i].is_float ? FFI_FLOAT : FFI_BOOL);
         const void *x = given[i].value.object + (kind == FFI_TENSOR ? FFI_HEADER : 0);
@@ -80,6 +80,9 @@ static int call(const ffi_any_t *given, int number) {
         if (kind == FFI_FLOAT) arguments[i].number = given[i].value.number;
         else if (!is_tensor) arguments[i].number = (double)given[i].value.integer;
         else if (read_tensor(i, x, &device, &arguments[i])) return 1;
+        double number = arguments[i].number;
+        if (!__builtin_isinf(number) && (number < dtypes[i].low || number > dtypes[i].high))
+            return fail("%s: %.10g does not fit %s", names[i], number, dtypes[i].name);
     }
     return launch_on(device, arguments);
 }
