@@ -78,10 +78,9 @@ def first_paragraph(cls: type) -> str:
 
 
 def module_section(module: ModuleType) -> str:
-    prose = inspect.getdoc(module) or ""
     ops = [cls for cls in OPS.values() if cls.__module__ == module.__name__]
     name = module.__name__.rpartition(".")[2].removesuffix("_ops")
-    text = f"## {name.capitalize()} ops\n\n{prose}\n\n"
+    text = f"## {name.capitalize()} ops\n\n{inspect.getdoc(module) or ''}\n\n"
     return text + "\n".join(op_section(cls) for cls in ops)
 
 

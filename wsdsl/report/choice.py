@@ -21,7 +21,7 @@ from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.plain import MEMORY, PlainCost
 from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.problem import UNKNOWN_SIZE
+from wsdsl.lowering.model.sized_kernel import UNKNOWN_SIZE
 from wsdsl.lowering.model.speeds import at_launch, l2_bytes
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.packed_operands import packable_tensors

@@ -30,7 +30,8 @@ MASKED = Finding("WS0737 a masked array", hint="give x.filled(0), or the mask as
 FOREIGN = "WS0738 the byte order is foreign:"
 _torch_dtypes: dict[Any, DType] = {}
 _torch_devices: dict[Any, str] = {}
-_describers: dict[type, Describer] = {}
+describers: dict[type, Describer] = {ArrayView: lambda view: view}
+lookers: dict[type, Looker] = {}
 
 
 def describe(array: Any, name: str = "") -> ArrayView:
@@ -39,9 +40,9 @@ def describe(array: Any, name: str = "") -> ArrayView:
     """
     kind: type = type(array)
     try:
-        describer = _describers.get(kind)
+        describer = describers.get(kind)
         if describer is None:
-            describer = _describers[kind] = _describer(kind)
+            describer = describers[kind] = _describer(kind)
         return describer(array)
     except LaunchError as error:
         if not name:
@@ -73,14 +74,9 @@ def is_array(value: Any) -> bool:
 
 
 def _describer(kind: type) -> Describer:
+    if (known := describers.get(kind)) is not None:
+        return known
     root = kind.__module__.partition(".")[0]
-    if kind is ArrayView:
-        return lambda view: view
-    if root == "wsdsl" and kind.__name__ == "Packed":
-        from wsdsl.runtime import packed
-
-        _LOOKERS[packed.packed_view] = packed.packed_look
-        return packed.packed_view
     if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
         return _torch
     traced = kind.__name__.endswith("Tracer")  # some have every method of an array
@@ -259,7 +255,6 @@ def _device_of(pointer: int) -> int:
     return int(driver.call("cuPointerGetAttribute", attribute, pointer))
 
 
-lookers: dict[type, Looker] = {}
 _LOOKERS: dict[Describer, Looker] = {_torch: _torch_look, _cupy: _cupy_look}
 
 

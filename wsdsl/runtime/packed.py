@@ -15,7 +15,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.packing import num_blocks, packed_bytes, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, DType
-from wsdsl.runtime.interop import describe, look_of
+from wsdsl.runtime.interop import describe, describers, look_of, lookers
 from wsdsl.runtime.views import ArrayView, adapt, contiguous_strides
 
 ORDER = {
@@ -169,3 +169,6 @@ def with_zeros(array: Any, over: list[tuple[int, int]]) -> Any:
     if hasattr(array, "permute"):
         return module.nn.functional.pad(array, [n for pair in reversed(over) for n in pair])
     return module.pad(array, [(0, 0)] * (len(array.shape) - len(over)) + over)
+
+
+describers[Packed], lookers[Packed] = packed_view, packed_look

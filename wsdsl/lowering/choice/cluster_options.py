@@ -24,7 +24,7 @@ from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cta_pairs import PAIR, why_not_in_pairs
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.predict import SHARING, Prediction
-from wsdsl.lowering.model.problem import Loop
+from wsdsl.lowering.model.sized_kernel import Loop
 from wsdsl.lowering.model.speeds import NEARLY_NARROW, apart_cycles, is_narrow_wave, loading_cycles
 from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.product_operands import copied_operands

@@ -24,7 +24,7 @@ from wsdsl.lowering.held_rows import are_held, ctas_with, held_axes, loaded_befo
 from wsdsl.lowering.instruction_counts import TURNED, by_unit, instructions, of_access
 from wsdsl.lowering.lanes import is_striped, turned
 from wsdsl.lowering.loop_stages import is_mask
-from wsdsl.lowering.model.problem import ANY, Walked, elements, trips
+from wsdsl.lowering.model.sized_kernel import ANY, Walked, elements, trips
 from wsdsl.lowering.model.speeds import issuing, larger
 from wsdsl.lowering.model.terms import SECTOR_BYTES
 from wsdsl.lowering.model.workload import Work, Workload

@@ -20,7 +20,7 @@ from wsdsl.lowering.axis_blocks import block_of
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.model import numbers
-from wsdsl.lowering.model.problem import Problem, elements
+from wsdsl.lowering.model.sized_kernel import SizedKernel, elements
 from wsdsl.lowering.multicast_groups import comes_out_even
 from wsdsl.lowering.passes.fit_last_tiles import reach_over
 from wsdsl.lowering.product_operands import computed_operands, multiplied, operand_lines
@@ -35,16 +35,16 @@ SECTOR_BYTES, SEEN = 32, 8
 class ProductTerm:
     """A product, by the instructions that it is made of."""
 
-    def __init__(self, problem: Problem, op: Contract) -> None:
-        a, b, kernel = op.a.as_tile, op.b.as_tile, problem.kernel
+    def __init__(self, work: SizedKernel, op: Contract) -> None:
+        a, b, kernel = op.a.as_tile, op.b.as_tile, work.kernel
         self.op, self.bits, self.step = op, a.dtype.bits, k_step(a.dtype)
         self.in_registers = bool({*computed_operands(kernel, op)} - {*decoded(kernel).tiles})
         self.axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
-        roles = {x: problem.roles[x] for x in self.axes if x not in op.summed}
+        roles = {x: work.roles[x] for x in self.axes if x not in op.summed}
         self.columns = tuple(x for x, role in roles.items() if role == "columns")
         # In tensor memory an instruction has all rows of a tile.
         rows = tuple(x for x, role in roles.items() if role == "rows")
-        self.rows = rows if problem.target.has_tensor_memory else ()
+        self.rows = rows if work.target.has_tensor_memory else ()
 
     def asks(self, tile: Sizes, rates: Rates, group: int = 1) -> tuple[float, float]:
         """Cycles of the tensor cores, and bytes that they read of SMEM, of each CTA of a group."""
@@ -63,13 +63,13 @@ class ProductTerm:
 class LoadTerm:
     """An operand that comes through slots, in lines along its last axis, if that is one."""
 
-    def __init__(self, problem: Problem, op: Load) -> None:
-        self.problem, self.op, self.last = problem, op, op.last
+    def __init__(self, work: SizedKernel, op: Load) -> None:
+        self.work, self.op, self.last = work, op, op.last
         self.axes = tuple(axis.name for axis in op.axes)
         self.dtype = op.result.as_tile.dtype
-        self.role: Role = problem.roles[op.last.name] if op.last else ""
-        is_shared = any(problem.roles[name] == "columns" for name in self.axes)
-        self.is_halved = is_shared and op.result in multiplied(problem.kernel)
+        self.role: Role = work.roles[op.last.name] if op.last else ""
+        is_shared = any(work.roles[name] == "columns" for name in self.axes)
+        self.is_halved = is_shared and op.result in multiplied(work.kernel)
         """Whether each CTA of a pair loads half of it, where both multiply."""
         self._known: dict[object, tuple[float, float]] = {}
 
@@ -100,26 +100,26 @@ class LoadTerm:
         """Elements beyond the tensor's end: of the last tile, or in the mean of those summed."""
         whole, inside = 1, 1.0
         for axis in self.op.axes:
-            each, size = max(1, tile[axis.name]), self.problem.size(axis.dim)
-            over = reach_over(size, each, self.problem.within.get(axis.name, 0))
-            tiles = 1 if axis.name in dict(self.problem.outer) else max(1, -(-size // each))
+            each, size = max(1, tile[axis.name]), self.work.size(axis.dim)
+            over = reach_over(size, each, self.work.within.get(axis.name, 0))
+            tiles = 1 if axis.name in dict(self.work.outer) else max(1, -(-size // each))
             inside *= each - over / tiles
             whole *= tile[axis.name]
         return whole - inside
 
     def _crossing(self, tile: Sizes, together: Sizes) -> float:
         """How much longer they take, since lines cross those of L2, or threads copy them."""
-        problem, dtype, last, tensor = self.problem, self.dtype, self.last, self.op.tensor
-        if tensor.name in problem.copied:
-            odd = dtype.size(problem.size(tensor.as_tensor.dims[-1])) % COPY_WORD
-            return numbers.COPIED_SINGLY if odd or tensor.name in problem.singly else numbers.COPIED
-        known = last is not None and (isinstance(last.dim, int) or last.dim in problem.sizes)
-        if last is None or not known or self.op.packed or tensor.name in problem.padded:
+        work, dtype, last, tensor = self.work, self.dtype, self.last, self.op.tensor
+        if tensor.name in work.copied:
+            odd = dtype.size(work.size(tensor.as_tensor.dims[-1])) % COPY_WORD
+            return numbers.COPIED_SINGLY if odd or tensor.name in work.singly else numbers.COPIED
+        known = last is not None and (isinstance(last.dim, int) or last.dim in work.sizes)
+        if last is None or not known or self.op.packed or tensor.name in work.padded:
             return 1.0
-        size, apart = problem.size(last.dim), tile[last.name]
+        size, apart = work.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, dtype, self.role)[0]]
         row, apart = dtype.size(size), dtype.size(apart if apart < size else 0)
-        longer = crossing(problem.rates, row % L2_LINE, apart % L2_LINE, line, not self.role)
+        longer = crossing(work.rates, row % L2_LINE, apart % L2_LINE, line, not self.role)
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by multicast.
         copied = math.prod([n for axis, n in together.items() if axis not in self.axes])
         even = comes_out_even(tile[self.axes[0]], copied, self.op.packed)

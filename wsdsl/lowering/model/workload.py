@@ -18,10 +18,10 @@ from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model import numbers
-from wsdsl.lowering.model.problem import (
+from wsdsl.lowering.model.sized_kernel import (
     Amount,
     Loop,
-    Problem,
+    SizedKernel,
     Walked,
     elements,
     total,
@@ -137,7 +137,7 @@ class Body:
         self.instructions, self.direct, self.stored = list[Amount](), list[Amount](), list[Amount]()
 
 
-class Work(Problem):
+class Work(SizedKernel):
     """A kernel taken apart once, to look at many schedules."""
 
     def __init__(

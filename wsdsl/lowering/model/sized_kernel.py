@@ -43,7 +43,7 @@ def total(amounts: Sequence[Amount], tile: Sizes) -> float:
     return sum([each * elements(axes, tile) for each, axes in amounts])
 
 
-class Problem:
+class SizedKernel:
     """`singly`: tensors that threads copy element by element, in addition to tensors whose rows
     require it; `ragged`: elements along an axis per trip of its loop, if not the dimension's size.
     """
