@@ -43,14 +43,20 @@ class LoadToSlot(AtIndex, Op):
     box: tuple[int, ...] = ()
 
 
+@op_class(())
+class InField(Op):
+    """Base of ops that are about one field of a stage."""
+
+    slot: Value
+    field: int
+
+
 @op_class(PARTITIONED)
-class StoreToSlot(Op):
+class StoreToSlot(InField):
     """Threads write the tile `value` to `field` of a stage, in the layout of TMA; elements beyond
     the dimension of the axis `summed` are 0.
     """
 
-    slot: Value
-    field: int
     value: Value
     summed: Value
 
@@ -144,11 +150,8 @@ class SkipSlot(Op):
 
 
 @op_class(PARTITIONED)
-class SlotTile(OneResult):
+class SlotTile(InField, OneResult):
     """The tile in `field` of a full stage."""
-
-    slot: Value
-    field: int
 
 
 @op_class(PARTITIONED)
@@ -163,13 +166,11 @@ class TileInShared(OneResult):
 
 
 @op_class(PARTITIONED)
-class SlotElements(OneResult):
+class SlotElements(InField, OneResult):
     """An operand that threads read: the tile in `field` of a full stage, which is
     loaded from `tensor` at `index`.
     """
 
-    slot: Value
-    field: int
     tensor: Value
     index: tuple[Value, ...]
 
@@ -205,15 +206,13 @@ class SubtilesInShared(ManyResults):
 
 
 @op_class(PARTITIONED)
-class SlotValues(OneResult):
+class SlotValues(InField, OneResult):
     """The values that threads read from a box in `field` of a full stage: a tile of one axis.
     Each element of the box represents `every` elements of the tile; they are `stride` apart there.
     `last` (i32) is the last entry of the box's `index`, if that is a number: the values begin
     there, the box at the multiple of 16 bytes before it.
     """
 
-    slot: Value
-    field: int
     every: int = 1
     stride: int = 1
     last: Value | None = None
@@ -255,14 +254,12 @@ class ConsumerRelease(Op):
 
 
 @op_class(PARTITIONED)
-class ScalesToSlot(Op):
+class ScalesToSlot(InField):
     """Threads write the scale factors in the tile `value`, a full stage, to `field` of a
     stage in tensor memory: of blocks of `block` elements of the axis `summed`, zeros for those
     beyond its dimension. The rows of scale factors in atoms are those of the axis `across`.
     """
 
-    slot: Value
-    field: int
     value: Value
     summed: Value
     block: int
@@ -291,13 +288,11 @@ class TileInTensor(OneResult):
 
 
 @op_class(PARTITIONED)
-class SumToSlot(Op):
+class SumToSlot(InField):
     """MMAs accumulate `value` in `field` of a stage in tensor memory; or threads write there, in a
     full stage, the accumulator that they have changed.
     """
 
-    slot: Value
-    field: int
     value: Value
 
 
@@ -314,15 +309,13 @@ class SumToTensor(Op):
 
 
 @op_class(PARTITIONED)
-class SlotSum(OneResult):
+class SlotSum(InField, OneResult):
     """The accumulator that threads read in `field` of a full stage: zeros if the scalar
     `started` is false, since no MMA was issued then. The stage is released to the thread
     of the MMAs when all its accumulators have been read, or with `consumer_release`. Of an acquired
     stage: its accumulator, for MMAs to add to.
     """
 
-    slot: Value
-    field: int
     started: Value | None = None
 
 
