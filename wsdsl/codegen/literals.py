@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import FLOATS, DType
 
 
 def round_to_f32(value: float) -> float:
@@ -39,18 +39,14 @@ def f16_bits(value: float) -> int:
         return 0xFC00 if value < 0 else 0x7C00
 
 
-F8_FORMATS = {
-    "f8e4m3": (3, 7, 448.0, 0x7F), "f8e5m2": (2, 15, 57344.0, 0x7F), "f6e2m3": (3, 1, 7.5, 0x1F),
-    "f6e3m2": (2, 3, 28.0, 0x1F), "f4e2m1": (1, 1, 6.0, 0x7),
-}  # fmt: skip
-"""Bits of mantissa, bias of the exponent, largest finite value, and the code of NaN: all bits but
-the sign, where there is one, and else of the largest value.
-"""
+NAN = {"f8e4m3": 0x7F, "f8e5m2": 0x7F, "f6e2m3": 0x1F, "f6e3m2": 0x1F, "f4e2m1": 0x7}
+"""All bits but the sign: NaN where there is one, and else the largest value."""
 
 
 def f8_bits(value: float, name: str) -> int:
     """Rounded to nearest even; what is too large becomes the largest finite value."""
-    mantissa, bias, largest, of_nan = F8_FORMATS[name]
+    (significant, least, largest), of_nan = FLOATS[name], NAN[name]
+    mantissa, bias = significant - 1, 1 - least
     if math.isnan(value):
         return of_nan
     sign = of_nan + 1 if math.copysign(1.0, value) < 0 else 0
@@ -85,7 +81,7 @@ def literal(value: int | float | bool, dtype: DType) -> str:
             return f32_literal(tf32_value(float(value)))
         case "f8e8m0":
             return str(scale_bits(float(value)))
-        case name if name in F8_FORMATS:
+        case name if name in NAN:
             bits, whole = f8_bits(float(value), name), 1 << dtype.bits
             return str(bits - whole if bits >= whole // 2 else bits)
         case "f16":

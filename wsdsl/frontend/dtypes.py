@@ -6,31 +6,13 @@ import math
 from decimal import Decimal
 
 from wsdsl.frontend.entities import Number
-from wsdsl.ir.types import DTYPES, F32, DType
+from wsdsl.ir.types import DTYPES, F32, FLOATS, DType
 
-# Numbers below round to a finite value of the type.
-_LARGEST = {
-    "f32": 3.4028235677973366e38,
-    "tf32": 3.4028235677973366e38,
-    "bf16": 3.3961775292304601e38,
-    "f16": 65520.0,
-    "f8e5m2": 61440.0,
-    "f8e4m3": 464.0,
-    "f8e8m0": 1.5 * 2.0**127,
-    "f6e2m3": 7.75,
-    "f6e3m2": 30.0,
-    "f4e2m1": 7.0,
-}
 _WITHOUT_NAN = ("f6e2m3", "f6e3m2", "f4e2m1")
 _WITHOUT_INFINITY = ("f8e4m3", "f8e8m0", *_WITHOUT_NAN)
 _MOST_F32 = "3.4e38"
 # Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
 _WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16}
-# The least step between two values of a float.
-_STEP = {
-    "f32": 2.0**-149, "tf32": 2.0**-136, "bf16": 2.0**-133, "f16": 2.0**-24, "f8e4m3": 2.0**-9,
-    "f8e5m2": 2.0**-16, "f8e8m0": 2.0**-127, "f6e2m3": 0.125, "f6e3m2": 0.0625, "f4e2m1": 0.5,
-}  # fmt: skip
 
 
 def promote(a: DType, b: DType) -> DType | None:
@@ -60,7 +42,7 @@ def is_small(dtype: DType) -> bool:
 
 def nearest(value: Number, dtype: DType) -> float:
     """Round a finite literal that fits to the nearest float."""
-    step = max(2.0 ** (math.frexp(value)[1] - dtype.significant_bits), _STEP[dtype.name])
+    step = max(2.0 ** (math.frexp(value)[1] - dtype.significant_bits), dtype.step)
     return round(value / step) * step
 
 
@@ -96,11 +78,17 @@ def misfit(value: Number, dtype: DType) -> str:
         return f"{dtype} has no {what}" if dtype.name in lacks else ""
     if dtype.name == "f8e8m0" and value <= 0:
         return f"{shown} is not positive; {dtype} has only powers of two"
-    if abs(value) >= _LARGEST[dtype.name]:
+    if abs(value) >= _rounded_up(dtype):
         return f"{shown} is too large for {dtype}"
     if value and dtype.name != "f8e8m0" and not nearest(value, dtype):
-        return f"{shown} rounds to 0 in {dtype}, whose least number is {_STEP[dtype.name]:.1e}"
+        return f"{shown} rounds to 0 in {dtype}, whose least number is {dtype.step:.1e}"
     return ""
+
+
+def _rounded_up(dtype: DType) -> float:
+    """The least number that rounds to more than the largest one of a float; tf32 is held as f32."""
+    significant, _, largest = FLOATS["f32" if dtype.name == "tf32" else dtype.name]
+    return largest + 2.0 ** (math.frexp(largest)[1] - significant - 1)
 
 
 def wider(value: Number, dtype: DType) -> str:

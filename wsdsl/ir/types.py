@@ -119,7 +119,13 @@ class DType:
     @property
     def significant_bits(self) -> int:
         """Of a float: how many its significand has, with the one that is not stored."""
-        return SIGNIFICANT_BITS[self.name]
+        return FLOATS[self.name][0]
+
+    @property
+    def step(self) -> float:
+        """The least distance between two values of a float."""
+        significant, exponent, _ = FLOATS[self.name]
+        return 2.0 ** (exponent - significant + 1)
 
     @property
     def is_integer(self) -> bool:
@@ -157,10 +163,14 @@ DTYPES: dict[str, DType] = {
         DType("bool", "bool", 8),
     )
 }
-SIGNIFICANT_BITS = {
-    "f32": 24, "tf32": 11, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3, "f8e8m0": 1,
-    "f6e2m3": 4, "f6e3m2": 3, "f4e2m1": 2,
+LARGEST_F32 = (2.0 - 2.0**-23) * 2.0**127
+FLOATS = {
+    "f32": (24, -126, LARGEST_F32), "tf32": (11, -126, LARGEST_F32), "f16": (11, -14, 65504.0),
+    "bf16": (8, -126, (2.0 - 2.0**-7) * 2.0**127), "f8e4m3": (4, -6, 448.0),
+    "f8e5m2": (3, -14, 57344.0), "f8e8m0": (1, -127, 2.0**127), "f6e2m3": (4, 0, 7.5),
+    "f6e3m2": (3, -2, 28.0), "f4e2m1": (2, 0, 6.0),
 }  # fmt: skip
+"""Significant bits, the least exponent of a normal number, and the largest finite one."""
 F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
 I32, BOOL = DTYPES["i32"], DTYPES["bool"]
 
