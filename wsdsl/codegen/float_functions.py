@@ -77,9 +77,6 @@ class F:
     def from_bits(self, a: str) -> str:
         return self.w.value(f"bitcast i32 {a} to float")
 
-    def from_int(self, a: str) -> str:
-        return self.w.value(f"sitofp i32 {a} to float")
-
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Highest power first."""
         made: str | float = coefficients[0]
@@ -134,7 +131,8 @@ def _mantissa_and_exponent(f: F, x: str, least: int) -> tuple[str, str]:
     bits = f.bits(f.select(small, f.mul(x, 2.0**23), x))
     exponent = w.binary("and", "i32", w.binary("sub", "i32", bits, least), 0xFF800000)
     mantissa = f.from_bits(w.binary("sub", "i32", bits, exponent))
-    return mantissa, f.fma(f.from_int(exponent), 2.0**-23, f.select(small, -23.0, 0.0))
+    number = w.value(f"sitofp i32 {exponent} to float")
+    return mantissa, f.fma(number, 2.0**-23, f.select(small, -23.0, 0.0))
 
 
 def _logarithm(f: F, x: str, of_two: bool) -> str:

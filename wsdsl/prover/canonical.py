@@ -226,7 +226,7 @@ class Canonical:
             (tuple(number(r, -1) for r in g.registers), g.fragments, g.op is None, g.open)
             for g in (*a.groups, a.open)
         )
-        held = m.named_of(a)
+        held = m.named.get(a.at)
         waiting = -1 if a.named < 0 or held is None else held.phase - a.named
         return (
             a.pc,

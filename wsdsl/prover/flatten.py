@@ -196,7 +196,8 @@ class Flattener:
             return
         bounds = (op.start, op.stop, op.step)
         shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
-        told = bool(carries) or self.effects.concerns_others(op.body)
+        others = (x for x in walk(op.body) if self.effects.has(x) and not is_alone(x))
+        told = bool(carries) or any(others)
         # Which of equal loops is meant is told by how many were before it: of those that all of
         # them run who have to agree.
         kin = (op.index.name,)

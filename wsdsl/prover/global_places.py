@@ -249,7 +249,7 @@ class GlobalPlaces:
     def _apart(self, a: Along, b: Along, far: int = 0) -> bool:
         """Whether `b`, which is accessed later, by the warpgroup that is so `far`, is elsewhere."""
         if None in (a.extent, b.extent):
-            x, y = (self._held(along.start) for along in (a, b))
+            x, y = (self.held_of(along.start) for along in (a, b))
             return self._others(x, y, far)
         assert a.extent is not None and b.extent is not None
         stride, other = (dict(x.start.terms).get(WARPGROUP, 0) for x in (a, b))
@@ -259,19 +259,15 @@ class GlobalPlaces:
         further = self._further(b.start - a.start, far * stride)
         return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
 
-    def held_of(self, along: Along) -> Any:
-        """What that is computed from, if it is no number."""
-        return self._held(along.start)
-
-    def _held(self, what: Any) -> Any:
+    def held_of(self, what: Any) -> Any:
         """What an index is computed from that is no number."""
         match what:
             case Linear(0, ((term, 1),)):
-                return self._held(term)
+                return self.held_of(term)
             case (str(kind), int(number)) if kind == HELD:
                 return self.held[number]
             case (str(kind), Value() as loop, term) if kind == OLD:
-                return self._aged_key(self._held(term), loop)
+                return self._aged_key(self.held_of(term), loop)
             case _:
                 return None
 

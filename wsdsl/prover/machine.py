@@ -327,10 +327,6 @@ class Machine:
         _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
         return self.turn(agent), agent.pc >= arrived
 
-    def named_of(self, agent: Agent) -> Barrier | None:
-        """The named barrier that the agent waits at."""
-        return self.named.get(agent.at) if agent.named >= 0 else None
-
     # Running --------------------------------------------------------------------------------------
 
     def run(self, chosen: Chosen) -> bool:

@@ -96,7 +96,7 @@ class _Pieces:
         if along.extent is None:
             # Scattered: places of other elements differ.
             indices = {self.places.sums.of(index) for index, _ in strides}
-            lines = _within(self.places.held_of(along))
+            lines = _within(self.places.held_of(along.start))
             within = [x for x in lines if any(_times(x, index) for index in indices)]
             each = [self._turns(x, strides) for x in within]
             return set[int]().union(*each) if all(each) else set()

@@ -130,9 +130,6 @@ class Effects:
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))
 
-    def concerns_others(self, region: Region) -> bool:
-        return any(self.has(op) and not is_alone(op) for op in walk(region))
-
     def turn_in(self, region: Region) -> Op | None:
         """The first wait until it is a piece's turn."""
         waits = (op for op in walk(region) if isinstance(op, b.WaitFlag))

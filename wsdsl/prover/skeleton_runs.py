@@ -213,7 +213,7 @@ class PtxPaths(Paths):
             return self._definition(i, step)
         token, of = self.runs.program.tokens[step], self.runs.program.read[step]
         if of is None:
-            return self._label(i)
+            return lambda walk, held: walk.stop(i + 1, held)
         if isinstance(of, Jump):
             return self._jump(i, token.guard, token.at, of)
         return self._event(i, of)
@@ -275,9 +275,6 @@ class PtxPaths(Paths):
             return joined([result(d, x, of) for x in zip(*columns, strict=True)])
 
         return run
-
-    def _label(self, i: int) -> Compiled:
-        return lambda walk, held: walk.stop(i + 1, held)
 
     def _jump(self, i: int, guard: str, at: int, of: Jump) -> Compiled:
         targets = [self.runs.labels[x] for x in of.targets if x in self.runs.labels]

@@ -33,15 +33,12 @@ class Device:
         return next((t.arch for t in TARGETS if t.capability == self.capability), None)
 
     def __str__(self) -> str:
-        return f"cuda:{self.index} ({self.name}, compute capability {self.capability_text})"
+        capability = ".".join(map(str, self.capability))
+        return f"cuda:{self.index} ({self.name}, compute capability {capability})"
 
     def about(self) -> dict[str, Any]:
         """The values that measurements are stored with."""
         return {"device": self.name, "arch": self.arch, "num_sms": self.num_sms}
-
-    @property
-    def capability_text(self) -> str:
-        return f"{self.capability[0]}.{self.capability[1]}"
 
 
 @dataclass(frozen=True, slots=True)

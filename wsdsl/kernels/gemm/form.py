@@ -52,10 +52,6 @@ class Param:
         return f"{self.name}[{', '.join(INDEX[d] for d in self.dims)}]" if self.dims else self.name
 
     @property
-    def is_one_number(self) -> bool:
-        return set(self.dims) <= {"1"}
-
-    @property
     def varies_along_k(self) -> bool:
         return "KB" in self.dims
 
@@ -157,7 +153,7 @@ def _value(form: Form) -> tuple[str, bool]:
     if scales:
         factor = " * ".join(s.read for s in scales)
         # Two numbers, or a number and a vector, are one factor: less for each element to do.
-        one = len(scales) == 2 and any(s.is_one_number for s in scales)
+        one = len(scales) == 2 and any({*s.dims} <= {"1"} for s in scales)
         value, is_float = f"{as_float()} * {f'({factor})' if one else factor}", True
     for part in (form.bias, form.activation, form.residual):
         if part is None:
