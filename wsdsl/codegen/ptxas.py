@@ -14,19 +14,6 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import H200, Target
 
-__all__ = [
-    "AssembleError",
-    "Assembled",
-    "Resources",
-    "assemble",
-    "assemble_checked",
-    "check",
-    "disassemble",
-    "find_nvdisasm",
-    "find_ptxas",
-    "ptxas_version",
-]
-
 
 class AssembleError(CompileError):
     """ptxas rejects the PTX. `assemble_checked` finds the line of the source."""
