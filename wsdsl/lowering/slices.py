@@ -250,12 +250,10 @@ class ConsumerSlice:
 
     def before(self, block: Region, place: int) -> list[Op]:
         """What else is done with slots in front of an op."""
-        del block, place
         return []
 
     def behind(self, block: Region, place: int) -> list[Op]:
         """The same behind it."""
-        del block, place
         return []
 
     def _read(

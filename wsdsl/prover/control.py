@@ -243,7 +243,6 @@ def branch(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def jump(m: Machine, a: Agent, i: Instruction) -> int:
-    del m
     _move(a, i.moves)
     a.next = i.target
     return LOCAL

@@ -34,7 +34,6 @@ class Settled:
     """Events that need not be remembered, by who asks for them. What is not listed, nobody does."""
 
     by: dict[tuple[int, Any, int], int] = field(default_factory=dict[tuple[int, Any, int], int])
-    by_all: int = EVERYTHING
     heard: list[int] = field(default_factory=list[int])
     """Of each CTA: what at least one of its threads knows, as must be when it ends."""
 
@@ -145,7 +144,6 @@ def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
         of_first, of_all = a.know[0], known_to_all(a)
         if len(m.model.codes[a.partition].acting[a.pc]) == 1:
             of_all = of_first
-        found.by_all &= of_all
         for place, use, who, remote in asks[a.partition][a.pc]:
             known = of_first if who == ELECTED else of_all
             for cta in range(m.model.num_ctas) if remote else (a.cta,):

@@ -293,5 +293,4 @@ def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
     split_k_protocol.py, which needs that no iteration of the work loop waits for an event after the
     semaphore of a later iteration, nor an arrival of all work units for an event after their wait.
     """
-    del i
     return SEEN if all(m.place(o) >= (m.turn(a), True) for o in m.agents) else BLOCKED

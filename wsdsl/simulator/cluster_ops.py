@@ -23,7 +23,6 @@ class SentIn(CopyIn):
     """It is for `receive_fragment`, in the generic proxy."""
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
-        del clocks, actors
         return "no fence shows data of another CTA to the async proxy"
 
 

@@ -35,7 +35,6 @@ class Access:
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
         """Why the async proxy, started by the actors, may come before this."""
-        del clocks, actors
         return ""
 
 
