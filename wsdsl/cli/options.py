@@ -110,5 +110,4 @@ def check_names(
 ) -> None:
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise kind(f"WS1017 {where} has no {what} `{name}`", hint=hint)
+            raise kind(f"WS1017 {where} has no {what} `{name}`", hint=did_you_mean(name, known))

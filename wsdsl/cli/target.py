@@ -48,8 +48,7 @@ def load_kernels(target: str) -> list[Any]:
     held = vars(wsdsl.load(file) if path.suffix == ".ws" else import_file(path))
     kernels = {k: v for k, v in held.items() if isinstance(v, wsdsl.Kernel)}
     if not kernels:
-        hint = "decorate a function with @kernel"
-        raise UsageError(f"WS1026 {file} has no kernel", hint=hint)
+        raise UsageError(f"WS1026 {file} has no kernel", hint="decorate a function with @kernel")
     if name:
         check_names([name], list(kernels), "kernel", file)
         return [kernels[name]]

@@ -170,8 +170,7 @@ def read(
             continue
         if not held.written and not any_value:
             told = f"no op has written {what}, which this reads"
-            hint = "wait for the full barrier of the stage first"
-            raise a.fail("race", op, told, hint=hint)
+            raise a.fail("race", op, told, hint="wait for the full barrier of the stage first")
         if held.write & ~know:
             told = f"this may read {what} before it is written"
             hint = "wait for the barrier on which that write counts, or its threads arrive"

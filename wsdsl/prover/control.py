@@ -269,12 +269,10 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
         raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:
         told = "the kernel ends, but a TMA store is not committed"
-        hint = "add a tma_store_commit"
-        raise a.fail("exit", op, told, hint=hint)
+        raise a.fail("exit", op, told, hint="add a tma_store_commit")
     if a.stores:
         told = "the kernel ends while a TMA store may still read SMEM"
-        hint = "end with tma_store_wait(pending=0)"
-        raise a.fail("exit", op, told, hint=hint)
+        raise a.fail("exit", op, told, hint="end with tma_store_wait(pending=0)")
     a.ended = True
     return SEEN
 

@@ -93,12 +93,10 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
         told = "no wgmma_fence follows the last use of the registers of the accumulator"
-        hint = "add a wgmma_fence before the first wgmma"
-        raise a.fail("wgmma", op, told, hint=hint)
+        raise a.fail("wgmma", op, told, hint="add a wgmma_fence before the first wgmma")
     if accumulates and registers.number in a.unwritten:
         told = "no op has written the accumulator"
-        hint = "set `accumulate` to false for the first MMA"
-        raise a.fail("wgmma", op, told, hint=hint)
+        raise a.fail("wgmma", op, told, hint="set `accumulate` to false for the first MMA")
     event = m.event()
     know = known_to_each(a, ALL)
     for value, extent in ((op.a, ROWS), (op.b, op.num_columns)):
@@ -168,8 +166,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     op: f.WgmmaWait = i.op
     if a.open.op is not None:
         told = "a wgmma is not committed, so this wait does not cover it"
-        hint = "add a wgmma_commit before the wgmma_wait"
-        raise a.fail("wgmma", op, told, hint=hint)
+        raise a.fail("wgmma", op, told, hint="add a wgmma_commit before the wgmma_wait")
     over = max(0, len(a.groups) - op.pending)
     kept = {m.model.carried.get(v.name, v.name) for v in op.fragments}
     for group in a.groups[:over]:
@@ -187,8 +184,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
         registers = _taken(m, a, i, value)
         if registers.number in busy:
             told = f"{value} is incomplete: the wait leaves {op.pending} groups in flight"
-            hint = "wait with a smaller `pending`"
-            raise a.fail("wgmma", op, told, hint=hint)
+            raise a.fail("wgmma", op, told, hint="wait with a smaller `pending`")
         a.slots[result] = UNWRITTEN if registers.number in a.unwritten else 0
     return waited_for(m, a, i)
 

@@ -48,8 +48,7 @@ def barrier_of(
     state: StageParity = a.slots[i.extra[op.state.name]]
     if not 0 <= state.stage < array.num:
         told = f"stage {state.stage} of `{array.label}`, which has {array.num}"
-        hint = "use one `num` in `advance` and in the barriers"
-        raise a.fail("misuse", op, told, hint=hint)
+        raise a.fail("misuse", op, told, hint="use one `num` in `advance` and in the barriers")
     cta = a.cta if cta < 0 else cta
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
     m.model.touched.add((cta, array.index))
@@ -97,8 +96,7 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
         return
     if held.tx < 0:
         told = f"{-held.tx} bytes more than expected arrive at {name}"
-        hint = "set tx_bytes to the total bytes of the copied boxes"
-        raise a.fail("phase", op, told, hint=hint)
+        raise a.fail("phase", op, told, hint="set tx_bytes to the total bytes of the copied boxes")
     if held.tx:
         return
     if held.passed & ~held.gathered:

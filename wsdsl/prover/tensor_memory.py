@@ -51,8 +51,7 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
         known = [_is_written(m, cta, array, item, part) for part in parts]
         if accumulates and not all(known):
             told = "no op has written the accumulator"
-            hint = "set `accumulate` to false for the first MMA"
-            raise a.fail("tensor", op, told, hint=hint)
+            raise a.fail("tensor", op, told, hint="set `accumulate` to false for the first MMA")
         for part in parts:
             write(m, a, op, (array, item, *part), know, (event, 0), cta=cta)
         if op.scales is not None:

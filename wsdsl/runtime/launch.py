@@ -245,8 +245,7 @@ def _zeros(context: Context, stream: int) -> int:
     """Address of a few zero bytes, one buffer a context, for the maps of empty tensors."""
     if is_capturing(stream):
         message = "WS0753 an empty tensor needs an allocation, but a CUDA graph is captured"
-        hint = "call the kernel once with these arrays before the capture"
-        raise LaunchError(message, hint=hint)
+        raise LaunchError(message, hint="call the kernel once with these arrays before the capture")
     with current(context), may_allocate():
         address = int(driver.call("cuMemAlloc", ZEROS_BYTES))
         driver.call("cuMemsetD8", address, 0, ZEROS_BYTES)

@@ -72,8 +72,7 @@ def make_plan(views: Mapping[str, ArrayView], options: Options) -> Plan:
     if len(batch) > len(BATCHES):
         left = " x ".join(str(o.sizes[x]) for x in batch)
         message = f"WS0814 {len(batch)} batch dimensions ({left}) are left, expected {len(BATCHES)}"
-        hint = "make the operands contiguous, or split the call"
-        raise LaunchError(message, hint=hint)
+        raise LaunchError(message, hint="make the operands contiguous, or split the call")
     names = dict(zip(batch, BATCHES))
     params: dict[str, Param | None] = dict.fromkeys(ARRAYS)
     slots: list[Slot] = []
