@@ -287,15 +287,14 @@ class Builder:
             case "subscript":
                 base, entries = _trees(tree)
                 made = tuple(
-                    s.Colon(loc=self._colon(e, base)) if e.data == "whole" else self.expr(e)
+                    s.Colon(loc=self.loc(base if e.meta.empty else e))
+                    if e.data == "whole"
+                    else self.expr(e)
                     for e in _trees(entries)
                 )
                 return s.Subscript(self.expr(base), made, loc=loc)
             case _:  # tuple
                 return s.TupleExpr(tuple(self.expr(t) for t in _trees(tree)), loc=loc)
-
-    def _colon(self, tree: Tree[Token], base: Tree[Token]) -> Loc:
-        return self.loc(base) if tree.meta.empty else self.loc(tree)
 
     def _binary(self, tree: Tree[Token], loc: Loc) -> s.Expr:
         left, op, right, *more = tree.children

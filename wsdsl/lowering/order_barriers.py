@@ -131,7 +131,8 @@ class PingPong:
         """One iteration: the work, if it is this partition's tile, and whose the next one is."""
         b, op = self.builder, self.op
         mine = b.map("eq", self.turn, self.own, wish="mine")
-        slots = [i for i, o in enumerate(body) if _takes_slots(o)]
+        taken = [any(isinstance(o, ConsumerWait) for o in walk((op,))) for op in body]
+        slots = [i for i, takes in enumerate(taken) if takes]
         first, last = slots[0], slots[-1] + 1
         with b.when(mine, orelse=skip):
             b.ops += body[:first]
@@ -154,7 +155,3 @@ class PingPong:
         with b.when(b.map("eq", self.end, self.own, wish="left_over")):
             for first in self.firsts:
                 wait(b, first + self.op.pingpong_index)
-
-
-def _takes_slots(op: Op) -> bool:
-    return any(isinstance(o, ConsumerWait) for o in walk((op,)))

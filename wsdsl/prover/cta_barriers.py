@@ -75,17 +75,15 @@ def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
     op: b.NamedBarrierSync = i.op
-    return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, True)
+    return _meet(m, a, i, (a.cta, _number(a, i, op)), op.num_warpgroups, True)
 
 
 def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
     op: b.NamedBarrierArrive = i.op
-    return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, False)
+    return _meet(m, a, i, (a.cta, _number(a, i, op)), op.num_warpgroups, False)
 
 
-def _number(
-    m: Machine, a: Agent, i: Instruction, op: b.NamedBarrierSync | b.NamedBarrierArrive
-) -> int:
+def _number(a: Agent, i: Instruction, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
     item = 0 if op.item is None else a.slots[i.extra[op.item.name]]
     if type(item) is not int:
         told = "the named barrier depends on more than the warpgroup"

@@ -285,7 +285,8 @@ class KernelPaths(Paths):
         ends, begins = False, True
         while todo:
             now, env, events = todo.pop()
-            following = [after for after in of.successors[now] if self._goes(after)]
+            after = of.successors[now]
+            following = [x for x in after if of.threads[x] & self.everybody or not of.is_way(x)]
             parts = len(following) != 1 or now == of.end
             if not begins and (of.joins[now] or (events and parts)):
                 held = tuple([env[value] for value in of.asked[now]])
@@ -303,9 +304,6 @@ class KernelPaths(Paths):
                     more = *events, (after, letter, source)
                 todo.append((after, there, more))
         return found, ends
-
-    def _goes(self, node: int) -> bool:
-        return bool(self.skeleton.threads[node] & self.everybody) or not self.skeleton.is_way(node)
 
 
 def _at(positions: Position, source: int, nums: tuple[int, ...]) -> tuple[int, int]:

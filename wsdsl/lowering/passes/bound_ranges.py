@@ -74,7 +74,8 @@ class _Ranges:
         shifted = op.start is not None and not self.is_multiple(op.start, axis, axis.size)
         clipped = stop is not None and (shifted or not self.is_multiple(stop, axis, axis.size))
         size = b.size(axis.dim, self.static.get(axis.dim))
-        if stop is not None and not self.ends_inside(stop, axis):
+        end = stop and self.end_of_tile(stop)
+        if stop is not None and (end is None or end.dim != axis.dim):
             stop = b.map("min", stop, size, wish="last")
         start, first, unit = op.start, None, self.units.get(op.index, 1)
         if start is not None and not self.at_least_zero(start):
@@ -101,9 +102,6 @@ class _Ranges:
         op, number = self.made.get(stop), self.number(stop)
         known = number is not None and number == self.static.get(axis.dim)
         return known or (isinstance(op, DimSize) and op.dim == axis.dim)
-
-    def ends_inside(self, stop: Value, axis: Axis) -> bool:
-        return (end := self.end_of_tile(stop)) is not None and end.dim == axis.dim
 
     def end_of_tile(self, value: Value) -> Axis | None:
         op = self.made.get(value)
