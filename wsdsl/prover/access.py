@@ -9,6 +9,8 @@ threads wrote.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from wsdsl.ir import memory_ops as mem
@@ -26,6 +28,7 @@ from wsdsl.prover.machine import (
     Machine,
     Span,
     StageParity,
+    union,
 )
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -185,10 +188,7 @@ def read(
 
 
 def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
-    know = a.know[who[0]]
-    for c in who[1:]:
-        know &= a.know[c]
-    return know
+    return reduce(and_, [a.know[c] for c in who])
 
 
 # Copies -------------------------------------------------------------------------------------------
@@ -272,9 +272,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     boxes = [*boxes_of_warps(op, m.model.boxes[op.map.name])]
     for place, c in enumerate(FIRST_LANES):
         event = m.event()
-        before = a.know[c] | a.open_stores[place]
-        for stored in a.stores:
-            before |= stored[place]
+        before = a.know[c] | union(stored[place] for stored in (*a.stores, a.open_stores))
         reader = ("store", a.index, c)
         for box in (held.bytes for held in boxes if held.warp == place):
             where = array, item, box.start, box.stop

@@ -25,7 +25,7 @@ from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control
 from wsdsl.prover.carried import Ahead, Formulas
 from wsdsl.prover.iterations import loop_places
-from wsdsl.prover.machine import ALL, ELECTED
+from wsdsl.prover.machine import ALL, ELECTED, union
 from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
@@ -342,10 +342,7 @@ def liveness(code: Code) -> list[tuple[int, ...]]:
 
 
 def _bits(slots: Iterable[int]) -> int:
-    made = 0
-    for slot in slots:
-        made |= 1 << slot
-    return made
+    return union(1 << slot for slot in slots)
 
 
 def acting_classes(code: Code) -> list[tuple[int, ...]]:

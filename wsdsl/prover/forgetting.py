@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.prover.event_liveness import EVERY_CTA, ROUND, Ask
-from wsdsl.prover.knowledge import Barriers, union
-from wsdsl.prover.machine import ALL, WARPS, Machine
+from wsdsl.prover.knowledge import Barriers
+from wsdsl.prover.machine import ALL, WARPS, Machine, union
 
 SHARED = -1
 NAMED = "named"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from struct import Struct
 from typing import Any
 
-from wsdsl.prover.machine import ALL, CLASSES, WARPS, Agent, Barrier, Machine
+from wsdsl.prover.machine import ALL, CLASSES, WARPS, Agent, Barrier, Machine, union
 
 Barriers = list[tuple[Any, int, Barrier]]
 """(place, change of parity, barrier)."""
@@ -35,10 +34,7 @@ def _by_class(m: Machine, a: Agent) -> list[int]:
     """Classes that do nothing any more count as one: only when its CTA ends is it asked what they
     know. -1 stands for nothing, of nobody."""
     acting = 0 if a.ended else len(m.model.codes[a.partition].acting[a.pc])
-    rest = 0
-    for known in a.know[acting:]:
-        rest |= known
-    return [*a.know[:acting], rest, *([-1] * CLASSES)][:CLASSES]
+    return [*a.know[:acting], union(a.know[acting:]), *([-1] * CLASSES)][:CLASSES]
 
 
 def put_masks(m: Machine, barriers: Barriers, masks: list[int]) -> None:
@@ -59,21 +55,11 @@ def put_masks(m: Machine, barriers: Barriers, masks: list[int]) -> None:
     m.unshown = unshown
 
 
-def union(masks: Iterable[int]) -> int:
-    made = 0
-    for mask in masks:
-        made |= mask
-    return made
-
-
 def moved(masks: list[int], copies: dict[int, int], kept: int) -> list[int]:
     """The masks, negative ones excepted, with each event exchanged for its copies, others left out;
     those that are `kept` stay as well. Only words are gone through by which a mask differs from the
     last."""
-    live = every = 0
-    for bit, made in copies.items():
-        live |= bit
-        every |= made
+    live, every = union(copies), union(copies.values())
     size = live.bit_length() // WORD + 1
     read = Struct(f"<{size}Q").unpack
     tables: list[dict[int, int]] = [{} for _ in range(size)]

@@ -11,11 +11,11 @@ makes it, in whatever order the run that is looked at happens to take: so one or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
-from functools import cache
-from operator import attrgetter
+from functools import cache, reduce
+from operator import attrgetter, or_
 from typing import Any, Protocol, Self
 
 from wsdsl.ir.op import Op
@@ -127,6 +127,10 @@ class Agent:
         self, kind: str, op: Op, message: str, earlier: Party | None = None, hint: str = ""
     ) -> Failure:
         return Failure(kind, message, Party(self.index, op), earlier, hint)
+
+
+def union(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 def known_to_some(agent: Agent) -> int:

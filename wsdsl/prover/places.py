@@ -11,7 +11,7 @@ from wsdsl.prover.errors import Party
 from wsdsl.prover.event_liveness import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
 from wsdsl.prover.forgetting import NAMED, Forgetting
 from wsdsl.prover.knowledge import Barriers, masks_of, moved, put_masks
-from wsdsl.prover.machine import Machine, Span
+from wsdsl.prover.machine import Machine, Span, union
 from wsdsl.prover.model import Model
 
 Items = list[tuple[Any, tuple[int, int, int]]]
@@ -144,9 +144,7 @@ class Places:
                 memory[key] = self._item(where, spans, open_, copies)
             else:
                 kept |= writes | shown | reads
-        every = kept
-        for made in copies.values():
-            every |= made
+        every = kept | union(copies.values())
         masks = moved(masks_of(m, barriers), copies, kept)
         hidden = [0] * len(masks)
         if self.hidden is not None:
@@ -248,10 +246,7 @@ class Places:
     def add(self, m: Machine, barriers: Barriers, items: Items, gone: list[int], every: int) -> int:
         """Where a state of this shape had to know of an event, and this one has none: put one
         there. Returns those that were added."""
-        missing = 0
-        for unknown in gone:
-            missing |= unknown
-        missing &= ~every
+        missing = union(gone) & ~every
         if not missing:
             return 0
         by_place: dict[Any, list[tuple[Any, int]]] = {}

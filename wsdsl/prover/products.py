@@ -14,7 +14,7 @@ from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import item_in, known_to_each, operand_ranges, read
 from wsdsl.prover.control import truth
 from wsdsl.prover.errors import Failure
-from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers
+from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, union
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 
@@ -140,9 +140,7 @@ def read_operand(
         op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
     )
     # Groups retire in the order in which they were committed.
-    before = know | a.open.events
-    for group in a.groups:
-        before |= group.events
+    before = know | union(group.events for group in (*a.groups, a.open))
     for begin, end in ranges:
         begin, end = begin + op.offset, end + op.offset
         if end > held.array.bytes:

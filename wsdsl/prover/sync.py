@@ -22,6 +22,7 @@ from wsdsl.prover.machine import (
     Barrier,
     Machine,
     StageParity,
+    union,
 )
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import BLOCKED, LOCAL, SEEN, Instruction
@@ -199,8 +200,7 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED
     held, array, stage = barrier_of(m, a, i, who, cta)
     know = m.everything(a) if op.each_thread else a.met if op.each_warp else 0
-    for c in who:
-        know |= a.know[c]
+    know |= union(a.know[c] for c in who)
     if cta != a.cta:
         know |= landed(m, a, held, who)
     count = 128 if op.each_thread else 4 if op.each_warp else 1

@@ -24,7 +24,7 @@ from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.types import Columns
 from wsdsl.prover.access import destinations, item_in, item_of, known_to_each, read, spans_of, write
 from wsdsl.prover.control import truth
-from wsdsl.prover.machine import ALL, Agent, Group, Machine
+from wsdsl.prover.machine import ALL, Agent, Group, Machine, union
 from wsdsl.prover.model import Array
 from wsdsl.prover.products import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -162,10 +162,7 @@ def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
 
 def _known_in_order(a: Agent) -> int:
     """What each thread knows, and what it has waited for itself: each warp has lanes of its own."""
-    know = known_to_each(a, ALL)
-    for group in a.groups:
-        know |= 0 if group.open else group.events
-    return know
+    return known_to_each(a, ALL) | union(g.events for g in a.groups if not g.open)
 
 
 def _stored(a: Agent, op: Op) -> Group:
