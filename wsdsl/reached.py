@@ -1,4 +1,4 @@
-"""Walks of graphs that have circles."""
+"""Traversal of graphs that may have cycles."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def reached(start: Iterable[T], after: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """The start, and all that comes after what is reached; each once, the last found first."""
+    """Yield `start` and all nodes that `after` leads to, each once, depth first."""
     ahead, seen = [*start], set[T]()
     while ahead:
         if (x := ahead.pop()) not in seen:

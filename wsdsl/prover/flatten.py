@@ -346,7 +346,7 @@ def _bits(slots: Iterable[int]) -> int:
 
 
 def acting_classes(code: Code) -> list[tuple[int, ...]]:
-    """One thread acts where all that is left to do is its own: a loop's body can not widen it."""
+    """One thread acts where all that is left to do is its own: a loop's body cannot widen it."""
 
     def widest(known: tuple[int, ...], i: Instruction) -> tuple[int, ...]:
         effect = type(i.op) in SYNCHRONISES or isinstance(i.op, m.LoadGlobal)
@@ -357,9 +357,9 @@ def acting_classes(code: Code) -> list[tuple[int, ...]]:
 
 
 def of_rest(code: Code, last: T, before: Callable[[T, Instruction], T]) -> list[T]:
-    """For each instruction, and behind the last one, what the code may do from there on."""
+    """Values of the code from each instruction on, and of its end; `before` adds an instruction."""
     made = [*accumulate(reversed(code.instructions), before, initial=last)][::-1]
-    # What a loop may do later in its body it may do from its beginning on, again.
+    # A loop may repeat, from its start, all that its body does later.
     for pc, i in enumerate(code.instructions):
         if 0 <= i.target < pc:
             made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)

@@ -97,7 +97,7 @@ def source_of(form: Form) -> str:
 
 
 def head_of(params: Sequence[Param]) -> list[str]:
-    """The lines in front of a kernel's body."""
+    """The lines of a kernel's decorator and signature."""
     told = ", ".join(p.declared for p in params)
     if len(head := f"def matmul({told}):") <= LINE:
         return ["@kernel", head]
