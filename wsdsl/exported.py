@@ -69,7 +69,7 @@ class Exported(Kernel):
     resolve = Callee.resolve
 
     def records(self, call: Call, schedule: Schedule | None, stream: Any, *, exact: Any) -> bool:
-        from wsdsl.runtime.repeated_calls import recorder
+        from wsdsl.runtime.recorded_launches import recorder
 
         return recorder.calls is not None
 

@@ -216,7 +216,7 @@ class Serving(Callee):
         self, call: Call, schedule: Schedule | None, stream: Any, *, exact: bool | None
     ) -> bool:
         """Record a call in this thread's `precompiling` block; return False without a block."""
-        from wsdsl.runtime.repeated_calls import recorder
+        from wsdsl.runtime.recorded_launches import recorder
 
         if recorder.calls is None:
             return False

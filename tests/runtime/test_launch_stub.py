@@ -231,7 +231,7 @@ def test_entry_stays_when_threads_add_one_call(torch, driver, monkeypatch) -> No
 
 def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> None:
     repeater, scalars, known = repeat.Repeater(), driver.call.scalars(), driver.known(2)
-    launched: Any = SimpleNamespace(prepared=SimpleNamespace(repeatable=lambda: driver.call))
+    launched: Any = SimpleNamespace(repeatable=lambda: driver.call)
     monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
     monkeypatch.setattr(repeat, "_repetition", lambda *_: known)
     monkeypatch.setattr(driver.call, "scalars", lambda: repeater.forget() or scalars)
@@ -281,7 +281,7 @@ def launching(driver, monkeypatch) -> Any:
     """A class of kernels that launch; calls that reach Python return "python"."""
     monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
     monkeypatch.setattr(repeat, "_repetition", lambda *_: driver.known(2))
-    launched = SimpleNamespace(prepared=SimpleNamespace(repeatable=lambda: driver.call))
+    launched = SimpleNamespace(repeatable=lambda: driver.call)
 
     class Launching(callee.Callee):
         positional = "a", "s", "out"  # pyright: ignore[reportAssignmentType]
@@ -376,13 +376,13 @@ def test_autocast_changes_operators_only(torch, driver) -> None:
 
 @pytest.mark.parametrize("join", [lambda *pair: pair, packed], ids=["pair", "packed"])
 def test_parts_of_arguments_are_repeated(join, torch, driver, monkeypatch) -> None:
-    repeater, prepared = repeat.Repeater(), SimpleNamespace(repeatable=lambda: driver.call)
+    repeater, launched = repeat.Repeater(), SimpleNamespace(repeatable=lambda: driver.call)
     monkeypatch.setattr(repeat, "torch_api", lambda: driver.api)
     monkeypatch.setattr(repeat, "_repetition", lambda *_: driver.known(2))
 
     def run(*pair: Any) -> Any:
         def call() -> Any:
-            repeat.recorder.launches.append(SimpleNamespace(prepared=prepared))
+            repeat.recorder.launches.append(launched)
             return "called"
 
         out = torch.zeros(8, 16)

@@ -17,7 +17,7 @@ from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
 from wsdsl.runtime.launch_stub import torch_api
-from wsdsl.runtime.repeated_calls import recorded, recorder
+from wsdsl.runtime.recorded_launches import recorded, recorder
 from wsdsl.variants import Variants
 
 MOST_PREPARED = 8

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import GetSetDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsdsl.dynamo import skip_marked
 from wsdsl.runtime.launch_table import (
@@ -30,10 +30,8 @@ from wsdsl.runtime.launch_table import (
     Site,
 )
 from wsdsl.runtime.native_code import cached, code_of, key_of
+from wsdsl.runtime.recorded_launches import Repeatable, recordings
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.runtime.prepared import Repeatable
 
 Key = tuple[int, ...]
 MAX_ENTRIES, WORD = 256, 8
@@ -41,8 +39,6 @@ FLAGS = 0x80 | 0x02
 """METH_FASTCALL | METH_KEYWORDS."""
 STUB = "launch stub"
 KINDS = {"f32": Kind.F32, "i32": Kind.I32, "u32": Kind.U32}
-recordings: list[None] = []
-"""An item per block of any thread that records. A look at it is faster than one at `recorder`."""
 DLPACK_API = b"dlpack_exchange_api"
 PYTHON = {
     Api.CLEAR: "PyErr_Clear",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
+from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import followed, marked, outside
 from wsdsl.lazy import remember
@@ -18,7 +17,7 @@ from wsdsl.runtime.interop import count_writes
 from wsdsl.runtime.launch_stub import Calls, Repetition, torch_api
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.repeated_calls import recorder
+from wsdsl.runtime.recorded_launches import Repeatable, recorder
 from wsdsl.runtime.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
 from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.runtime.workspace import Lending
@@ -34,32 +33,6 @@ Fills = Mapping[str, tuple[int, int]]
 def fills_of(views: Mapping[str, ArrayView]) -> Fills:
     found = {name: byte_range(view) for name, view in views.items() if not view.is_empty}
     return {name: (low, high - low) for name, (low, high) in found.items()}
-
-
-@dataclass(frozen=True)
-class Repeatable:
-    """A launch with its own arguments and CUlaunchConfig, which native code writes in place. With a
-    workspace it holds for one stream, by its id, and until `is_valid` has the value 0.
-    """
-
-    kernel: Function
-    config: Any
-    packed: PackedArguments
-    stream_id: int = 0
-    is_valid: Any = None
-    lending: Lending | None = None
-
-    def pointers(self) -> Iterator[tuple[str, int, bool]]:
-        """Tensor, address of its pointer or tensor map, and whether it is a map."""
-        for argument, at in self.packed.places():
-            if isinstance(argument, (MapArgument, PointerArgument)):
-                yield argument.tensor, at, isinstance(argument, MapArgument)
-
-    def scalars(self) -> Iterator[tuple[str, int]]:
-        """Scalar, and its address."""
-        for argument, at in self.packed.places():
-            if isinstance(argument, ScalarArgument):
-                yield argument.name, at
 
 
 class Prepared:

@@ -21,7 +21,8 @@ from wsdsl.runtime.device import current_context_id
 from wsdsl.runtime.interop import allocator, count_writes, describe, is_transformed, look_of
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.repeated_calls import Launched, Repeater, recorder
+from wsdsl.runtime.recorded_launches import Launched, Used, recorder
+from wsdsl.runtime.repeated_calls import Repeater
 from wsdsl.runtime.streams import given_stream
 from wsdsl.runtime.views import adapt, byte_range
 
@@ -33,16 +34,6 @@ Maker = Callable[[], Any]
 Places = tuple[Any, ...]
 Start = Callable[[Launcher, Call], None]
 """Runs a call that has been resolved."""
-
-
-class Used(NamedTuple):
-    """A tensor of the kernel: which argument it is, and the bytes from its address that it is."""
-
-    param: str
-    argument: int
-    low: int
-    high: int
-    written: bool
 
 
 @dataclass(slots=True)
@@ -59,6 +50,11 @@ class Known:
     counted: tuple[int, ...]
     """Results that were given, and are torch's."""
     calls: dict[Places, Prepared] = field(default_factory=dict)
+
+    def launched(self, prepared: Prepared, pointers: Any, scalars: Any) -> Launched:
+        """Describe a launch of these arguments."""
+        dtypes = {name: dtype for name, _, dtype in self.scalars}
+        return Launched(self.tensors, pointers, dtypes, scalars, prepared.repeatable)
 
 
 class Look(NamedTuple):
@@ -134,7 +130,7 @@ class Recent:
         if recorder.launches is not None:
             pointers = {t.param: places[t.argument] for t in known.tensors}
             scalars = {name: given[i] for name, i, _ in known.scalars}
-            recorder.launches.append(Launched(known, prepared, pointers, scalars))
+            recorder.launches.append(known.launched(prepared, pointers, scalars))
         results = known.results
         if known.counted:
             count_writes([given[i] for i in known.counted])
@@ -184,7 +180,7 @@ class Recent:
         places = look.places + tuple(views[name].pointer for name in missing)
         if recorder.launches is not None:
             pointers = {name: view.pointer for name, view in views.items()}
-            recorder.launches.append(Launched(known, prepared, pointers, call.scalars))
+            recorder.launches.append(known.launched(prepared, pointers, call.scalars))
         with self._lock:
             _put(known.calls, places, prepared, MAX_PLACES)
             _put(self._known, look.key, known, MAX_KNOWN)

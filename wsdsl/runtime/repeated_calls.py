@@ -7,12 +7,10 @@ and all its arrays are arguments or results, calls that look the same are repeat
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from wsdsl.runtime.launch_stub import (
     KINDS,
@@ -20,51 +18,18 @@ from wsdsl.runtime.launch_stub import (
     Repetition,
     TorchApi,
     answer,
-    recordings,
     torch_api,
 )
 from wsdsl.runtime.launch_table import Site
-
-if TYPE_CHECKING:
-    from wsdsl.runtime.prepared import Prepared, Repeatable
-    from wsdsl.runtime.recent import Known
+from wsdsl.runtime.recorded_launches import (
+    Launched,
+    Repeatable,
+    recorded,
+    recorder,
+    recordings,
+)
 
 NUMBERS = int, float
-
-
-class Launched(NamedTuple):
-    """A launch, and by name its tensors' addresses and its scalars."""
-
-    known: Known
-    prepared: Prepared
-    pointers: Mapping[str, int]
-    scalars: Mapping[str, Any]
-
-
-class Recorder(threading.local):
-    """The launches of a call that is recorded in this thread, else None."""
-
-    launches: list[Launched] | None = None
-    calls: dict[Any, Any] | None = None
-    """Compile jobs of this thread's `wsdsl.precompiling` block, in which nothing is launched."""
-
-
-recorder = Recorder()
-
-
-@contextmanager
-def recorded() -> Generator[list[Launched]]:
-    """Record the launches of this thread in the block."""
-    before, found = recorder.launches, list[Launched]()
-    recorder.launches = found
-    recordings.append(None)
-    try:
-        yield found
-    finally:
-        recordings.pop()
-        recorder.launches = before
-        if before is not None:
-            before += found
 
 
 class Repeater:
@@ -132,7 +97,7 @@ class Repeater:
         api, calls = torch_api(), self._calls
         if calls and calls.is_known(args, named, 0):
             return
-        call = launched.prepared.repeatable()
+        call = launched.repeatable()
         if api is None or call is None or (calls and calls.is_known(args, named, call.stream_id)):
             return
         values, names = (*args, *named.values()), (*names[: len(args)], *named)
@@ -168,7 +133,7 @@ def _repetition(
     launched: Launched,
 ) -> Repetition | None:
     """How to repeat a call; None if more than the launch belongs to it."""
-    (known, _, pointers, given), tensors = launched, api.tensors
+    pointers, given, tensors = launched.pointers, launched.scalars, api.tensors
     index, makers, results = dict[int, int](), list[Callable[[], Any]](), list[int]()
     for i, x in enumerate(values):
         if type(x) in tensors:
@@ -186,11 +151,11 @@ def _repetition(
             empty: Any = sys.modules["torch"].empty
             makers.append(partial(empty, tuple(x.shape), dtype=x.dtype, device=x.device))
         results.append(at)
-    places = {t.param: index.get(pointers[t.param], -1) for t in known.tensors}
-    used = [(places[t.param], t.low, t.high, t.written) for t in known.tensors]
+    places = {t.param: index.get(pointers[t.param], -1) for t in launched.tensors}
+    used = [(places[t.param], t.low, t.high, t.written) for t in launched.tensors]
     scalars = [
         (names.index(name), name, dtype.name)
-        for name, _, dtype in known.scalars
+        for name, dtype in launched.dtypes.items()
         if name in names and values[names.index(name)] == given[name] and dtype.name in KINDS
     ]
     needed = {i for i, x in enumerate(values) if type(x) in (*tensors, *NUMBERS)}
