@@ -9,7 +9,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from wsdsl.callee import called, repeated
 from wsdsl.compiled import Compiled
@@ -122,6 +122,15 @@ class Kernel(Serving):
             others = [n for n in names if n != name]
             names = names if find_shown(made, [*found], dict.fromkeys(others)) else others
         return tuple(names)
+
+    def derived(self, change: Callable[[ir.Kernel], ir.Kernel], how: str) -> Self:
+        def key() -> str | None:
+            own = self._find_key()
+            return None if own is None else f"{own} {how}"
+
+        make = lambda: change(self.tile_ir)  # noqa: E731
+        made: Any = Kernel(self.name, make, self.source, self.__doc__, key)
+        return made
 
     def resolve(self, args: tuple[Any, ...]) -> Call:
         """Check arguments and allocate missing outputs. LaunchError for illegal arguments. A scalar

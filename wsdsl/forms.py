@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.global_memory import L2_LINE
+from wsdsl.serving import Serving, ServingT
 
 if TYPE_CHECKING:
-    from wsdsl.compiler import Kernel
     from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
     from wsdsl.schedule import Schedule
 
 
-def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple[Kernel, Call]:
+def serving_form(kernel: ServingT, call: Call, schedule: Schedule | None) -> tuple[ServingT, Call]:
     """Which kernel serves a call, and the call as it takes it."""
     from wsdsl.artifact.artifact import ON_ONE_AXIS
     from wsdsl.runtime.retyped import retyped
@@ -31,7 +31,7 @@ def serving_form(kernel: Kernel, call: Call, schedule: Schedule | None) -> tuple
     return kernel, call
 
 
-def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
+def _pays(kernel: Serving, call: Call, schedule: Schedule | None) -> bool:
     """Whether rows are no whole lines of L2, which make the best tiles, and a schedule says nothing
     of the axes that would be one.
     """
@@ -40,34 +40,29 @@ def _pays(kernel: Kernel, call: Call, schedule: Schedule | None) -> bool:
     return known and not (schedule and schedule.fixes_axes) and any(row % L2_LINE for row in rows)
 
 
-def form_of(kernel: Kernel, name: str) -> Kernel:
+def form_of(kernel: ServingT, name: str) -> ServingT:
     """Return a form of a kernel, derived on first use."""
-    from wsdsl.compiler import Kernel
 
-    def make() -> ir.Kernel:
+    def change(tile: ir.Kernel) -> ir.Kernel:
         from wsdsl.lowering.words import FORMS
 
-        made = FORMS[name](kernel.tile_ir)
+        made = FORMS[name](tile)
         assert made is not None
         return made
 
-    def key() -> str | None:
-        own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
-        return None if own is None else f"{own} {name}"
-
-    known: dict[str, Kernel] = kernel.__dict__.setdefault("_forms", {})
+    known: dict[str, ServingT] = kernel.__dict__.setdefault("_forms", {})
     if name not in known:
-        known[name] = Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+        known[name] = kernel.derived(change, name)
     return known[name]
 
 
 class OfForm(Compiled):
     """A compiled form, for calls of the kernel that the form is derived from."""
 
-    outer: Kernel
+    outer: Serving
 
     @classmethod
-    def of(cls, made: Compiled, outer: Kernel) -> OfForm:
+    def of(cls, made: Compiled, outer: Serving) -> OfForm:
         found = cls.__new__(cls)
         found.__dict__.update(made.__dict__)
         found.outer = outer

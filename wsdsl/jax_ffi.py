@@ -26,7 +26,7 @@ from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, 
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from wsdsl.compiler import Kernel
+    from wsdsl.serving import Serving
 
 jax: Any = import_module("jax")
 ad, batching, mlir = (import_module(f"jax.interpreters.{x}") for x in ("ad", "batching", "mlir"))
@@ -51,7 +51,7 @@ def is_traced(args: Sequence[Any]) -> bool:
 class TracedCall:
     """A call of a kernel. `operands` are the indices of its arrays, `results` their types."""
 
-    kernel: Kernel
+    kernel: Serving
     args: tuple[Any, ...]
     schedule: Schedule | None
     exact: bool
@@ -88,7 +88,7 @@ class TracedCall:
 
 
 def call_traced(
-    kernel: Kernel, args: tuple[Any, ...], schedule: Schedule | None, stream: Any, exact: bool
+    kernel: Serving, args: tuple[Any, ...], schedule: Schedule | None, stream: Any, exact: bool
 ) -> Any:
     """Trace a call of a kernel. LaunchError for arguments that the kernel does not take."""
     if stream is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Kernel as Tile
@@ -17,14 +17,12 @@ from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import replace_operands
 from wsdsl.runtime.packed import bytes_of, contiguous, transposed, with_zeros
 from wsdsl.scale_packing import scale_tensors, with_atoms
-
-if TYPE_CHECKING:
-    from wsdsl.compiler import Kernel
+from wsdsl.serving import Serving, ServingT
 
 
-def packed_kernel(kernel: Kernel, names: Sequence[str]) -> Kernel:
+def packed_kernel(kernel: ServingT, names: Sequence[str]) -> ServingT:
     """One for each set of names, made when it is first asked for."""
-    known: dict[tuple[str, ...], Kernel] = kernel.__dict__.setdefault("_packed", {})
+    known: dict[tuple[str, ...], ServingT] = kernel.__dict__.setdefault("_packed", {})
     key = tuple(sorted({*names}))
     if key not in known:
         check(kernel, key)
@@ -32,7 +30,7 @@ def packed_kernel(kernel: Kernel, names: Sequence[str]) -> Kernel:
     return known[key]
 
 
-def check(kernel: Kernel, names: Sequence[str]) -> None:
+def check(kernel: Serving, names: Sequence[str]) -> None:
     """LaunchError for tensors that cannot be packed."""
     params = {p.name: p.type for p in kernel.params}
     findings = unknown_names(names, params, f"WS0016 {kernel.name}.packed()")
@@ -49,7 +47,7 @@ def check(kernel: Kernel, names: Sequence[str]) -> None:
         raise LaunchError(findings)
 
 
-def _faults(kernel: Kernel, name: str, kind: Tensor) -> list[str]:
+def _faults(kernel: Serving, name: str, kind: Tensor) -> list[str]:
     found: list[str] = []
     if name in kernel.access.writes:
         found.append("the kernel writes it; inputs can be packed")
@@ -60,17 +58,8 @@ def _faults(kernel: Kernel, name: str, kind: Tensor) -> list[str]:
     return found
 
 
-def _made(kernel: Kernel, names: Sequence[str]) -> Kernel:
-    from wsdsl.compiler import Kernel
-
-    def make() -> Tile:
-        return _with_packed(kernel.tile_ir, names)
-
-    def key() -> str | None:
-        own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
-        return None if own is None else f"{own} packed {', '.join(names)}"
-
-    made = Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+def _made(kernel: ServingT, names: Sequence[str]) -> ServingT:
+    made = kernel.derived(lambda tile: _with_packed(tile, names), f"packed {', '.join(names)}")
     made._schedule = kernel._schedule  # pyright: ignore[reportPrivateUsage]
     return made
 
@@ -87,14 +76,14 @@ def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
     return dataclasses.replace(tile, params=params, body=body)
 
 
-def packable(kernel: Kernel) -> list[str]:
+def packable(kernel: Serving) -> list[str]:
     """Tensors that operands of products are computed from, where they lie as these do."""
     from wsdsl.lowering.packed_operands import packable_tensors
 
     return [v.name for v in packable_tensors(kernel.tile_ir)]
 
 
-def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def pack_arrays(kernel: Serving, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
     from wsdsl.runtime.packed import pack
 
     given = dict(named)

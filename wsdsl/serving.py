@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled
@@ -37,8 +37,13 @@ MAX_CALLED = 1024
 class Serving(Callee):
     """Dispatch of a kernel's calls to compiled kernels."""
 
+    def derived(self, change: Callable[[ir.Kernel], ir.Kernel], how: str) -> Self:
+        """Return a kernel whose TILE IR is that of this one after a change; `how` identifies it."""
+        raise NotImplementedError
+
     tile_ir: Any
     """The kernel at the level TILE."""
+    simulate: Callable[..., Any]
     _find_key: Callable[[], str | None]
     _called: dict[tuple[Any, ...], Compiled]
     _schedule: Schedule | None = None
@@ -352,3 +357,6 @@ class Serving(Callee):
         from wsdsl.runtime.alignment import Alignments
 
         return Alignments()
+
+
+ServingT = TypeVar("ServingT", bound=Serving)
