@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 import typing
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wsdsl.diagnostics import WsdslError
+from wsdsl.record import record
 
 __all__ = [
     "Dim",
@@ -45,7 +45,7 @@ def not_python(name: str) -> WsdslError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dim:
     """A dimension's name; its size comes with the arrays of a call."""
 
@@ -55,7 +55,7 @@ class Dim:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorType:
     """Value of `bf16[M, K]` in Python: an element type and dimensions."""
 

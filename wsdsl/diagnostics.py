@@ -6,10 +6,12 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from inspect import currentframe
 from typing import Any
+
+from wsdsl.record import record
 
 
 def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
@@ -27,7 +29,7 @@ warn_once = cache(warn)
 """In each process, and in a fork of it no more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loc:
     """A span of source text: 1-based line and columns, `end` one past the last column."""
 
@@ -54,7 +56,7 @@ class Loc:
 CODE = re.compile(r"WS\d{4} ")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One error: its location, its message (fact, value, limit), and a hint (imperative).
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from wsdsl.artifact.signature import Signature
 from wsdsl.ir.types import Tensor, Value
 from wsdsl.lazy import cached_property
+from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class Versions:
     """Versions of an artifact's tools. `emitter`: of the sources that determine code, and LLVM."""
 
@@ -101,7 +102,7 @@ class Declaration:
         return tuple(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """Choice for a call of a kernel: the whole schedule, and the notes of `explain`."""
 
@@ -109,7 +110,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Refused:
     """Reason to reject the code of a schedule: registers of operands are `overwritten`, or a number
     of bytes are `spilled`.
@@ -120,7 +121,7 @@ class Refused:
     spilled: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class StandIns:
     """The kernels that serve a range of rows greater than `low`. Row counts up to `ends[i]`, and
     greater than the end before, are served by the kernel of index `served[i]`, which has one of the
@@ -146,14 +147,14 @@ class StandIns:
         return [(begin, end) for begin, end, own in pairs if own == kernel]
 
 
-@dataclass(frozen=True)
+@record
 class Names:
     """Names of the kernels in a valid source, or of a kernel's tensors."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resources:
     """Resources of the machine code: registers, stack and spills per thread, SMEM per CTA. ptxas
     reports the static part of SMEM; the signature has the dynamic part."""
@@ -166,7 +167,7 @@ class Resources:
     ptxas_version: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assembled:
     cubin: bytes
     resources: Resources
@@ -175,7 +176,7 @@ class Assembled:
     ptx: str
 
 
-@dataclass(frozen=True)
+@record
 class Certificate:
     """Proved properties of a kernel (`digest` of its text), and the size of the exploration."""
 
@@ -211,7 +212,7 @@ NOT_PROVED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """Names of tensor parameters. `alignment`: bytes that divide address and row strides, where
     several elements are accessed together.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from wsdsl.artifact.artifact import Declaration
 from wsdsl.artifact.shape_bucket import Span
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Variant:
     """Calls that the compiled kernel of index `kernel` serves: sizes in all `spans`; of the TMA-
     incompatible tensors, threads access those in `unaligned`, those in `padded` are copied.
@@ -27,7 +27,7 @@ class Variant:
         return fits and all(dims.get(dim, -1) in span for dim, span in self.spans)
 
 
-@dataclass(frozen=True)
+@record
 class Form:
     """A kernel's declaration and variants, and its vectorized forms in the declaration's order."""
 

@@ -21,6 +21,7 @@ from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Tensor
 from wsdsl.lazy import cached_property
+from wsdsl.record import record
 
 FINE, COARSE = 32, 4
 """Parts of an octave."""
@@ -32,7 +33,7 @@ ROUND = 64
 """Round sizes are quarters of an octave that this divides."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """Sizes from `low` to `high` that are multiples of `step`, and none of `unlike` if given."""
 

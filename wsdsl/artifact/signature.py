@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wsdsl.ir.tile_width import fastest_narrowing, narrower_side
 from wsdsl.ir.types import DType, Tensor
+from wsdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MapArgument:
     """A 128-byte CUtensorMap by value; box and dimensions in the tensor's order. Along the
     dimension `narrowed`, unless that is -1, the box is as wide as a launch's tiles.
@@ -21,14 +22,14 @@ class MapArgument:
     narrowed: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PointerArgument:
     """The tensor's address in GMEM (64 bits)."""
 
     tensor: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StrideArgument:
     """i64, in elements; the last dimension's stride is 1 and is not passed. One that is `known`
     must be that: the kernel has it in its code.
@@ -39,14 +40,14 @@ class StrideArgument:
     known: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeArgument:
     """i32: the size of a named dimension."""
 
     dim: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarArgument:
     """A scalar parameter: f32 as float, integers as i32 or u32 by their type."""
 
@@ -54,7 +55,7 @@ class ScalarArgument:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NarrowingArgument:
     """i32: by how many columns a launch's tiles are narrower than the widest."""
 
@@ -71,7 +72,7 @@ Argument = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkspaceTensor:
     """GMEM for one launch at a time: `each` indices of its first dimension per split tile of the
     tile scheduler. With `zeroed` it is all zeros before and after a launch.
@@ -83,7 +84,7 @@ class WorkspaceTensor:
     zeroed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """Arguments in order, and the launch's shape: there are as many work items as the product over
     `tiles` of ceil(size / tile), each done by a cluster of CTAs. The grid is a cluster an item, for

@@ -6,13 +6,13 @@ import ctypes
 import statistics
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import LaunchError
 from wsdsl.lazy import cached_property
+from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, context_for
 from wsdsl.runtime.module import Function, Module
@@ -25,7 +25,7 @@ RUNS = 3
 """Launches per kernel, after a warm-up; the median counts."""
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """Time of a launch's CTAs, in the median launch: mean cycles, and nanoseconds of the slowest
     CTA.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsdsl.codegen.lane_numbers import Lanewise
 from wsdsl.ir.types import ACCUMULATOR, DType, Lanes
+from wsdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scalar:
     """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it can not be
     below 0, which makes divisions cheap and spares a bounds check. `origin`, if there is one, is a
@@ -24,7 +24,7 @@ class Scalar:
     multiple: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Affine:
     """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
     fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     lanes: Lanes = ACCUMULATOR
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Raised:
     """Of 16-bit floats that were integers of 4 bits: pairs plus `offset`, the bits of two floats
     beside which there is room for such integers and their differences; no `texts` where they are
@@ -59,7 +59,7 @@ class Raised:
     texts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nibbles:
     """Of bytes that were integers of 4 bits: the `words` of these; each is moved up by `shift`, and
     has the bits of `kept`.
@@ -70,7 +70,7 @@ class Nibbles:
     kept: int = 15
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Anew:
     """Of bf16 that are converted another time, the `times`-th: neither LLVM nor ptxas sees that it
     comes to the same, since nobody tells them that `zero` is 0.
@@ -80,7 +80,7 @@ class Anew:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
@@ -110,7 +110,7 @@ class Registers:
         return Shape(self.rows, self.columns, self.lanes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateAt:
     """Pipeline state: stage and parity, i32 each."""
 
@@ -118,7 +118,7 @@ class StateAt:
     parity: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedAt:
     """Items in SMEM: `num` of `bytes` bytes from `offset` on; mbarriers are items of 8 bytes."""
 
@@ -129,7 +129,7 @@ class SharedAt:
     arrivals: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ColumnsAt:
     """Items in tensor memory: `num` of `columns` columns, from the address `base` on."""
 
@@ -138,7 +138,7 @@ class ColumnsAt:
     num: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Descriptor:
     """The low half of an smem descriptor as an i32; the high half and the step are known.
 
@@ -151,7 +151,7 @@ class Descriptor:
     k_major: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pointer:
     """A tensor in GMEM, or a tensor map (of a `box`): the name of the kernel's parameter."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class At:
     """An address in SMEM."""
 

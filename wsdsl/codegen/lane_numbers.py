@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wsdsl.ir.types import THREADS
+from wsdsl.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lanewise:
     """`own`: what each thread of a warpgroup adds to a number that all of them share, which is a
     multiple of `shared` (0: it is 0).

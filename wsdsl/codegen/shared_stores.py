@@ -8,8 +8,6 @@ an exclusive-or with a constant (along a line) or a constant offset (across 8 li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import counted_loop
@@ -23,6 +21,7 @@ from wsdsl.ir.memory_ops import ClearPanels, StoreShared
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, THREADS
+from wsdsl.record import record
 
 PIECE = 16
 """Bytes that a thread clears at a time."""
@@ -88,7 +87,7 @@ def _store(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str
         _store_pairs(c, value, to)
 
 
-@dataclass(frozen=True)
+@record
 class _Panel:
     """Lines of `span` bytes each; what does not fit them goes to panels `apart` bytes further."""
 

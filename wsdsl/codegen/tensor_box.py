@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from wsdsl.codegen.context import Context
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class TensorBox:
     """`coordinates` are where it begins; lines along the contiguous dimension follow each other
     along `line_dim` (-1: there is one).

@@ -9,7 +9,6 @@ before it stores any.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 
 from wsdsl.codegen import inline_ptx
@@ -22,6 +21,7 @@ from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadStore
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.record import record
 
 LANES = 32
 PATTERN = 8
@@ -44,7 +44,7 @@ def convert_thread_store(c: Context, op: ThreadStore) -> None:
         store.box.by_widest(store.by, *widths)
 
 
-@dataclass(frozen=True)
+@record
 class _Store:
     c: Context
     op: ThreadStore

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wsdsl.codegen.held import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
 from wsdsl.ir.types import DType
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """All steps of a k block. `registers`: names in PTX, or operands of the piece, from the first
     one on. `a` may be registers, four packed pairs a step. `accumulate` is an i1, for the first

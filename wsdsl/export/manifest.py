@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from wsdsl.artifact.dispatch_table import Form
 from wsdsl.artifact.plain import of_json, to_json
 from wsdsl.diagnostics import LaunchError
 from wsdsl.export.typed import has_type
+from wsdsl.record import record
 from wsdsl.regular import read_regular
 from wsdsl.version import __version__
 
@@ -25,7 +25,7 @@ MIN_DRIVER = 12, 3
 """The CUDA version that the driver supports at least."""
 
 
-@dataclass(frozen=True)
+@record
 class Manifest:
     """An export, as it was read: `kernels` are JSON, `cubins` the contents of their files."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
@@ -13,6 +11,7 @@ from wsdsl.frontend.liveness import Liveness, assigned, loop_variables
 from wsdsl.frontend.source import Report
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
+from wsdsl.record import record
 
 Body = tuple[s.Statement, ...]
 WALKED = "loop over a whole dimension, for k in tiles(K); mask the rest: where(index(k) < 4, x, 0)"
@@ -22,7 +21,7 @@ def read(var: Var, loc: Loc) -> typed.Ref:
     return typed.Ref(var, type=var.type, loc=loc)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Walked:
     """One variable of a loop and the dimension that it walks, whole or from `start` to `stop`."""
 

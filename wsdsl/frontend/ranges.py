@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsdsl.frontend import typed
@@ -14,6 +13,7 @@ from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.types import I32
 from wsdsl.lazy import of_each
+from wsdsl.record import record
 
 INDICES_END = MAX_SIZE - 1
 WRAP = 1 << 32
@@ -50,7 +50,7 @@ def outside(x: typed.Expr, size: int | str) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@record
 class Bound:
     """A number, and multiples of dimensions, each of which is from 0 to `MAX_SIZE`."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
@@ -21,9 +20,10 @@ from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, once, operands, with_fields
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import with_regions
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Doubt:
     """A loop over tiles whose size may show, and what to say if it does."""
 

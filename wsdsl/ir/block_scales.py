@@ -7,9 +7,8 @@ lie the columns of all rows, in whole tiles of 128.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.ir.types import F32, DType
+from wsdsl.record import record
 
 ROWS = 128
 """Of the left operand: no product with scales has others, in one CTA."""
@@ -21,7 +20,7 @@ TILE_ROWS, TILE_COLUMNS = 128, 4
 WARP_ROWS = 32
 
 
-@dataclass(frozen=True)
+@record
 class Kind:
     """`.kind` and `.block` of an instruction, elements of K that it takes, and the codes of what
     it multiplies and of its scales in its descriptor.

@@ -8,14 +8,14 @@ the schedule; `partition_loads` writes each decision to the op that it is about 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from wsdsl.ir.counter_layout import counter_bytes
 from wsdsl.ir.target import Target
+from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class PlannedRing:
     """A circular buffer, the edges' ring `number`; `holds` says what a slot has. `num_consumers`
     warpgroups read each slot; `line_bytes` are those of single lines, which lie apart from the
@@ -44,7 +44,7 @@ class PlannedRing:
         return self.depth * (self.slot_bytes + self.line_bytes + 16)
 
 
-@dataclass(frozen=True)
+@record
 class PlannedPartition:
     """`tensors` are those that it copies to slots, `fills_slots` those of products; of one warp, it
     is one thread.
@@ -57,7 +57,7 @@ class PlannedPartition:
     fills_slots: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class PlannedCounters:
     """A CTA's counters of the first `extents` elements of a tensor; see `ir/counter_ops.py`."""
 
@@ -70,7 +70,7 @@ class PlannedCounters:
         return counter_bytes(self.extents, self.copies)
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """`tile` has elements a tile by axis, `rows`, `columns` and `summed` the axes by what they are
     to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.

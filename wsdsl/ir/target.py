@@ -7,11 +7,13 @@ A kernel's is `Kernel.target`. How quick they are stands in `wsdsl/rates`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from wsdsl.record import record
 
-@dataclass(frozen=True)
+
+@record
 class Target:
     """`clusters`: (CTAs of a cluster, how many such run at the same time) with a CTA on each SM, as
     `cuOccupancyMaxActiveClusters` tells: a cluster lies in one GPC, where SMs may be left over.

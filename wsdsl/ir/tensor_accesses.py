@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import memory_ops as m
@@ -12,6 +11,7 @@ from wsdsl.ir.counter_ops import AddCounters, StoreCounters
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.prefetch_ops import PrefetchTile
 from wsdsl.ir.tile_ops import Load, Lookup, Store
+from wsdsl.record import record
 
 DIRECT = (
     m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
@@ -20,7 +20,7 @@ DIRECT = (
 """Ops that have the address of a tensor."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Touch:
     """An access to `tensor`, by name. `adds`: it writes what it adds to what is there."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
+
+from wsdsl.record import record
 
 Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
@@ -77,7 +79,7 @@ def ir_type(form: str) -> Callable[[type[TypeT]], type[TypeT]]:
 
     def made(cls: type[TypeT]) -> type[TypeT]:
         cls.__str__ = lambda self: form.format(type=self)
-        return dataclass(frozen=True, slots=True)(cls)
+        return record(cls)
 
     return made
 
@@ -86,7 +88,7 @@ ACCUMULATOR = Lanes()
 """Those of a wgmma's accumulator."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DType:
     """An element type: `kind` is float, int, uint or bool; `bits` its storage width: floats of six
     bits have a byte each, whose upper two bits do not count.
@@ -175,7 +177,7 @@ F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
 I32, BOOL = DTYPES["i32"], DTYPES["bool"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tile:
     """A tile with named axes (TILE, PARTITIONED), or a scalar when there are none (any level)."""
 
@@ -186,7 +188,7 @@ class Tile:
         return f"{self.dtype}[{', '.join(self.axes)}]" if self.axes else str(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """A tensor in GMEM; a dimension is a name or a fixed size, the last one is contiguous. Its last
     two dimensions may be `packed`: in blocks, each in the order of fragments (`ir/packing.py`).
@@ -201,7 +203,7 @@ class Tensor:
         return f"tensor<{self.dtype}[{', '.join(map(str, self.dims))}]{packed}>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """The current tile of dimension `dim` along the axis `name`, or all of it (`whole`).
 
@@ -233,7 +235,7 @@ class Slot:
     """One slot of a circular buffer while a partition holds it (PARTITIONED)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedTile:
     """A tile that lies in a slot (PARTITIONED)."""
 
@@ -244,7 +246,7 @@ class SharedTile:
         return f"smem<{self.dtype}[{', '.join(self.axes)}]>"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fragment:
     """A piece of a tile in the registers of one warpgroup (SCHEDULED).
 
@@ -353,7 +355,7 @@ Type = (
 KnownT = TypeVar("KnownT")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """An SSA value; names are unique in a kernel."""
 

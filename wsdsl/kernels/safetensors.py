@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.kernels.arrays import OF_HOST
+from wsdsl.record import record
 
 SIZE = 8
 """Bytes of the header's size, which is little-endian."""
@@ -33,7 +33,7 @@ def check_is_file(path: str | os.PathLike[str]) -> None:
         raise FileError(f"WS0823 {path} is not a regular file", hint="copy it to disk")
 
 
-@dataclass(frozen=True)
+@record
 class Tensors:
     """The tensors of a file, by name: type, shape, and offsets of the first byte and of the end."""
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
@@ -17,12 +16,13 @@ from wsdsl.ir.tile_scheduler import (
     num_counted,
     num_cut_tiles,
 )
+from wsdsl.record import record
 
 MANY = 1024
 """Tiles of a worker that are not dealt out one by one: sizes that are not known may be any."""
 
 
-@dataclass(frozen=True)
+@record
 class Busiest:
     """The most that any worker has of each, though not all of it may be the same one's."""
 

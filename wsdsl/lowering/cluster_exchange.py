@@ -18,7 +18,6 @@ tile's, and none of their arrivals is under way any more when the CTA ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as bar
@@ -29,9 +28,10 @@ from wsdsl.ir.types import Shared
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, Shape, held
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Field:
     """A sum's place in what a CTA sends: `start` bytes in, warpgroup by warpgroup."""
 

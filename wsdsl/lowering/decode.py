@@ -14,7 +14,6 @@ roles (`assign_decode_axes`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import tile_ops as t
@@ -26,6 +25,7 @@ from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.lowering.schedule_findings import extent_fault
+from wsdsl.record import record
 from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (
@@ -37,7 +37,7 @@ ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
 
-@dataclass(frozen=True)
+@record
 class Decoded:
     """`tiles`: transformed operands, as in their stages, with rows along the last axis. `summed`:
     the contraction axis of their MMA. `inside` has all values that have no other use; `roles` those

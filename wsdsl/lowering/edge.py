@@ -8,13 +8,13 @@ attention is; what two CTAs hold together, or a store clips, is a matter of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.scale_loads import ScaleLoad
+from wsdsl.record import record
 
 Role = Literal["load", "decode", "mma", "compute", "scale", "store"]
 """A partition: who loads by TMA, who makes operands in SMEM, who multiplies, who computes with sums
@@ -28,7 +28,7 @@ many as SMEM has room for beside the others; or, of sums and of scales, as tenso
 for."""
 
 
-@dataclass(frozen=True)
+@record
 class Edge:
     """`values` are one tile, that the op `made` makes: loads of a block that are alike give one.
     `layout` is the tile as it lies in its space, or with `box` that box, for threads to read. In

@@ -7,13 +7,13 @@ which they differ.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import product
 
 from wsdsl.ir.barrier_ops import CtaRank
 from wsdsl.ir.op import Value
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.record import record
 
 Group = tuple[tuple[int, int], ...]
 SWIZZLED_LINES = 8
@@ -25,7 +25,7 @@ def comes_out_even(lines: int, num: int, packed: object) -> bool:
     return lines % (num * (PACKED_LINES if packed else SWIZZLED_LINES)) == 0
 
 
-@dataclass(frozen=True)
+@record
 class Share:
     """`num` CTAs want a tile; `mask` has their ranks, `part` is this one's place among them."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, SyncWarp, WarpgroupIndex
@@ -16,9 +15,10 @@ from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """A tile of a lent tensor: `index` are axes, or the line."""
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from wsdsl.ir.intervals import may_begin_anywhere
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.types import Axis, Sizes
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class ScaleLoad:
     """`places`: by dimension, the axis that runs along it and how many of its elements share an
     index; or None for an index that is a number.

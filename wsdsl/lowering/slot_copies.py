@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
@@ -22,6 +21,7 @@ from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group, Share
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
 from wsdsl.lowering.product_operands import operand_lines
+from wsdsl.record import record
 
 
 def coordinates(
@@ -64,7 +64,7 @@ def slot_offsets(
     return total, tuple(offsets)
 
 
-@dataclass(frozen=True)
+@record
 class SlotCopies:
     """To item `state` of a ring, whose slot holds `tiles` in one of its layouts. `shares` of what
     is multicast; axes by name, which are `divided` (`lines_of`), and where they start.

@@ -22,7 +22,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -42,6 +41,7 @@ from wsdsl.lowering.model.speeds import at_launch
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.passes.choose_schedule import nearly_best
 from wsdsl.lowering.pipeline import before_choice, scheduled_tile
+from wsdsl.record import record
 from wsdsl.schedule import Schedule, changed
 
 SAMPLES, LAST_SAMPLES = 2, 8
@@ -68,7 +68,7 @@ class _Part(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
+@record
 class _Candidate:
     """A schedule, whatever the order of its tiles, which the model does not know: `chosen` has it
     with that, by the size that it was chosen for. `kernel` has its roles.

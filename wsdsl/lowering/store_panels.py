@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.op import Kernel, Region, Value, once
 from wsdsl.ir.pipeline_ops import AxisAt
@@ -15,13 +13,14 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.register_tiles import Shape, Shapes
+from wsdsl.record import record
 
 WARP_ROWS = 16
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
 
-@dataclass(frozen=True)
+@record
 class Panel:
     """What a warp copies of a piece: the `box`, of which warps follow each other along `row_dim`,
     and `lines` of `line` bytes in SMEM. They are columns if it is `transposed`; `joined`: those of

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
@@ -24,9 +23,10 @@ from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import output_nest, tile_axes
 from wsdsl.lowering.updated_sums import updates
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Chains:
     """`sums` lie in tensor memory; those of them that products go on with, or that a loop hands on
     to its next iteration, are `continued`. The others are handed to who computes.

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.ir.block_scales import WORD, scale_columns
@@ -29,13 +28,14 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_operands import operand_scales
 from wsdsl.lowering.scale_loads import ScaleLoad
+from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 BUFFERED = 2
 """Slots of scales."""
 
 
-@dataclass(frozen=True)
+@record
 class BlockScales(ScaleLoad):
     """`places` has the axis across, of single rows, and the one that is summed over, of blocks."""
 
@@ -48,7 +48,7 @@ class BlockScales(ScaleLoad):
         return tuple(found)
 
 
-@dataclass(frozen=True)
+@record
 class AtomScales(ScaleLoad):
     """The same of atoms (`ir/scale_atoms.py`), which tensor memory takes as they are."""
 

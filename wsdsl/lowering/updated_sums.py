@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import slot_ops as s
@@ -49,9 +48,10 @@ from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.product_operands import of_product
 from wsdsl.lowering.zeros import tiles_of_zeros
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Update:
     """What a loop carries at a `place`, as `arg`: `ops` change it, and the `product` is added to
     what they make.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import barrier_ops as b
@@ -20,12 +19,13 @@ from wsdsl.prover.flatten import model_of
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
+from wsdsl.record import record
 
 MAX_TRIES = 160
 SHOWN = 48
 
 
-@dataclass(frozen=True)
+@record
 class Counterexample:
     """How a kernel goes wrong.
 

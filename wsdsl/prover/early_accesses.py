@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
 from wsdsl.reached import reached
+from wsdsl.record import record
 
 HINT = "report this bug in wsdsl: codegen or LLVM moved the access"
 COMMENT = re.compile(r"//[^\n]*")
@@ -41,7 +41,7 @@ ELSEWHERE = {"shared", "shared::cta", "shared::cluster", "param", "local", "cons
 """State spaces that are not GMEM; an address without one may be there."""
 
 
-@dataclass(frozen=True)
+@record
 class Statement:
     at: int
     label: str

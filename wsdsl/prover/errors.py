@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.terms import Term
+from wsdsl.record import record
 
 SPLIT_K, GLOBAL_ORDER = "split-K", "global memory"
 KINDS = {
@@ -41,7 +41,7 @@ class Outside(Exception):  # noqa: N818 - nothing is wrong
         super().__init__(f"CTA {own} reaches CTA {rank}")
 
 
-@dataclass(frozen=True)
+@record
 class Party:
     """The index of an agent, and its op."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel
@@ -21,6 +20,7 @@ from wsdsl.prover.machine import ENDED, NOBODY, Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 from wsdsl.prover.split_k_protocol import check_split_k_protocol
 from wsdsl.prover.terms import Term, test_of
+from wsdsl.record import record
 
 MAX_STATES, MAX_STEPS = 8_000, 200_000
 """Of one CTA, and of all together: some 20 s."""
@@ -32,7 +32,7 @@ Decisions = tuple[tuple[Term, bool], ...]
 """What was decided, and how, in that order."""
 
 
-@dataclass(frozen=True)
+@record
 class Explored:
     """How far one had to look."""
 

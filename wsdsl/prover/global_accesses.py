@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.linear import Linear
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Along:
     """Elements [start, start + extent) of a dimension; without `extent` it is not known which, but
     equal starts are the same ones. `role`: along which side of a fragment they run. Of rows each
@@ -25,7 +24,7 @@ class Along:
     apart: int = 16
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """Elements of `tensor`. `rows`: the dimension of which each warp has so many elements, one warp
     after another; None if warps do not have their own. `holder`: how many hold each element.
@@ -49,7 +48,7 @@ class Place:
         return own - between <= more.number <= between - others
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     op: Op
     place: Place
@@ -62,7 +61,7 @@ class Access:
         return not ((self.reads and other.reads) or (self.adds and other.adds))
 
 
-@dataclass(frozen=True)
+@record
 class Further:
     """By how much one place begins behind another, both ends included; None where that is open."""
 

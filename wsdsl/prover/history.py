@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.machine import Agent, Machine
 from wsdsl.prover.program import BLOCKED, SYNCHRONISES, Instruction
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """An op that an agent ran, where in its loops, and what its barrier looked like then."""
 

@@ -7,7 +7,6 @@ further. Such a term is what is neither added, subtracted nor multiplied by a nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -15,6 +14,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, attributes_of, operands
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.terms import COMMUTATIVE, FOLD
+from wsdsl.record import record
 
 I32 = range(-(2**31), 2**31)
 FOLDED = ("floordiv", "mod", "min", "max", "lt", "le", "gt", "ge", "eq", "ne")
@@ -22,7 +22,7 @@ WARPGROUP = "warpgroup"
 """The term for the index of the warpgroup in its partition."""
 
 
-@dataclass(frozen=True)
+@record
 class Linear:
     """A number, and how often which terms."""
 
@@ -45,7 +45,7 @@ class Linear:
         return Linear(self.number * by, tuple((k, n * by) for k, n in self.terms))
 
 
-@dataclass(frozen=True)
+@record
 class Positive:
     """The test whether a sum is more than 0."""
 

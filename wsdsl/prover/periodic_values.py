@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
@@ -16,6 +15,7 @@ from wsdsl.ir.op import Makers, Value
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.terms import FOLD
 from wsdsl.reached import reached
+from wsdsl.record import record
 
 MAX_PERIOD = 64
 I32 = range(-(2**31), 2**31)
@@ -23,7 +23,7 @@ Known = Mapping[Value, int | None]
 """None: it depends on something else."""
 
 
-@dataclass(frozen=True)
+@record
 class PeriodicValues:
     """What is known in each iteration; after the last one comes that of number `again`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import fragment_ops as f
@@ -17,12 +16,13 @@ from wsdsl.prover.errors import Failure
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, union
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.record import record
 
 UNWRITTEN = "unwritten"
 """Stands for sums that no product has written."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Descriptor:
     """Where an operand lies."""
 

@@ -7,16 +7,16 @@ are equal modulo 2**32, which is how scalars count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_scheduler import Extents, Problem, Walk, tile_scheduler
 from wsdsl.prover.linear import Linear, Sums
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class SchedulerTerms:
     """One iteration of the work loop from `start` to `stop` by `step`: elements [begin, end) of
     the contraction of the tile that has `slot`. Where all tiles are cut alike this is the `part`-th

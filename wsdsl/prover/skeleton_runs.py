@@ -8,7 +8,6 @@ held as one value for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from wsdsl.lazy import cached_property
@@ -18,12 +17,13 @@ from wsdsl.prover.skeleton_of_ptx import Ask, Event, Jump, Program
 from wsdsl.prover.skeleton_registers import Slice, Statics, read, result, split_address
 from wsdsl.prover.skeleton_states import Member, each
 from wsdsl.prover.skeleton_values import Definition, Held, Operand, Value, computed, joined, scalar
+from wsdsl.record import record
 
 MANY = 32
 """More members that differ are looked at warp by warp."""
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """The definition of a register that is run along."""
 

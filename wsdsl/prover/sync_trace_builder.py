@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
@@ -13,9 +12,10 @@ from wsdsl.ir.tensor_ops import TensorColumns
 from wsdsl.ir.types import Shared, State
 from wsdsl.prover.skeleton_letters import EVERYBODY, Letter
 from wsdsl.prover.skeleton_states import ByThread, Change, Fill, Places, Skeleton
+from wsdsl.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Who:
     """Threads that execute an op: `num` warpgroups (of a partition), or one elected thread."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -13,6 +12,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
+from wsdsl.record import record
 
 LINES, COLUMNS = 64, 8
 BLOCKS = "fragments are stored in blocks of 64 rows by 8 columns"
@@ -22,7 +22,7 @@ class NotUnderstood(Exception):  # noqa: N818 - nothing is wrong with the prover
     """What is told instead of a proof."""
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """Elements of a slot of `tensor`: (first, how many) along each dimension. Those along the first
     one begin `stride` further in each next warpgroup. Each is held by one `holder`: "thread", or by

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile, Value
+from wsdsl.record import record
 from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, count_writes, describe, host_array, is_array
 from wsdsl.runtime.views import ArrayView, adapt, tma_faults
@@ -20,7 +21,7 @@ OPTIONS = ("schedule", "stream")
 """Keyword arguments of a call in addition to the kernel's arguments."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """A call whose arguments fit the kernel. `outputs` are the written parameters, in order."""
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import TARGETS
+from wsdsl.record import record
 from wsdsl.runtime import driver
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """Properties of a GPU for the compiler and the launch."""
 
@@ -41,7 +41,7 @@ class Device:
         return {"device": self.name, "arch": self.arch, "num_sms": self.num_sms}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """A CUDA context; `id` is unique in the process, a handle may come back after a destroy."""
 

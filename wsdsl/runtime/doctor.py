@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from importlib import metadata, util
 from typing import Any
 
 from wsdsl import config
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.target import target_of_device
+from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import (
     Device,
@@ -20,7 +20,7 @@ from wsdsl.runtime.device import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One thing that was looked for; `hint` says how to get it where it is missing."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.artifact.machine_code import FIXED_IN, OF_REGISTERS, overwritten
 from wsdsl.diagnostics import LaunchError
+from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
 
@@ -18,7 +18,7 @@ SERIALISED = re.compile(r"C75(?:09|1[0-6]|18|20)|C7602|C7508")
 """Diagnostics of ptxas for a wgmma that it serializes, or a setmaxnreg that it ignores."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Function:
     """A kernel loaded in one context. `notes`: messages to the user about its assembly."""
 

@@ -7,11 +7,12 @@ the kernel copy each tile for each CTA that reads it (`lowering/choice/padding.p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wsdsl.artifact.artifact import Access
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE, whole_lines
+from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.views import ArrayView, normalise, tma_faults
 
@@ -19,7 +20,7 @@ MAX_PITCH = 2**31 - 1
 """Bytes from a row to the next that the driver takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Padded:
     """`view` describes the copy, without an address yet. In the original, at `source`, a row has
     `width` bytes, and rows begin `pitch` bytes apart.

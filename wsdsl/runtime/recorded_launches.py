@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument
 from wsdsl.ir.types import DType
+from wsdsl.record import record
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
 from wsdsl.runtime.workspace import Lending
 
 
-@dataclass(frozen=True)
+@record
 class Repeatable:
     """A launch with its own arguments and CUlaunchConfig, which native code writes in place. With a
     workspace it holds for one stream, by its id, and until `is_valid` has the value 0.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from wsdsl.ir.packing import packed_bytes
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DTYPES, DType
+from wsdsl.record import record
 
 SEARCH_LIMIT = 20_000
 """Steps after which two arrays whose address ranges cross are taken to overlap."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrayView:
     """Memory of one array. Strides are in elements; `device` is "cuda:0", "cpu", …
 

@@ -7,7 +7,6 @@ problem: wrong ones would corrupt results or hang the GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.integers import ON_INTEGERS
 from wsdsl.ir.tile_scheduler import Problem, TileScheduler
+from wsdsl.record import record
 
 Array = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class Arrays:
         return made
 
 
-@dataclass(frozen=True)
+@record
 class Pieces:
     """Work units of one or many problems: arrays of one element per work unit. `at` is the index of
     its problem in the problems' arrays.

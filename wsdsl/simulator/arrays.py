@@ -8,7 +8,6 @@ well. Floats of 6 bits are ml_dtypes', or bytes whose upper two bits do not coun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
+from wsdsl.record import record
 from wsdsl.simulator.arithmetic import SMALL_MASK, Array, convert, numpy_dtype
 
 
-@dataclass(frozen=True)
+@record
 class GlobalTensor:
     """A tensor in global memory; `array` has one element per element. `fragments`: it is accessed
     in whole blocks of 64 x 8, and where they lie is of no concern here.
@@ -33,7 +33,7 @@ class GlobalTensor:
     fragments: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Arguments:
     """Everything that a launch gives a kernel."""
 

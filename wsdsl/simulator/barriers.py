@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import numpy as np
 
 from wsdsl.ir.op import Op
+from wsdsl.record import record
 from wsdsl.simulator.clocks import Clock, Clocks
 
 TX_LIMIT = (1 << 20) - 1
 
 
-@dataclass(frozen=True)
+@record
 class RemoteArrival:
     """The last arrival that a thread of another CTA has made on a barrier: over for who has seen
     `epoch` of a component of the clocks.

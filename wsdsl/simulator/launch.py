@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from wsdsl.diagnostics import Finding
@@ -15,6 +13,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.tile_width import fastest_narrowing
 from wsdsl.ir.types import Barriers, Shared
+from wsdsl.record import record
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.arrays import Arguments, GlobalTensor
 from wsdsl.simulator.context import Warpgroup, warpgroup_key
@@ -25,7 +24,7 @@ from wsdsl.simulator.register_operands import RegisterOperands, register_operand
 NUM_SMS = 4
 
 
-@dataclass(frozen=True)
+@record
 class Launch:
     """What is the same for every CTA."""
 

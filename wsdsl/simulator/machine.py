@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 
 from wsdsl.ir.op import Kernel
+from wsdsl.record import record
 from wsdsl.simulator.arrays import bind_arguments
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.global_races import GlobalAccesses
@@ -26,7 +26,7 @@ from wsdsl.simulator.scheduler import Run
 from wsdsl.simulator.script import Agents, Entry, check_script
 
 
-@dataclass(frozen=True)
+@record
 class SimulationReport:
     """CTAs and scheduler steps of a run, and how often each warpgroup role ran each op."""
 

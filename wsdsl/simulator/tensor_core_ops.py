@@ -7,7 +7,6 @@ bits, which is not simulated: `Schedule.mma_promotion_interval` has little effec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -19,6 +18,7 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
+from wsdsl.record import record
 from wsdsl.simulator.arithmetic import Array, multiplicand
 from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import UNDEFINED, Blocked, Steps, Warpgroup
@@ -30,7 +30,7 @@ from wsdsl.simulator.shared_ops import aligned
 from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
 
 
-@dataclass(frozen=True)
+@record
 class Operand:
     """What an smem descriptor says: a tile in panels at `base`, and where along M or N to begin."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -17,6 +16,7 @@ from wsdsl.ir.tcgen05 import LANES, WARP_LANES
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.ir.wgmma import k_step, sum_of
+from wsdsl.record import record
 from wsdsl.simulator import tensor_memory as tm
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.block_scales import scaled_operands, word_cells, words_in_shared
@@ -26,7 +26,7 @@ from wsdsl.simulator.shared_memory import Region, span
 from wsdsl.simulator.tensor_core_ops import elements_of, multiplicand, operand_in_shared
 
 
-@dataclass(frozen=True)
+@record
 class Items:
     """`num` items of `columns` columns from `first` on."""
 

@@ -7,12 +7,12 @@ scales `f32[NB, KB]` of blocks as `[index(n) // 128, index(k) // 128]`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.types import DType
 from wsdsl.ir.wgmma import sum_of
+from wsdsl.record import record
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -35,7 +35,7 @@ ADDED_IN_PLACE = ("f32", "f16", "bf16", "i32", "u32")
 """Types that memory adds; others are read, added and stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Param:
     """A parameter; without dimensions a scalar."""
 
@@ -56,7 +56,7 @@ class Param:
         return "KB" in self.dims
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """A kernel's options: one kernel for each. `batch` holds the dimensions walked by `each`."""
 

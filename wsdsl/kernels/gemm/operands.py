@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,13 +35,14 @@ from wsdsl.kernels.gemm.scales import (
     wrong_batch,
 )
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
+from wsdsl.record import record
 from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
 
 ARRAYS = ("a", "b", "scale_a", "scale_b", "bias", "residual", "out")
 """The arrays that a call may pass, by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """Arguments of a call other than arrays. `numbers`: scales that are Python numbers."""
 

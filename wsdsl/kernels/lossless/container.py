@@ -18,7 +18,6 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +37,7 @@ from wsdsl.kernels.safetensors import (
     header_of_bytes,
     open_tensors,
 )
+from wsdsl.record import record
 
 KEY, VERSION = "wsdsl.lossless", 2
 DIGEST = 16
@@ -214,7 +214,7 @@ def _read_version_1(path: Any) -> Iterator[_Stored]:
 HARDLY_SEARCHED = dict(min_match=7, window_log=17, hash_log=6, strategy=1, target_length=0)
 
 
-@dataclass(frozen=True)
+@record
 class Coder:
     name: str
 

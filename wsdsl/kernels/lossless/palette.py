@@ -13,13 +13,13 @@ byte permutation instead of four operations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from wsdsl.kernels.gemm.dtypes import wrong_option
 from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints
+from wsdsl.record import record
 
 Kind = Literal["bytes", "exponents"]
 KINDS: tuple[Kind, ...] = ("bytes", "exponents")
@@ -38,7 +38,7 @@ CHUNK = 1 << 22
 """Weights that are looked at at once."""
 
 
-@dataclass(frozen=True)
+@record
 class Palette:
     """`entries`: 16 different exponents, or the upper seven bits of 8 pairs of them, ascending; so
     the first one is of finite numbers.

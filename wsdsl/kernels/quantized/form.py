@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.form import INDEX, Param, head_of, store_of
 from wsdsl.kernels.gemm.form import Form as Product
+from wsdsl.record import record
 
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
@@ -17,7 +17,7 @@ GROUPED = ("NB", "KB")
 """Dimensions of scales and zero points that have one element per group of N, of K."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """A kernel's options: one kernel for each. `group`: rows and columns of weights that share a
     scale, where those are more than one along that dimension and fewer than all. `table`: of the

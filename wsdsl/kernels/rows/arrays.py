@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_shape
+from wsdsl.record import record
 from wsdsl.runtime.interop import describe
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Options(TypedDict, total=False):
     on_miss: OnMiss | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """`matrix` [M, N] of `array`, whose shape is `shape`."""
 

@@ -19,7 +19,6 @@ Pieces of tiles are dealt out by parts of the contraction, and within one in the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.ir.target import Target
@@ -29,6 +28,7 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.speeds import at_launch, is_narrow
 from wsdsl.lowering.model.workload import Work
+from wsdsl.record import record
 from wsdsl.schedule import SWIZZLES, Schedule, changed
 
 MOST_WAVES = 64
@@ -95,7 +95,7 @@ def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
     return rows if written >= WRITTEN * read and stays <= STAYS_BYTES else None
 
 
-@dataclass(frozen=True)
+@record
 class _Side:
     """Of the output: how many clusters it is long, the size of a tile, and of a cluster."""
 

@@ -9,8 +9,6 @@ No kernel is quicker than memory. `benchmarks/predictions.py` tells how far off 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering.busiest import Busiest, busiest, claimed_unevenness, unevenness
@@ -26,6 +24,7 @@ from wsdsl.lowering.model import numbers, speeds
 from wsdsl.lowering.model.plain import MEMORY, PlainCost, plain_of
 from wsdsl.lowering.model.workload import Step, Work, Workload, start_cycles
 from wsdsl.lowering.parallel_reduction import Slicing
+from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 SHARING = (8, 4, 2)
@@ -34,7 +33,7 @@ SUM_BYTES, ROUNDING = 4, 1 - 1e-9
 """Of an element of sums; and by less than so much cycles differ that are added in other order."""
 
 
-@dataclass(frozen=True)
+@record
 class Prediction:
     """Cycles, in all and of their parts."""
 

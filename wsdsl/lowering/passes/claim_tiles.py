@@ -36,7 +36,6 @@ Why here: nobody looks at loops over tiles any more, and barriers are known befo
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as bar
@@ -52,6 +51,7 @@ from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.placed_ring import drain
 from wsdsl.lowering.raster import declared_in
+from wsdsl.record import record
 
 WARPS = 4
 FIRST = 0
@@ -82,7 +82,7 @@ def _work_loop(kernel: Kernel, op: Partition) -> bar.ForRange | None:
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Ring:
     """Of answers, in each CTA; who has read them tells the first CTA of the cluster."""
 

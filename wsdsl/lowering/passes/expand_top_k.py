@@ -21,13 +21,13 @@ Why here: sizes are known, and everything behind knows reductions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.builder import INT, Builder, with_dtype
+from wsdsl.record import record
 
 LOWEST, NAN = -(2**31), 0x7FC00000
 """Keys of what is taken already, and of NaN."""
@@ -55,7 +55,7 @@ def expand_top_k(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite(kernel.body, change))
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """Elements that are sorted, and where they are."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir.types import Fragment, Type
@@ -11,10 +10,11 @@ from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.model.predict import Prediction, astray
 from wsdsl.lowering.model.speeds import crowding, issuing, l2_bytes, loaded_cycles, pace_of, power
 from wsdsl.rates import Rates
+from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@record
 class Speeds:
     """Cycles of one SM: per byte, per instruction of one thread, or from one event to the next. Of
     units that all SMs share (L2, memory), an SM has its part at the kernel's number of busy SMs.
