@@ -22,6 +22,10 @@ class Point:
     note: Any = field(default=None, compare=False, repr=False)
 
 
+class Special(Point):
+    __slots__ = ()
+
+
 @record
 class Empty:
     def __repr__(self) -> str:
@@ -36,4 +40,5 @@ def test_record_is_a_frozen_dataclass() -> None:
     assert replace(other, sizes=(3,)) == Point("b", (3,))
     assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
     assert not hasattr(one, "__dict__")
+    assert Special("b") == Special("b") != Point("b") != Special("b")
     assert Empty() == Empty() and hash(Empty()) == hash(Empty()) and repr(Empty()) == "own"

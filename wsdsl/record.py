@@ -21,7 +21,7 @@ def record(cls: type[T]) -> type[T]:
     compared = _getter([f.name for f in fields(made) if f.compare])
 
     def equal(self: Any, other: object) -> bool:
-        return compared(self) == compared(other) if type(other) is made else NotImplemented
+        return compared(self) == compared(other) if type(other) is type(self) else NotImplemented
 
     methods = dict(__eq__=equal, __hash__=lambda self: hash(compared(self)), __repr__=_repr)
     for name in methods.keys() - own:
