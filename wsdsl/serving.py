@@ -320,12 +320,13 @@ class Serving(Callee):
         """
         from wsdsl.runtime.device import num_sms_of
 
-        asked = self._variants.asked if exact else self._variants.serving
-        compiled = self._variants.made(asked(schedule, call.dims, *alignment))
+        ask = self._variants.asked if exact else self._variants.serving
+        compiled = self._variants.made(ask(schedule, call.dims, *alignment))
         if not compiled.signature.together or compiled.fits(call):
             return compiled
         num_sms = num_sms_of(call.device)
-        return self._variants.made(self._variants.asked(schedule, call.dims, *alignment, num_sms))
+        asked = self._variants.asked(schedule, call.dims, *alignment, num_sms=num_sms)
+        return self._variants.made(asked)
 
     def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
         def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from wsdsl.lazy import after_fork, cached_property, remember
 from wsdsl.records import find
 from wsdsl.records.card import card_of
 from wsdsl.records.row import Asked, Sizes
+from wsdsl.runtime.alignment import Alignment
 from wsdsl.schedule import Schedule
 
 MOST_TRIES = 8
@@ -85,32 +86,25 @@ class Variants:
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
-        unaligned: tuple[str, ...] = (),
-        padded: tuple[str, ...] = (),
+        *alignment: *Alignment,
         num_sms: int | None = None,
         shared: Schedule | None = None,
     ) -> Asked:
-        at = schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms
-        record = None
-        if shared is None:
-            record = find(self.declaration, schedule, dict(sizes), unaligned, padded, num_sms)
-        return Asked(*at, record, shared)
+        known = tuple(sorted(sizes.items()))
+        asked = Asked(schedule, known, *alignment, num_sms=num_sms, shared=shared)
+        return asked if shared else asked._replace(record=find(self.declaration, asked))
 
     def forget_choices(self) -> None:
         """They are made anew, by what was measured meanwhile."""
         self.choices.clear()
 
     def serving(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...] = (),
-        padded: tuple[str, ...] = (),
+        self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
     ) -> Asked:
         """The request that serves the shape bucket of these sizes, independent of earlier calls.
         ScheduleError if the schedule fits no size.
         """
-        found = self._serving(schedule, sizes, unaligned, padded, anew=True)
+        found = self._serving(schedule, sizes, *alignment, anew=True)
         assert found is not None
         return found
 
@@ -118,22 +112,20 @@ class Variants:
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...],
-        *,
+        *alignment: *Alignment,
         anew: bool,
     ) -> Asked | None:
         """None where it was not found out yet, and shall not be `anew`."""
         found = shape_bucket(self.declaration, sizes)
-        own = self.asked(schedule, found.sizes, unaligned, padded)
+        own = self.asked(schedule, found.sizes, *alignment)
         if own.record or not self._is_shared(sizes):
             return own
-        held = self.stand_ins(schedule, sizes, unaligned, padded, anew=anew)
+        held = self.stand_ins(schedule, sizes, *alignment, anew=anew)
         if held is None:
             return None
         at = held.of(sizes[found.rows])
         sizes = {**beside_rows(self.declaration, found), found.rows: held.sizes[at]}
-        return self.asked(schedule, sizes, unaligned, padded, shared=held.schedules[at])
+        return self.asked(schedule, sizes, *alignment, shared=held.schedules[at])
 
     def _is_shared(self, sizes: Mapping[str, int]) -> bool:
         rows = self.declaration.rows
@@ -144,9 +136,7 @@ class Variants:
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...],
-        *,
+        *alignment: *Alignment,
         anew: bool = True,
         adopted: StandIns | None = None,
     ) -> StandIns | None:
@@ -159,13 +149,13 @@ class Variants:
         def make() -> StandIns:
             from wsdsl.lowering.stand_ins import stand_ins
 
-            asked = Asked(schedule, tuple(sorted(others.items())), unaligned, padded)
+            asked = Asked(schedule, tuple(sorted(others.items())), *alignment)
             with self._default_told(asked):
                 return stand_ins(self._posed(asked), found.rows, span, others)
 
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
-        asked = repr(schedule), unaligned, padded, *alike
+        asked = repr(schedule), *alignment, *alike
         held = self._stand_ins.get(asked, adopted)
         if held is None:
             key = self._chosen_at("stand-ins", *asked)
@@ -189,7 +179,7 @@ class Variants:
         def make() -> Names:
             from wsdsl.lowering.choice import padding
 
-            posed = self._posed(Asked(schedule, known, blocked, ()))
+            posed = self._posed(Asked(schedule, known, blocked))
             return Names(padding.padded_operands(posed, sizes, able, singly))
 
         known = tuple(sorted(sizes.items()))
@@ -265,14 +255,10 @@ class Variants:
         return choice.schedule, self.static(asked.sizes), asked.unaligned
 
     def found(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...],
+        self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
     ) -> Compiled | None:
         """The kernel that serves the shape bucket of these sizes, if built, here or on disk."""
-        asked = self._serving(schedule, sizes, unaligned, padded, anew=False)
+        asked = self._serving(schedule, sizes, *alignment, anew=False)
         return None if asked is None else self.at_hand(asked)
 
     def at_hand(self, asked: Asked) -> Compiled | None:

@@ -80,18 +80,14 @@ class Misses:
 
 
 def alike(
-    variants: Variants,
-    schedule: Schedule | None,
-    sizes: Mapping[str, int],
-    unaligned: tuple[str, ...],
-    padded: tuple[str, ...],
+    variants: Variants, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
 ) -> list[Compiled]:
     """What is made and takes these sizes and tensors, the one for the nearest sizes first."""
 
     def distance(asked: Asked) -> float:
         return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
 
-    like = schedule, unaligned, padded, variants.static(tuple(sorted(sizes.items())))
+    like = schedule, *alignment, variants.static(tuple(sorted(sizes.items())))
     near = [
         (distance(asked), asked.sizes, compiled)
         for asked, compiled in list(variants.choices.items())

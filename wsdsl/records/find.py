@@ -13,32 +13,24 @@ from wsdsl.diagnostics import ScheduleError
 from wsdsl.records import text
 from wsdsl.records.card import card_of
 from wsdsl.records.database import Database, RecordsError, signature, tell_once, user_file
-from wsdsl.records.row import Key, Row, agrees, promises
+from wsdsl.records.row import Asked, Key, Row, agrees, promises
 from wsdsl.schedule import Schedule
 
 
-def find(
-    declaration: Declaration,
-    given: Schedule | None,
-    sizes: dict[str, int],
-    unaligned: tuple[str, ...] = (),
-    padded: tuple[str, ...] = (),
-    num_sms: int | None = None,
-) -> Row | None:
+def find(declaration: Declaration, asked: Asked) -> Row | None:
     """The user's newest entry that agrees with the given fields, else a shipped one. Calls with
     constant tensors use an entry that was measured without, if none was measured with them.
     """
-    if not config.TUNING_CACHE.get() or len(sizes) < len(declaration.dims):
+    if not config.TUNING_CACHE.get() or len(asked.sizes) < len(declaration.dims):
         return None
     rows = _rows(declaration.digest)
     if not rows:
         return None
-    key = key_of(declaration, given, sizes, unaligned, padded, num_sms)
+    key, given = key_of(declaration, asked), asked.schedule
     found = next((row for row in rows if row.key == key and _agrees(given, row)), None)
     if found is not None or given is None or given.pdl_independent is None:
         return found
-    given_anyhow = replace(given, pdl_independent=None)
-    found = find(declaration, given_anyhow, sizes, unaligned, padded, num_sms)
+    found = find(declaration, asked._replace(schedule=replace(given, pdl_independent=None)))
     if found is None:
         return None
     # To load early takes a warpgroup more: how registers are shared out is decided anew.
@@ -46,19 +38,12 @@ def find(
     return replace(found, schedule=repr(early))
 
 
-def key_of(
-    declaration: Declaration,
-    given: Schedule | None,
-    sizes: dict[str, int],
-    unaligned: tuple[str, ...] = (),
-    padded: tuple[str, ...] = (),
-    num_sms: int | None = None,
-) -> Key:
-    card = card_of((given or Schedule()).arch, num_sms)
-    held = {"unaligned": unaligned, "copied": padded}
+def key_of(declaration: Declaration, asked: Asked) -> Key:
+    card = card_of((asked.schedule or Schedule()).arch, asked.num_sms)
+    held = {"unaligned": asked.unaligned, "copied": asked.padded}
     alignment = "; ".join(f"{what} {', '.join(names)}" for what, names in held.items() if names)
-    known = str(shape_bucket(declaration, sizes))
-    return Key(declaration.digest, known, alignment, promises(given), card.name, card.num_sms)
+    known, promised = str(shape_bucket(declaration, dict(asked.sizes))), promises(asked.schedule)
+    return Key(declaration.digest, known, alignment, promised, card.name, card.num_sms)
 
 
 def _agrees(given: Schedule | None, row: Row) -> bool:

@@ -152,8 +152,8 @@ class Asked(NamedTuple):
 
     schedule: Schedule | None
     sizes: Sizes
-    unaligned: tuple[str, ...]
-    padded: tuple[str, ...]
+    unaligned: tuple[str, ...] = ()
+    padded: tuple[str, ...] = ()
     num_sms: int | None = None
     record: Row | None = None
     shared: Schedule | None = None

@@ -18,7 +18,7 @@ from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.records.find import key_of
-from wsdsl.records.row import agrees
+from wsdsl.records.row import Asked, agrees
 from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
@@ -98,7 +98,8 @@ def tune(
     spec = spec_of(question.text, question.call, question.variants.declaration.access)
     arena = Arena(spec, failed, means.card, means.limit)
     q, dims = question, dict(question.call.dims)
-    key = key_of(q.variants.declaration, q.given, dims, q.unaligned, q.padded)
+    asked = Asked(q.given, tuple(dims.items()), q.unaligned, q.padded)
+    key = key_of(q.variants.declaration, asked)
     keeping = Keeping(question.name, key, dims, arena.about)
     try:
         race = Race(arena, incumbent, keeping.write, time.monotonic, begin + seconds)
