@@ -56,9 +56,7 @@ def outside(call: F) -> F:
 
 
 def opaque(
-    call: F,
-    arranged: Callable[..., Any] | None = None,
-    traced: Callable[..., Any] | None = None,
+    call: F, arranged: Callable[..., Any] | None = None, traced: Callable[..., Any] | None = None
 ) -> F:
     """Make a function opaque to torch.compile: a graph break that is not compiled. `arranged` maps
     a call with keywords to positional arguments. Traces call `traced`, unless it returns None.

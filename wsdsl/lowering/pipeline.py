@@ -178,11 +178,7 @@ def schedule_with_fewer_sums(
 
 @held_back()
 def _through(
-    kernel: Kernel,
-    first: Pass,
-    last: Pass,
-    sizes: Sizes | None,
-    listeners: Sequence[Listener],
+    kernel: Kernel, first: Pass, last: Pass, sizes: Sizes | None, listeners: Sequence[Listener]
 ) -> Kernel:
     """Through the passes from `first` to `last`; nothing where these stand the other way round."""
     names = [step for step, _ in PASSES]

@@ -12,22 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from wsdsl.runtime.launch_stub import (
-    KINDS,
-    Calls,
-    Repetition,
-    TorchApi,
-    answer,
-    torch_api,
-)
+from wsdsl.runtime.launch_stub import KINDS, Calls, Repetition, TorchApi, answer, torch_api
 from wsdsl.runtime.launch_table import Site
-from wsdsl.runtime.recorded_launches import (
-    Launched,
-    Repeatable,
-    recorded,
-    recorder,
-    recordings,
-)
+from wsdsl.runtime.recorded_launches import Launched, Repeatable, recorded, recorder, recordings
 
 NUMBERS = int, float
 

@@ -41,12 +41,7 @@ Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"
 
 
 def ranked(
-    kernel: Kernel,
-    given: Schedule,
-    sizes: Sizes,
-    limit: float = math.inf,
-    *,
-    narrow: int = 0,
+    kernel: Kernel, given: Schedule, sizes: Sizes, limit: float = math.inf, *, narrow: int = 0
 ) -> Iterator[Option]:
     """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet.
     `narrow`: with so many sizes more of which `schedule_options` says so, in any case.
