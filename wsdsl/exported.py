@@ -74,23 +74,11 @@ class Exported(Kernel):
         return recorder.calls is not None
 
     def serving(
-        self,
-        call: Call,
-        schedule: Schedule | None = None,
-        *,
-        exact: Any = None,
-        on_miss: Any = None,
+        self, call: Call, schedule: Schedule | None = None, **_: Any
     ) -> tuple[Compiled, bool]:
         return self.compiled_for(call, schedule), True
 
-    def compiled_for(
-        self,
-        call: Call,
-        schedule: Schedule | None = None,
-        *,
-        assembled: bool = False,
-        exact: bool | None = None,
-    ) -> Compiled:
+    def compiled_for(self, call: Call, schedule: Schedule | None = None, **_: Any) -> Compiled:
         """Return the exported variant of a call. LaunchError if none was exported for its sizes,
         the alignment of its arrays and its GPU; an exported kernel has no other `schedule`.
         """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from wsdsl.ir.tile_width import fastest_narrowing, narrower_side
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType, Sizes, Tensor
 from wsdsl.record import record
 
 
@@ -111,9 +110,7 @@ class Signature:
     narrowed: int = 0
     """Which of `tiles` it is."""
 
-    def narrowing(
-        self, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
-    ) -> int:
+    def narrowing(self, dims: Sizes, num_sms: int, max_clusters: int | None = None) -> int:
         """By how many columns the tiles of a launch of these sizes are narrower. `max_clusters`: as
         of `num_ctas`."""
         if self.widths == 1:

@@ -13,7 +13,7 @@ from wsdsl.cli.target import outputs
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
-from wsdsl.ir.types import Tensor, Tile
+from wsdsl.ir.types import Sizes, Tensor, Tile
 from wsdsl.lowering.axes import loop_variable
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ TOLERANCE = {"f32": 2.0**-12, "f16": 2.0**-10, "bf16": 2.0**-8}
 SMALLEST_TILE = 8
 
 
-def tolerances(
-    kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int]
-) -> dict[str, float]:
+def tolerances(kernel: IrKernel, tile: Sizes, sizes: Sizes) -> dict[str, float]:
     """By output, under tiles of these sizes. Each addition to memory rounds by itself, up or down:
     of random numbers, the errors of n of them grow like the root of n.
     """
@@ -38,7 +36,7 @@ def tolerances(
     return found
 
 
-def additions(kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int]) -> Counter[str]:
+def additions(kernel: IrKernel, tile: Sizes, sizes: Sizes) -> Counter[str]:
     """How often an element of each tensor is added to, at most."""
     found: Counter[str] = Counter()
 

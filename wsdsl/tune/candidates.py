@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from itertools import islice
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
@@ -34,7 +35,7 @@ DEPTH_STEPS = (-2, -1, 1, 2)
 
 
 def candidates(
-    kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int], most: int = USUAL
+    kernel: Kernel, given: Schedule | None, sizes: Sizes, most: int = USUAL
 ) -> list[Schedule]:
     """Whole schedules, none twice, in an order in which the best are likely to come early.
     `kernel` is at the level TILE. The first is what is chosen by the model.
@@ -47,9 +48,7 @@ def candidates(
     return list(found)
 
 
-def _all(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], most: int
-) -> Iterator[Schedule]:
+def _all(kernel: Kernel, given: Schedule, sizes: Sizes, most: int) -> Iterator[Schedule]:
     posed = dataclasses.replace(kernel, schedule=given)
     chosen = scheduled_tile(posed, sizes)
     assert chosen.schedule is not None
@@ -73,9 +72,7 @@ def _all(
     yield from _in_turn(list(dict.fromkeys(best)), near)
 
 
-def _decoded_elsewhere(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
-) -> Iterator[Schedule]:
+def _decoded_elsewhere(kernel: Kernel, given: Schedule, sizes: Sizes) -> Iterator[Schedule]:
     """The cost model's best with all transformed operands in SMEM, where the user left that open
     and an operand is transformed.
     """
@@ -104,7 +101,7 @@ def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
 
 
 def _neighbours(
-    kernel: Kernel, given: Schedule, leader: Schedule, sides: Set[str], sizes: Mapping[str, int]
+    kernel: Kernel, given: Schedule, leader: Schedule, sides: Set[str], sizes: Sizes
 ) -> Iterator[Schedule]:
     """Vary stages and tile widths. `sides`: loop variables of the result. The user's values stay;
     with another width the compiler chooses stages anew.

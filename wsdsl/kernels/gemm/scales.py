@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import DType, Sizes
 from wsdsl.kernels.gemm.form import BLOCK
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 
@@ -19,13 +19,7 @@ Reading = tuple[ArrayView, tuple[str, ...]]
 
 
 def readings(
-    view: ArrayView,
-    rows: str,
-    sizes: Mapping[str, int],
-    batch: Sequence[int],
-    own: int,
-    *,
-    along_k: bool,
+    view: ArrayView, rows: str, sizes: Sizes, batch: Sequence[int], own: int, *, along_k: bool
 ) -> list[Reading]:
     """List the valid interpretations of an array as scale factors, best first. The operand's rows
     are `rows` (M or N) and it has `own` batch dimensions; `along_k`: scales may vary along K.
@@ -55,7 +49,7 @@ def likely(own: list[Reading], other: list[Reading]) -> Reading:
     return next(vectors, own[0]) if beside_vector else own[0]
 
 
-def no_scales(name: str, view: ArrayView, rows: str, sizes: Mapping[str, int]) -> Finding:
+def no_scales(name: str, view: ArrayView, rows: str, sizes: Sizes) -> Finding:
     size, groups = sizes[rows], blocks(sizes["K"])
     hint = (
         f"give one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one per "
@@ -77,14 +71,14 @@ def _vectors(view: ArrayView, rows: str) -> Iterator[ArrayView]:
             yield viewed(view, shape, strides)
 
 
-def _kinds(rows: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+def _kinds(rows: str, sizes: Sizes) -> Iterator[tuple[str, ...]]:
     yield (rows,)
     yield rows, "KB"
     if sizes[rows] > 1:  # of one row the same as the kind before
         yield f"{rows}B", "KB"
 
 
-def _size(axis: str, sizes: Mapping[str, int]) -> int:
+def _size(axis: str, sizes: Sizes) -> int:
     return blocks(sizes[axis[0]]) if axis.endswith("B") else sizes[axis]
 
 
