@@ -18,17 +18,8 @@ from types import GetSetDescriptorType
 from typing import Any
 
 from wsdsl.dynamo import skip_marked
-from wsdsl.runtime.launch_table import (
-    CONSTANTS,
-    FIRST_SLOT,
-    HEADER_BYTES,
-    TYPE_BASE,
-    TYPE_CALL,
-    Api,
-    Entry,
-    Kind,
-    Site,
-)
+from wsdsl.runtime import launch_table as layout
+from wsdsl.runtime.launch_table import Api, Entry, Kind, Site
 from wsdsl.runtime.native_code import cached, code_of, key_of
 from wsdsl.runtime.recorded_launches import Repeatable, recordings
 from wsdsl.schedule import Schedule
@@ -68,9 +59,7 @@ class _Exchange(ctypes.Structure):
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
-        *((name, ctypes.c_void_p) for name in ("previous", "allocate", "take", "give")),
-        ("view", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
+        *((x, ctypes.c_void_p) for x in ("previous", "allocate", "take", "give", "view", "stream")),
     )
 
 
@@ -129,10 +118,10 @@ class TorchApi:
         for names, library in (*libraries, ({Api.COMPARE: "memcmp"}, ctypes.CDLL(None))):
             for which, name in names.items():
                 table[which] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        table[Api.REPEAT] = _code() + HEADER_BYTES
+        table[Api.REPEAT] = _code() + layout.HEADER_BYTES
         self.tensors = torch.Tensor, torch.nn.Parameter
         self.table = _words([table[which] for which in Api])
-        self.constants = tuple(self.objects[which] for which in CONSTANTS)
+        self.constants = tuple(self.objects[which] for which in layout.CONSTANTS)
 
 
 def _getter(descriptor: Any) -> int:
@@ -162,7 +151,7 @@ def _method() -> _Method | None:
     """The native function; None where it cannot run."""
     if object.__basicsize__ != 2 * WORD:  # of a free-threaded build, even with the GIL
         return None
-    return _Method(b"launch", _code() + HEADER_BYTES, FLAGS, b"Repeat a known call.")
+    return _Method(b"launch", _code() + layout.HEADER_BYTES, FLAGS, b"Repeat a known call.")
 
 
 @cache
@@ -180,15 +169,15 @@ def answer(callee: Any, calls: Calls) -> None:
     first base class has a `__call__`, and `_native` in `__slots__`.
     """
     kind, callee._native = type(callee), calls.own
-    root, size = kind.mro()[-2], TYPE_BASE + 1
-    words, inherited = _words_of(kind, size), _words_of(root, size)[TYPE_CALL]
+    root, size = kind.mro()[-2], layout.TYPE_BASE + 1
+    words, inherited = _words_of(kind, size), _words_of(root, size)[layout.TYPE_CALL]
     is_known = (
-        _words_of(callee, FIRST_SLOT + 1)[FIRST_SLOT] == id(calls.own)
-        and words[TYPE_BASE] == id(kind.__base__)
-        and not _words_of(object, size)[TYPE_CALL]
+        _words_of(callee, layout.FIRST_SLOT + 1)[layout.FIRST_SLOT] == id(calls.own)
+        and words[layout.TYPE_BASE] == id(kind.__base__)
+        and not _words_of(object, size)[layout.TYPE_CALL]
     )
-    if is_known and words[TYPE_CALL] == inherited and kind is not root:
-        words[TYPE_CALL] = _code() + ctypes.c_uint64.from_address(_code()).value
+    if is_known and words[layout.TYPE_CALL] == inherited and kind is not root:
+        words[layout.TYPE_CALL] = _code() + ctypes.c_uint64.from_address(_code()).value
 
 
 def shipped_code() -> tuple[str, bytes]:

@@ -10,29 +10,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from wsdsl.runtime.launch_table import (
-    CONSTANTS,
-    FIRST_SLOT,
-    HEADER_BYTES,
-    KEY_WORDS,
-    MAX_ARGUMENTS,
-    TYPE_BASE,
-    TYPE_CALL,
-    Api,
-    Entry,
-    Kind,
-    Site,
-)
-from wsdsl.runtime.native_ir import (
-    CONFIG_STREAM,
-    F32,
-    F64,
-    I32,
-    WORD,
-    Builder,
-    functions,
-    instructions,
-)
+from wsdsl.runtime import launch_table as layout
+from wsdsl.runtime import native_ir
+from wsdsl.runtime.launch_table import Api, Entry, Kind, Site
+from wsdsl.runtime.native_ir import F32, F64, I32, WORD, Builder
 
 DL_BYTES = 48
 CUDA = 2
@@ -50,8 +31,8 @@ class Stub(Builder):
         """`payload`: where the data of a `bytes` object starts, which has the site's address."""
         super().__init__("launch", 4)
         own, arguments, positional, names = self.function.args
-        self.key, self.places = self.array(KEY_WORDS), self.array(MAX_ARGUMENTS)
-        self.objects, self.tensor = self.array(MAX_ARGUMENTS), self.array(DL_BYTES // 8)
+        self.key, self.places = self.array(layout.KEY_WORDS), self.array(layout.MAX_ARGUMENTS)
+        self.objects, self.tensor = self.array(layout.MAX_ARGUMENTS), self.array(DL_BYTES // 8)
         self.result = self.array(1)
         self.filled, self.made, self.total = (self.variable(0) for _ in range(3))
         self.site = self.load(self.plus(own, payload))
@@ -96,7 +77,7 @@ class Stub(Builder):
             self.miss_if(self.is_equal(self.word(self.word(entry, Entry.IS_VALID), 0), 0))
         self._patch(entry)
         config = self.word(entry, Entry.CONFIG)
-        self.store(self._stream(entry), self.plus(config, CONFIG_STREAM))
+        self.store(self._stream(entry), self.plus(config, native_ir.CONFIG_STREAM))
         function, table = self.word(entry, Entry.FUNCTION), self.word(entry, Entry.PARAMETERS)
         status = self.call(Api.LAUNCH, config, function, table, self.constant(0), result=I32)
         self.miss_if(self.differs(status, 0))
@@ -110,11 +91,11 @@ class Stub(Builder):
         with self.b.if_then(self.differs(names, 0)):
             number = self.word(names, TUPLE_SIZE)
             self.b.store(self.b.add(positional, number), self.total)
-            self.miss_if(self.b.icmp_signed(">", number, self.constant(MAX_ARGUMENTS // 4)))
+            self.miss_if(self.b.icmp_signed(">", number, self.constant(layout.MAX_ARGUMENTS // 4)))
             with self.loop(number) as i:
                 self.push(self.word(names, self.plus(i, TUPLE_ITEMS)))
         given = self.b.load(self.total)
-        self.miss_if(self.b.icmp_signed(">", given, self.constant(MAX_ARGUMENTS // 2)))
+        self.miss_if(self.b.icmp_signed(">", given, self.constant(layout.MAX_ARGUMENTS // 2)))
         return given
 
     def _out(self, call: Any) -> Any:
@@ -173,14 +154,14 @@ class Stub(Builder):
         self.miss_if(self.differs(self.call(Api.DLTENSOR, value, self.tensor, result=I32), 0))
         data, device, kind, shape, strides, offset = (self.word(self.tensor, i) for i in range(6))
         dims = self.b.and_(kind, self.constant(0xFFFFFFFF))
-        self.miss_if(self.b.icmp_unsigned(">", dims, self.constant(KEY_WORDS // 8)))
+        self.miss_if(self.b.icmp_unsigned(">", dims, self.constant(layout.KEY_WORDS // 8)))
         self.push(device)
         self.push(kind)
         for sizes in (shape, strides):
             with self.loop(dims) as i:
                 self.push(self.word(sizes, i))
         filled = self.b.load(self.filled)
-        self.miss_if(self.b.icmp_signed(">", filled, self.constant(KEY_WORDS // 2)))
+        self.miss_if(self.b.icmp_signed(">", filled, self.constant(layout.KEY_WORDS // 2)))
         self.miss_if(self.is_equal(data, 0))
         return self.plus(data, offset)
 
@@ -200,7 +181,7 @@ class Stub(Builder):
         is_float = self.is_equal(kind, self.word(self.api, Api.FLOAT))
         is_long = self.is_equal(kind, self.word(self.api, Api.LONG))
         known = self.b.or_(is_float, is_long)
-        for constant in CONSTANTS:
+        for constant in layout.CONSTANTS:
             is_constant = self.is_equal(kind, self.word(self.api, constant))
             known = self.b.or_(known, is_constant)
             with self.b.if_then(is_constant):
@@ -220,32 +201,24 @@ class Stub(Builder):
         """The entry with this key; of entries with a workspace, that of the current stream."""
         current = self.variable(0)
         self.b.store(self.word(self.site, Site.FIRST), current)
-        names = "find", "compare", "equal", "workspace", "next", "found"
-        head, compare, equal, workspace, following, found = (
-            self.function.append_basic_block(n) for n in names
-        )
+        head, found = map(self.function.append_basic_block, ("find", "found"))
         used = self.b.shl(self.b.load(self.filled), self.constant(3))
         self.b.branch(head)
         self.b.position_at_end(head)
         entry = self.b.load(current)
         self.miss_if(self.is_equal(entry, 0))
-        same = self.is_equal(self.word(entry, Entry.KEY_BYTES), used)
-        self.b.cbranch(same, compare, following)
-        self.b.position_at_end(compare)
-        differ = self.call(Api.COMPARE, self.word(entry, Entry.KEY), self.key, used, result=I32)
-        self.b.cbranch(self.is_equal(differ, 0), equal, following)
-        self.b.position_at_end(equal)
-        valid = self.word(entry, Entry.IS_VALID)
-        self.b.cbranch(self.is_equal(valid, 0), found, workspace)
-        self.b.position_at_end(workspace)
-        stream = self._stream(entry)
-        for_graph = self._out(lambda at: self.call(Api.IS_CAPTURING, stream, at, result=I32))
-        self.miss_if(self.differs(for_graph, 0))
-        number = self._out(lambda at: self.call(Api.STREAM_ID, stream, at, result=I32))
-        same = self.is_equal(number, self.word(entry, Entry.STREAM_ID))
-        self.b.cbranch(same, found, following)
-        self.b.position_at_end(following)
         self.b.store(self.word(entry, Entry.NEXT), current)
+        with self.b.if_then(self.is_equal(self.word(entry, Entry.KEY_BYTES), used)):
+            differ = self.call(Api.COMPARE, self.word(entry, Entry.KEY), self.key, used, result=I32)
+            with self.b.if_then(self.is_equal(differ, 0)):
+                with self.b.if_then(self.is_equal(self.word(entry, Entry.IS_VALID), 0)):
+                    self.b.branch(found)
+                stream = self._stream(entry)
+                graph = self._out(lambda at: self.call(Api.IS_CAPTURING, stream, at, result=I32))
+                self.miss_if(self.differs(graph, 0))
+                number = self._out(lambda at: self.call(Api.STREAM_ID, stream, at, result=I32))
+                with self.b.if_then(self.is_equal(number, self.word(entry, Entry.STREAM_ID))):
+                    self.b.branch(found)
         self.b.branch(head)
         self.b.position_at_end(found)
         return entry
@@ -341,15 +314,11 @@ class Stub(Builder):
 
     def _return(self, entry: Any) -> None:
         number, which = self.word(entry, Entry.NUM_RESULTS), self.word(entry, Entry.RESULTS)
-        several = self.function.append_basic_block("several")
-        one = self.function.append_basic_block("one")
-        self.b.cbranch(self.is_equal(number, 1), one, several)
-        self.b.position_at_end(one)
-        value = self.word(self.objects, self.word(which, 0))
-        self.call(Api.INCREF, value)
-        self._drop_made()
-        self.b.ret(value)
-        self.b.position_at_end(several)
+        with self.b.if_then(self.is_equal(number, 1)):
+            value = self.word(self.objects, self.word(which, 0))
+            self.call(Api.INCREF, value)
+            self._drop_made()
+            self.b.ret(value)
         found = self._tuple(number, which)
         self._drop_made()
         self.b.ret(found)
@@ -376,8 +345,8 @@ class InstanceCall(Builder):
     def __init__(self, payload: int, module: ir.Module) -> None:
         super().__init__("call", 3, module)
         instance, arguments, names = self.function.args
-        own, kind = self.word(instance, FIRST_SLOT), self.word(instance, 1)
-        own_call = self.word(kind, TYPE_CALL)  # which may be replaced meanwhile
+        own, kind = self.word(instance, layout.FIRST_SLOT), self.word(instance, 1)
+        own_call = self.word(kind, layout.TYPE_CALL)  # which may be replaced meanwhile
         self.miss_if(self.differs(names, 0))
         self.miss_if(self.is_equal(own, 0))
         self.api = self.word(self.load(self.plus(own, payload)), Site.API)
@@ -398,9 +367,9 @@ class InstanceCall(Builder):
         self.b.store(kind, current)
         self.b.branch(head)
         self.b.position_at_end(head)
-        base = self.word(self.b.load(current), TYPE_BASE)
+        base = self.word(self.b.load(current), layout.TYPE_BASE)
         self.b.store(base, current)
-        call = self.word(base, TYPE_CALL)
+        call = self.word(base, layout.TYPE_CALL)
         self.b.cbranch(self.is_equal(call, own_call), head, end)
         self.b.position_at_end(end)
         function = self.b.inttoptr(call, ir.FunctionType(WORD, [WORD] * 3).as_pointer())
@@ -412,6 +381,6 @@ def machine_code() -> bytes:
     payload = bytes.__basicsize__ - 1
     stub = Stub(payload)
     InstanceCall(payload, stub.module)
-    elf = stub.elf()
-    header = pack("<Q", HEADER_BYTES + functions(elf)[1]).ljust(HEADER_BYTES, b"\0")
-    return header + instructions(elf)
+    elf, size = stub.elf(), layout.HEADER_BYTES
+    header = pack("<Q", size + native_ir.functions(elf)[1]).ljust(size, b"\0")
+    return header + native_ir.instructions(elf)
