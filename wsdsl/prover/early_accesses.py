@@ -15,11 +15,10 @@ from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
+from wsdsl.prover.skeleton_of_ptx import Token, tokens_of, without_comments
 from wsdsl.reached import reached
-from wsdsl.record import record
 
 HINT = "report this bug in wsdsl: codegen or LLVM moved the access"
-COMMENT = re.compile(r"//[^\n]*")
 STATEMENT = re.compile(
     r"(?<![^\s;{}:])(?:"
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
@@ -41,22 +40,13 @@ ELSEWHERE = {"shared", "shared::cta", "shared::cluster", "param", "local", "cons
 """State spaces that are not GMEM; an address without one may be there."""
 
 
-@record
-class Statement:
-    at: int
-    label: str
-    guard: str
-    op: str
-    args: str
-
-    @property
-    def touches(self) -> bool:
-        """If it may access GMEM. (What brings lines to L2 does not: all see what is there.)"""
-        kind, *words = self.op.split(".")
-        if kind in ("cp", "call"):
-            return kind == "call" or ("global" in words and "prefetch" not in words)
-        memory = kind in ("ld", "ldu", "st", "red", "atom", "multimem")
-        return memory and not ELSEWHERE & {*words}
+def _touches(statement: Token) -> bool:
+    """Whether it may access GMEM. A prefetch to L2 does not: it changes no contents."""
+    kind, *words = statement.op.split(".")
+    if kind in ("cp", "call"):
+        return kind == "call" or ("global" in words and "prefetch" not in words)
+    memory = kind in ("ld", "ldu", "st", "red", "atom", "multimem")
+    return memory and not ELSEWHERE & {*words}
 
 
 def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> None:
@@ -65,9 +55,9 @@ def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> Non
     """
     if not any(isinstance(op, WaitPredecessor) for op in kernel.ops):
         return
-    text = COMMENT.sub(lambda m: " " * len(m[0]), ptx)
+    text = without_comments(ptx)
     constant = constant_tensors(kernel)
-    early = sorted((s for s in _before_waits(text) if s.touches), key=lambda s: s.at)
+    early = sorted((s for s in _before_waits(text) if _touches(s)), key=lambda s: s.at)
     made = _definitions(text) if early else {}
     for found in early:
         tensors = {owners[n] for n in _parameters(found, made)} - {""}
@@ -78,16 +68,10 @@ def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> Non
             raise VerifyError(message, kernel.loc, HINT)
 
 
-def _before_waits(text: str) -> Iterator[Statement]:
+def _before_waits(text: str) -> Iterator[Token]:
     """All that a thread may come to before it has waited."""
-    statements: list[Statement] = []
     tables: dict[str, list[str]] = {}
-    for m in STATEMENT.finditer(text):
-        if m["table"]:
-            tables[statements[-1].label] = m["targets"].replace(",", " ").split()
-            continue
-        made = Statement(m.start(), m["label"] or "", m["guard"] or "", m["op"] or "", m["args"])
-        statements.append(made)
+    statements = list(tokens_of(text, STATEMENT, tables))
     places = {s.label: n for n, s in enumerate(statements) if s.label}
 
     def after(n: int) -> Iterator[int]:
@@ -114,7 +98,7 @@ def _definitions(text: str) -> dict[str, str]:
     return found
 
 
-def _parameters(statement: Statement, made: dict[str, str]) -> set[int]:
+def _parameters(statement: Token, made: dict[str, str]) -> set[int]:
     """Those from which a load's address or map is computed; none of what does not only load."""
     by_tma, plain = LOAD.match(statement.op), statement.op.startswith("ld")
     found = (MAP if by_tma else ADDRESS).search(statement.args) if by_tma or plain else None

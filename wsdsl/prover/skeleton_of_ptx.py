@@ -100,18 +100,33 @@ class Jump:
     must: int
 
 
+def without_comments(ptx: str) -> str:
+    return COMMENT.sub(lambda m: " " * len(m[0]), ptx)
+
+
+def tokens_of(text: str, form: re.Pattern[str], tables: dict[str, list[str]]) -> Iterator[Token]:
+    """Yield the tokens of a form; add the targets of branches to `tables`, by the table's label."""
+    label = ""
+    for m in form.finditer(text):
+        if m["table"]:
+            tables[label] = m["targets"].replace(",", " ").split()
+            continue
+        label = m["label"] or ""
+        yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
+
+
 class Program:
     """Labels, jumps and events of PTX text. Raises nothing: what is not understood becomes an event
     that no kernel has.
     """
 
     def __init__(self, text: str, places: Places) -> None:
-        self.text = COMMENT.sub(lambda m: " " * len(m[0]), text)
+        self.text = without_comments(text)
         self.places = places
         self.names = places.names()
         self.ends_of_lines = [m.start() for m in re.finditer("\n", text)]
         self.tables: dict[str, list[str]] = {}
-        tokens = list(self._tokens())
+        tokens = list(tokens_of(self.text, TOKEN, self.tables))
         spins = set(_spins(tokens))
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
         starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
@@ -127,15 +142,6 @@ class Program:
         self.tokens = [way for token in kept for way in self._ways(token)]
         waiting = {tokens[i].at for i in waits}
         self.read = [self._read(token, token.at in waiting) for token in self.tokens]
-
-    def _tokens(self) -> Iterator[Token]:
-        label = ""
-        for m in TOKEN.finditer(self.text):
-            if m["table"]:
-                self.tables[label] = m["targets"].replace(",", " ").split()
-                continue
-            label = m["label"] or ""
-            yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
 
     def _targets(self, token: Token) -> list[str]:
         return self.tables.get(token.args.rpartition(",")[2].strip(), [])
