@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,17 +101,18 @@ def arranged(
     whole = (*view.shape[:-1], n)
     rows = math.prod(view.shape[:-1])
     kind = AS_BITS.get(view.dtype.name, view.dtype.name)
-    end = (
-        type_of_output(out, out_dtype, whole, kind),
-        type_of_addend("bias", bias, (n,), ADDENDS),
-        activation,
-        type_of_addend("residual", residual, whole, RESIDUALS),
-    )
     vector = rows == 1 and not tiled and _is_short(weights)
-    kernel = weights.kernels.get((kind, end, vector))
+    options: dict[str, Any] = dict(
+        out=type_of_output(out, out_dtype, whole, kind),
+        bias=type_of_addend("bias", bias, (n,), ADDENDS),
+        activation=activation,
+        residual=type_of_addend("residual", residual, whole, RESIDUALS),
+        vector=vector,
+    )
+    key = kind, *options.values()
+    kernel = weights.kernels.get(key)
     if kernel is None:
-        form = replace(_form(kind, weights, *end), vector=vector)
-        kernel = weights.kernels[kind, end, vector] = kernel_of(form)
+        kernel = weights.kernels[key] = kernel_of(_form(kind, weights, options))
     x = x if weights.order is None else contiguous(x[..., weights.order])
     matrix, outer = with_zeros(x, [(0, weights.width - k)]), () if vector else (rows,)
     given = [
@@ -130,17 +131,11 @@ def _is_short(weights: Weights) -> bool:
     return weights.is_packed and not grouped and row <= MOST_ROW_BYTES
 
 
-def _form(
-    x: str,
-    weights: Weights,
-    out: str,
-    bias: str | None,
-    activation: str | None,
-    residual: str | None,
-) -> Form:
+def _form(x: str, weights: Weights, options: Mapping[str, Any]) -> Form:
     scales, zeros = weights.params
     grouped = "KB" in scales.dims
     _check_types(x, scales.dtype.name, by_group=grouped)
+    activation = options["activation"]
     if activation is not None and activation not in ACTIVATIONS:
         raise wrong_option("activation", repr(activation), f"{', '.join(ACTIVATIONS)} or None")
     return Form(
@@ -149,13 +144,10 @@ def _form(
         scales=scales,
         group=weights.group if grouped else (1, 1),
         packed=weights.is_packed,
-        out=out,
         zeros=zeros,
         table=weights.table is not None,
         scale=weights.scale is not None,
-        bias=bias,
-        activation=activation,
-        residual=residual,
+        **options,
     )
 
 
