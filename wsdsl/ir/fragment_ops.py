@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Makers, ManyResults, OneResult, Op, Value, op_class
+from wsdsl.ir.op import Makers, ManyResults, OneResult, Op, Unary, Value, op_class
 from wsdsl.ir.types import Accumulator, Fragment
 
 
@@ -36,10 +36,8 @@ class EmptyAccumulator(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class AsAccumulator(OneResult):
+class AsAccumulator(Unary):
     """A fragment handed back to wgmma; the same registers."""
-
-    x: Value
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -112,10 +110,9 @@ class ZeroUnless(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class Slice(OneResult):
+class Slice(Unary):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
-    x: Value
     start: int
 
 
@@ -127,13 +124,11 @@ class Join(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class ConvertLayout(OneResult):
+class ConvertLayout(Unary):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
     bits lanes exchange bytes, and the result has registers of its own.
     """
-
-    x: Value
 
 
 def registers_of(value: Value, made: Makers) -> tuple[Value, ...]:
@@ -176,10 +171,8 @@ class MmaSync(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class ScanColumns(OneResult):
+class ScanColumns(Unary):
     """The inclusive prefix sum of the elements of a row; of floats in f32."""
-
-    x: Value
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)

@@ -175,6 +175,13 @@ class OneResult(Op):
 
 
 @op_class(())
+class Unary(OneResult):
+    """Base of ops that define one value from the operand `x` and attributes."""
+
+    x: Value
+
+
+@op_class(())
 class ManyResults(Op):
     """Base of ops that define any number of values."""
 

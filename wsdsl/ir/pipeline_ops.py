@@ -6,7 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wsdsl.ir.op import Kernel, Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
+from wsdsl.ir.op import (
+    Kernel,
+    Level,
+    ManyResults,
+    OneResult,
+    Op,
+    Region,
+    Unary,
+    Value,
+    binds,
+    op_class,
+)
 from wsdsl.ir.types import Axis, Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
@@ -204,10 +215,8 @@ class ExchangeRows(ManyResults):
 
 
 @op_class(PARTITIONED)
-class RenameAxes(OneResult):
+class RenameAxes(Unary):
     """The same values, under the names of other axes of the same sizes and roles."""
-
-    x: Value
 
 
 @op_class(PARTITIONED)

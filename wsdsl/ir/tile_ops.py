@@ -6,7 +6,7 @@ are scalars or fragments.
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Value, binds, op_class
+from wsdsl.ir.op import Level, ManyResults, OneResult, Op, Region, Unary, Value, binds, op_class
 from wsdsl.ir.types import Axis, DType, SharedTile, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
@@ -236,7 +236,7 @@ class Map(OneResult):
 
 
 @op_class(ALL, "any", pure=True)
-class Cast(OneResult):
+class Cast(Unary):
     """Convert the values of `x` to the result's dtype.
 
     A float is rounded to nearest even (tf32: ties away from zero; f8e8m0: to the larger one).
@@ -247,15 +247,12 @@ class Cast(OneResult):
     `saturate` becomes the nearest value that the result's dtype has.
     """
 
-    x: Value
     saturate: bool = False
 
 
 @op_class(ALL, "any", pure=True)
-class Bitcast(OneResult):
+class Bitcast(Unary):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
-
-    x: Value
 
 
 @op_class(TILES)
@@ -284,17 +281,16 @@ class ReduceBlocks(OneResult):
 
 
 @op_class(TILES)
-class Scan(OneResult):
+class Scan(Unary):
     """The inclusive prefix sum of `x` along an axis, over the range of its loop; of floats in
     f32.
     """
 
-    x: Value
     axis: str
 
 
 @op_class(TILE)
-class TopK(OneResult):
+class TopK(Unary):
     """The largest elements of `x` along an axis, in descending order, as many as the axis `into`
     has; of equal ones the one with the least index comes first, and NaN before all. With `places`
     not what they are, but their indices; i32. Where `x` has fewer elements the rest is the lowest
@@ -302,7 +298,6 @@ class TopK(OneResult):
     that were found in other tiles, among which the elements of `x` are sorted.
     """
 
-    x: Value
     axis: str
     into: Value
     before: tuple[Value, ...] = ()
