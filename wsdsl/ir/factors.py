@@ -24,7 +24,7 @@ def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
     """Both operands with their factors, where the tensor cores multiply what is without them, or
     what `taken_as` says, and one of the operands is more than that.
     """
-    shared = [x for x in _axes(op.a) if x in _axes(op.b)]
+    shared = [x for x in op.a.axes if x in op.b.axes]
     sides = [split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
     match sides:
         case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
@@ -62,7 +62,7 @@ def split(value: Value, k: str, made: Makers) -> Factored | None:
                 return found
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
-                if k in _axes(tile) and _is_same_over(factor, k, made):
+                if k in tile.axes and _is_same_over(factor, k, made):
                     found = split(tile, k, made)
                     if found is not None and fits(found):
                         return found[0], [*found[1], factor]
@@ -86,7 +86,7 @@ def _is_same_over(value: Value, k: str, made: Makers) -> bool:
     """Whether it depends on the axis at most by `index(k) // c`."""
     if isinstance(value.type, Axis):
         return value.type.name != k
-    if k not in _axes(value):
+    if k not in value.axes:
         return True
     op = made.get(value)
     match op:
@@ -99,10 +99,6 @@ def _is_same_over(value: Value, k: str, made: Makers) -> bool:
             return all(_is_same_over(v, k, made) for v in inner)
         case _:
             return False
-
-
-def _axes(value: Value) -> tuple[str, ...]:
-    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def _dtype(value: Value) -> DType:

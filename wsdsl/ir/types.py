@@ -380,6 +380,16 @@ class Value:
         return self.type
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of a tile; of scalars and other values none."""
+        return self.type.axes if isinstance(self.type, Tile) else ()
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether it is a tile with axes; scalars have none."""
+        return bool(self.axes)
+
+    @property
     def as_axis(self) -> Axis:
         assert isinstance(self.type, Axis)
         return self.type

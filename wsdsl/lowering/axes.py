@@ -8,7 +8,7 @@ from typing import TypeVar
 from wsdsl.ir.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store, Whole, Yield
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import definitions, retype
 
 
@@ -39,15 +39,6 @@ def whole_axes(kernel: Kernel) -> frozenset[str]:
     return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
 
 
-def tile_axes(value: Value) -> tuple[str, ...]:
-    """None of a scalar, nor of what is no tile at all."""
-    return value.type.axes if isinstance(value.type, Tile) else ()
-
-
-def is_tile(value: Value) -> bool:
-    return bool(tile_axes(value))
-
-
 def axis_of(block: Iterable[Op], name: str) -> Value | None:
     """The axis that these ops take: loops beside them may have axes of that name, too."""
     used = (v for op in block for v in operands(op) if isinstance(v.type, Axis))
@@ -56,7 +47,7 @@ def axis_of(block: Iterable[Op], name: str) -> Value | None:
 
 def is_scattered(op: Store) -> bool:
     """Whether a tile's places are computed along some dimension."""
-    return any(map(is_tile, op.index))
+    return any(v.is_tile for v in op.index)
 
 
 OpT = TypeVar("OpT", bound=Op)

@@ -9,7 +9,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.cooperation import num_shares
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.schedule_findings import extent_fault
@@ -40,7 +40,7 @@ def stored_blocks(op: t.Store, made: Makers) -> dict[str, int]:
 
 def is_even(value: Value, axis: str, size: int, made: Makers) -> bool:
     """Whether all elements of a block are the same."""
-    if axis not in tile_axes(value):
+    if axis not in value.axes:
         return True
     op, block = made.get(value), block_of(value, made)
     if block is not None:

@@ -14,7 +14,6 @@ from wsdsl.ir.op import Region, Value, with_fields
 from wsdsl.ir.tile_ops import Contract, Full, Load, Lookup
 from wsdsl.ir.types import Fragment, State, Tile, Type
 from wsdsl.ir.walk import uses, yielded
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
@@ -282,7 +281,7 @@ def carried_variable(
         tile = lowering.addend(first, arg.type)
         known = tile.started is False and grows(loop.body, arg, last, by_products=True)
         return CarriedSum.of(lowering, loop, tile, (arg, last, made), known)
-    if is_tile(arg):
+    if arg.is_tile:
         loaded = all(
             isinstance(lowering.context.made.get(v), (Load, Lookup)) for v in (first, last)
         )

@@ -9,7 +9,6 @@ from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import I32, Axis, Fragment
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
@@ -64,7 +63,7 @@ def _ends_along(entry: Value, context: PartitionContext, op: Store) -> list[str]
     if isinstance(entry.type, Axis):
         return [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
     named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
-    return [n for n in tile_axes(entry) if n not in named and not context.is_full(n)]
+    return [n for n in entry.axes if n not in named and not context.is_full(n)]
 
 
 def _place(

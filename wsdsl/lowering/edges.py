@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.walk import yielded
-from wsdsl.lowering.axes import is_tile, output_nest, with_loops
+from wsdsl.lowering.axes import output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
@@ -70,7 +70,7 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
     readers = dict[Value, dict[Role, Op]]()
     made_in_slots = {edge.value for group in _slots(kernel) for edge in group.edges}
     for op, role in roles.items():
-        for value in _sources([v for v in operands(op) if is_tile(v)], made):
+        for value in _sources([v for v in operands(op) if v.is_tile], made):
             producer = roles.get(made[value], role)
             by_slot = {"load", "decode"} & {producer, role} or value in made_in_slots
             if producer != role and not by_slot and not isinstance(made[value], Full):

@@ -14,7 +14,6 @@ from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering import sums_of_lines
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 from wsdsl.lowering.zeros import neutral, zero_outside
@@ -84,7 +83,7 @@ def remainder_indices(op: t.Map, context: PartitionContext) -> RegisterTile | No
     blocks, b = block_indices(op, context), context.builder
     if blocks is None:
         return None
-    (name,), size = tile_axes(op.result), op.args[1]
+    (name,), size = op.result.axes, op.args[1]
     indices, own = context.indices(name), context.shapes.of((name,))
     number = context.made[size]
     assert isinstance(number, t.Constant)
@@ -156,13 +155,13 @@ def _exact_factors(op: t.Reduce, made: Makers) -> tuple[Value, ...]:
 def _rows_and_vector(factors: tuple[Value, ...], context: PartitionContext) -> tuple[Value, ...]:
     """Return the rows and the vector whose elements are multiplied, if `mma_sync` takes them."""
     casts = [op for v in factors if isinstance(op := context.made.get(v), t.Cast)]
-    found = sorted((op.x for op in casts), key=lambda v: -len(tile_axes(v)))
+    found = sorted((op.x for op in casts), key=lambda v: -len(v.axes))
     kinds = {v.as_tile.dtype for v in found}
-    fits = kinds in ({F16}, {BF16}) and [len(tile_axes(v)) for v in found] == [2, 1]
+    fits = kinds in ({F16}, {BF16}) and [len(v.axes) for v in found] == [2, 1]
     if not fits or context.shapes.lanes != ACCUMULATOR or context.shapes.in_tensor_memory:
         return ()
-    shape, (step,) = context.shapes.of(tile_axes(found[0])), map(k_step, kinds)
-    along = shape.columns == tile_axes(found[1])[0] and shape.height == LINES
+    shape, (step,) = context.shapes.of(found[0].axes), map(k_step, kinds)
+    along = shape.columns == found[1].axes[0] and shape.height == LINES
     return tuple(found) if along and not any(w % step for w in shape.widths) else ()
 
 

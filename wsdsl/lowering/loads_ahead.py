@@ -13,7 +13,6 @@ from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import copy_region, makers, replace_operands, used_inside, yielded
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.scale_loads import blocks_of
 
@@ -90,7 +89,7 @@ class LoadsAhead:
     def is_small(self, value: Value) -> bool:
         """Whether it is the same in all columns of a piece."""
         axes = self.context.axes
-        if all(axes[name].role != "columns" for name in tile_axes(value)):
+        if all(axes[name].role != "columns" for name in value.axes):
             return True
         match self.made.get(value):
             case t.Load(index=index) | t.Lookup(index=index):

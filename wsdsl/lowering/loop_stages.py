@@ -15,7 +15,6 @@ from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import following, yielded
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 
 PURE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Reduce, t.ReduceBlocks, t.Scan, t.Constant, t.DimSize)
@@ -75,7 +74,7 @@ class LoopStages:
                 return None
             sums[n] = arg if arg in used else read[0]
         crossing = used & made_first - scaled
-        if scaled & used != {*sums.values()} & scaled or any(not is_tile(v) for v in crossing):
+        if scaled & used != {*sums.values()} & scaled or any(not v.is_tile for v in crossing):
             return None
         if any(isinstance(op, t.Contract) and op in scaling for op in body):
             return None
@@ -138,7 +137,7 @@ class Masks:
 
     def _order(self, op: t.Map) -> t.Map | None:
         """What it selects by, if that is the order of two indices."""
-        test = self.made.get(op.args[0]) if op.fn == "where" and is_tile(op.args[1]) else None
+        test = self.made.get(op.args[0]) if op.fn == "where" and op.args[1].is_tile else None
         if not isinstance(test, t.Map) or test.fn not in ORDERS:
             return None
         return test if all(map(self._axis, test.args)) else None

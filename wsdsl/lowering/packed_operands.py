@@ -17,7 +17,6 @@ from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store
 from wsdsl.ir.types import Axis, Sizes, Tensor
 from wsdsl.ir.walk import made_of
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.lanes import reduces_across
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
 from wsdsl.lowering.schedule_findings import extent_fault
@@ -99,7 +98,7 @@ def _lies_like(load: Load, operand: Value, summed: tuple[str, ...], parts: set[s
     names = tuple(v.type.name for v in last if isinstance(v.type, Axis))
     return (
         len(load.axes) == 2
-        and names == tile_axes(load.result)
+        and names == load.result.axes
         and {*names} == {*operand.as_tile.axes}
         and names[1:] == summed
         and not parts & {*names}

@@ -11,7 +11,6 @@ from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Map, Yield
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import makers, yielded
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, Masks, is_scalar
 from wsdsl.lowering.order_barriers import OrderBarriers
@@ -166,7 +165,7 @@ class PipelinedLoop:
         self.builder.copy((*given_back, *scalars), swap)
         self.axes(swap, inside=whole)
         self.copy_seen(middle, swap, whole)
-        b.add(Materialize(values=tuple(swap[v] for v in wanted if is_tile(v)), loc=b.loc))
+        b.add(Materialize(values=tuple(swap[v] for v in wanted if v.is_tile), loc=b.loc))
         self.builder.copy(makers, swap)
         self.builder.copy(tuple(op for op in releases if op not in given_back), swap)
 

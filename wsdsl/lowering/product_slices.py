@@ -43,7 +43,7 @@ from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Yield
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.ir.walk import Namer, definitions, uses, walk, with_regions, yielded
-from wsdsl.lowering.axes import axis_of, is_tile
+from wsdsl.lowering.axes import axis_of
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
@@ -110,7 +110,7 @@ class TensorSlice(ConsumerSlice):
             if group.last == place:
                 made += self._handed_over(group)
         if own and place == last:
-            handed = [v for v in yielded(block) if is_tile(v) and v not in self.chains.continued]
+            handed = [v for v in yielded(block) if v.is_tile and v not in self.chains.continued]
             if handed:
                 # Piece by piece: a whole sum beside them would take their registers once more.
                 made.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))

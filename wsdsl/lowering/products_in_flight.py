@@ -16,7 +16,6 @@ from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yi
 from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.ir.walk import definers, makers, uses, walk, yielded
 from wsdsl.ir.wgmma import k_step
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import stays_with_products
 from wsdsl.lowering.multicast_groups import num_peers
@@ -213,7 +212,7 @@ def _adds_only(loop: ForRange) -> bool:
     if any(map(_is_computed, inside)) and not _are_made_late(loop, inside):
         return False
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
-        summed = is_tile(last) and stays_with_products(loop, arg, last)
+        summed = last.is_tile and stays_with_products(loop, arg, last)
         if summed and not grows(loop.body, arg, last, by_products=True):
             return False
     direct = {op.result for op in loop.body if isinstance(op, Contract) and op.acc is not None}

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.types import F32, Tile
+from wsdsl.ir.types import F32
 from wsdsl.ir.walk import used_inside
 
 EXPONENTIALS = ("exp", "exp2")
@@ -134,7 +134,7 @@ class _Forms:
             first = step.fn in EXPONENTIALS and not steps
             scaled = step.fn in ("mul", "div") and bool(steps) and step.args[0] in inner
             scaled = scaled or (step.fn == "mul" and bool(steps))
-            if len(inner) != 1 or not (first or scaled) or any(op.axis in _axes(v) for v in rest):
+            if len(inner) != 1 or not (first or scaled) or any(op.axis in v.axes for v in rest):
                 return None
             steps.append(step)
             (value,) = inner
@@ -171,7 +171,7 @@ class _Forms:
         if not isinstance(less, t.Map) or less.fn != "sub":
             return None
         for x, f in (less.args, less.args[::-1]):
-            if self.varies(x) or not self.varies(f) or op.axis in _axes(f):
+            if self.varies(x) or not self.varies(f) or op.axis in f.axes:
                 continue
             for leader in self.current.members:
                 plain = leader.fn == "add" and leader.result not in self.current.followers
@@ -235,10 +235,6 @@ def _same(a: Value, b: Value, made: Makers) -> bool:
         case _:
             own = number(a, made)
             return a.type == b.type and own is not None and own == number(b, made)
-
-
-def _axes(value: Value) -> tuple[str, ...]:
-    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def elements_of_each(size: int, tile: int, ctas: int) -> list[int]:

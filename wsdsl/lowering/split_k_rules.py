@@ -18,7 +18,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import unnumbered, used_inside, walk, yielded
-from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
+from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.lanes import reduces_rows
 from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
 
@@ -94,7 +94,7 @@ def goes_again(cut: Op, loop: Op) -> bool:
     part = loop.start or loop.stop or loop.whole
     index, name = loop.index, loop.index.as_axis.name
     places = [op.index for op in walk(loop.body) if isinstance(op, Store)]
-    own = all(any(v == index or name in tile_axes(v) for v in place) for place in places)
+    own = all(any(v == index or name in v.axes for v in place) for place in places)
     return not part and loop.dim == cut.dim and own
 
 

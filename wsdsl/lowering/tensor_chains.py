@@ -21,7 +21,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, resu
 from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Reduce
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import uses, walk, yielded
-from wsdsl.lowering.axes import output_nest, tile_axes
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.updated_sums import updates
 from wsdsl.record import record
 
@@ -111,7 +111,7 @@ def held_by_threads(kernel: Kernel) -> tuple[Tile, ...]:
     for loop in loops:
         for init, arg in zip(loop.init, loop.args, strict=True):
             # What goes on from one loop to the next, or into an inner one, is the same registers.
-            if arg not in found.sums and init not in carried and len(tile_axes(arg)) == 2:
+            if arg not in found.sums and init not in carried and len(arg.axes) == 2:
                 held.append(arg.as_tile)
         for op in loop.body if loop.args else ():
             held += (v.as_tile for v in found.ends(op) if any(_reduced(loop.body, v)))

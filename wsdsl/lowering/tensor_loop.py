@@ -35,7 +35,6 @@ from wsdsl.ir.tensor_ops import TensorFence, TensorLoad, TensorWait
 from wsdsl.ir.tile_ops import Block, Constant, Contract, DimSize, End, If, Map, Yield
 from wsdsl.ir.types import Accumulator, Fragment, Tile
 from wsdsl.ir.walk import copy_region, following, makers, used_inside, walk, yielded
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -101,7 +100,9 @@ def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | N
                 users = following(body, (op.result,))
                 second |= {op, *users} if users & second else set()
         grown = len(second) > before
-    shared = {op for op in body if isinstance(op, SHARED) and not any(map(is_tile, results_of(op)))}
+    shared = {
+        op for op in body if isinstance(op, SHARED) and not any(v.is_tile for v in results_of(op))
+    }
     first = [op for op in body if op not in second]
     inner = [*walk(tuple(first))]
     # How often a loop of the first stage runs is known within an iteration alone.

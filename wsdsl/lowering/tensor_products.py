@@ -39,7 +39,6 @@ from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.tile_ops import Contract, Full, If, Yield
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.walk import free_values, with_regions
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.cta_pairs import group_of, halved_axes
 from wsdsl.lowering.partition_context import PartitionContext
@@ -108,21 +107,21 @@ class TensorProducts:
                 b.add(with_regions(with_fields(op, cond=self.rest.scalar(op.cond)), self.region))
             case Yield():
                 b.add(with_fields(op, values=tuple(map(self.carried, op.values))))
-            case Full() if is_tile(op.result):
+            case Full() if op.result.is_tile:
                 self.started[op.result] = b.flag(False)
             case _:
-                assert not any(map(is_tile, results_of(op)))
+                assert not any(v.is_tile for v in results_of(op))
                 self.rest.op(op)
 
     def carried(self, value: Value) -> Value:
-        return self.started[value] if is_tile(value) else self.rest.scalar(value)
+        return self.started[value] if value.is_tile else self.rest.scalar(value)
 
     def loop(self, op: ForRange) -> None:
         self.rest.make(free_values(op.body))
         init = tuple(map(self.carried, op.init))
         named: list[tuple[Value, ...]] = []
         for values in (op.args, op.result):
-            tiles = [v for v in values if is_tile(v)]
+            tiles = [v for v in values if v.is_tile]
             self.started |= {v: self.builder.value("started", FLAG) for v in tiles}
             named.append(tuple(map(self.carried, values)))
         args, result = named

@@ -15,7 +15,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, resu
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.tile_ops import ForEach, Load, Map, Store, Yield
 from wsdsl.ir.walk import replace_operands, walk, with_regions
-from wsdsl.lowering.axes import output_nest, tile_axes
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import holds_vectors, turned
 
@@ -33,7 +33,7 @@ def taken_in_turns(kernel: Kernel) -> ForEach | None:
         return None
     same, _ = in_front(body, each[-1].index)
     # A row or column takes next to nothing.
-    whole = any(isinstance(op, Load) and len(tile_axes(op.result)) > 1 for op in same)
+    whole = any(isinstance(op, Load) and len(op.result.axes) > 1 for op in same)
     return each[-1] if whole else None
 
 

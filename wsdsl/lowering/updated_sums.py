@@ -45,7 +45,6 @@ from wsdsl.ir.pipeline_ops import Materialize
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions, yielded
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.product_operands import of_product
 from wsdsl.lowering.zeros import tiles_of_zeros
 from wsdsl.record import record
@@ -136,7 +135,7 @@ class Updates:
             if isinstance(inner, Contract) and inner.result == update.product.result:
                 sum = op.result[update.place]
                 there = {v for before in body for v in results_of(before)}
-                handed = [v for v in yielded(op.body) if v in there and is_tile(v)]
+                handed = [v for v in yielded(op.body) if v in there and v.is_tile]
                 if handed:
                     # What they are made of takes registers.
                     body.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))

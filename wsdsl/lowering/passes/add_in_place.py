@@ -31,7 +31,7 @@ from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map, Reduce, Store
 from wsdsl.ir.types import F32, DType, Tile
 from wsdsl.ir.walk import Namer, rewrite
-from wsdsl.lowering.axes import output_nest, tile_axes
+from wsdsl.lowering.axes import output_nest
 
 
 def add_in_place(kernel: Kernel) -> Kernel:
@@ -47,7 +47,7 @@ def add_in_place(kernel: Kernel) -> Kernel:
         and times[op.tensor.name] == 1
         and {loop.index for loop in nest} <= {*op.index}
         and all(load.last == op.last for load in kernel.of(Load) if len(load.axes) > 1)
-        and {*tile_axes(op.value)} <= {axis.name for axis in op.axes}
+        and {*op.value.axes} <= {axis.name for axis in op.axes}
     }
     namer = Namer.of(kernel)
 

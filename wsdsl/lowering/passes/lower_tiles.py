@@ -39,7 +39,6 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fi
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.ir.walk import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering import elementwise
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
     CarriedExchange,
@@ -244,7 +243,7 @@ class _Lowering:
     def plain(self, op: Op) -> None:
         """Element by element, or of scalars alone."""
         made, swap = results_of(op), [v for v in operands(op) if v in self.env]
-        if made and (swap or is_tile(made[0])):
+        if made and (swap or made[0].is_tile):
             self.env[made[0]] = elementwise.compute(op, self.context, self.pieces)
             self.remember(op)
             return
@@ -280,7 +279,7 @@ class _Lowering:
 
     def store(self, op: t.Store) -> None:
         self.read_first({op.tensor})
-        index = tuple(v if is_tile(v) else self.scalar(v) for v in op.index)
+        index = tuple(v if v.is_tile else self.scalar(v) for v in op.index)
         self.stores.store(with_fields(op, index=index), self.pieces)
 
     def read_first(self, tensors: set[Value]) -> None:
@@ -304,7 +303,7 @@ class _Lowering:
         b, lasts, of = self.builder, yielded(op.body), self.scalar
         op = with_fields(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
         carries = zip(op.args, lasts, strict=True)
-        summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
+        summed = [last.is_tile and stays_with_products(op, arg, last) for arg, last in carries]
         # By the state of a slot that is carried, that of the one that the next iteration has.
         read = {inner.state for inner in op.body if isinstance(inner, s.TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
@@ -354,7 +353,7 @@ class _Lowering:
                     self.products.settle(op.loc)
                 handed: list[Value] = []
                 for v in yielded(region):
-                    handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
+                    handed += self.pieces(v).all() if v.is_tile else (self.scalar(v),)
                 self.stores.settle(op.loc)
                 handed += [rows.next_state(op.loc)] if state else []
                 b.add(t.Yield(values=tuple(handed), loc=op.loc))

@@ -34,7 +34,6 @@ from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, made_of, replace_operands, uses, with_regions
 from wsdsl.ir.wgmma import k_step, sum_of
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.scale_loads import blocks_of
 
@@ -95,9 +94,7 @@ class _Mover:
             return
         factor = factors[0]
         for other in factors[1:]:
-            axes = tuple(
-                x for x in op.result.as_tile.axes if x in (*tile_axes(factor), *tile_axes(other))
-            )
+            axes = tuple(x for x in op.result.as_tile.axes if x in (*factor.axes, *other.axes))
             args, factor = (factor, other), self.value("factor", F32, axes)
             self.ops.append(Map(result=factor, fn="mul", args=args, loc=op.loc))
         bare = self.value(op.result.name, F32, op.result.as_tile.axes)
@@ -132,18 +129,18 @@ class _Mover:
     def cast(self, tile: Value, dtype: DType) -> Value:
         if _dtype(tile) == dtype:
             return tile
-        made = self.value(tile.name, dtype, tile_axes(tile))
+        made = self.value(tile.name, dtype, tile.axes)
         self.ops.append(Cast(result=made, x=tile))
         return made
 
     def without(self, value: Value, k: str) -> Value:
         """The value in a tile of `k`, which is the same for all of it."""
-        if isinstance(value.type, Axis) or k not in tile_axes(value):
+        if isinstance(value.type, Axis) or k not in value.axes:
             return value
         if (value, k) in self.moved:
             return self.moved[value, k]
         op = self.made[value]
-        axes = tuple(x for x in tile_axes(value) if x != k)
+        axes = tuple(x for x in value.axes if x != k)
         made = self.value(value.name, _dtype(value), axes)
         match op:
             case Map(fn="floordiv", args=(x, y)) if (axis := self.indexed(x)) is not None:

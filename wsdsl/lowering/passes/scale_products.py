@@ -33,7 +33,6 @@ from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
 from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.ir.walk import Namer, definitions, rewrite
-from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.scale_loads import blocks_of, kept_out
 from wsdsl.lowering.tensor_sums import summed_parts
@@ -122,12 +121,12 @@ def _scale(side: Factored, k: str, axes: Mapping[str, Value], made: Makers) -> L
     if blocks_of(last, made) is not None:
         axis, block = blocks_of(last, made) or (summed, 0)
         rows = [v for v in others if isinstance(v.type, Axis)]
-        fits = axis == summed and rows == [across] and not any(map(is_tile, others))
+        fits = axis == summed and rows == [across] and not any(v.is_tile for v in others)
         return with_fields(op, index=(*others, summed), block=block) if fits else None
     before = op.index[:-4]
     sizes = sorted({kind.block for kind in KINDS})
     block = block_in_atoms(op, across.as_axis.name, k, made, sizes)
-    if not block or any(is_tile(v) or isinstance(v.type, Axis) for v in before):
+    if not block or any(v.is_tile or isinstance(v.type, Axis) for v in before):
         return None
     kind = Tile(op.result.as_tile.dtype, (across.as_axis.name, k))
     made_of = Value(op.result.name, kind)

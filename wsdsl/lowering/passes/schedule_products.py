@@ -180,7 +180,6 @@ from wsdsl.ir.slot_ops import SlotSum
 from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.ir.walk import Namer, rewrite, walk, with_regions
 from wsdsl.ir.wgmma import is_fp8
-from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages
@@ -204,7 +203,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         context = PartitionContext(kernel, own, builder, [])
         known = context.made
         products = [op for op in walk(own.body) if isinstance(op, Contract)]
-        blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
+        blocks = {op: context.shapes.of(op.result.axes).blocks for op in products}
         depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
         promoted = {op: n for op, n in depths.items() if every and is_fp8(op.dtype)}
         ahead_of = LoadsAhead(context, stored)
