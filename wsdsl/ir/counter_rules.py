@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from wsdsl.ir.counter_layout import counter_bytes
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.op import Kernel, Problem, Value, operands
+from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.types import Shared
-from wsdsl.ir.walk import walk
 
 COUNTING = (ClearCounters, AddCounters, StoreCounters)
 

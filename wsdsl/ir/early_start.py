@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.barrier_ops import LaunchDependents, WaitPredecessor
-from wsdsl.ir.op import Kernel, Problem, Region, Value
+from wsdsl.ir.op import Kernel, Problem, Region, Value, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of, touches
-from wsdsl.ir.walk import walk
 
 
 def constant_tensors(kernel: Kernel) -> frozenset[str]:

@@ -13,7 +13,7 @@ from math import ceil
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions, walk
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
@@ -23,7 +23,6 @@ from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import walk
 
 MOST_ALIKE = 2
 """CTAs of a cluster that may share a contraction where tiles overlap: each adds its own sums first,

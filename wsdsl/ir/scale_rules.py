@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from wsdsl.ir import block_scales as s
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
-from wsdsl.ir.op import Kernel, Problem, Value
+from wsdsl.ir.op import Kernel, Problem, Value, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.scale_atoms import BYTES, SHAPE, atoms_of
 from wsdsl.ir.tcgen05 import pair_fault
 from wsdsl.ir.types import Columns, Tensor
-from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import MAX_COLUMNS
 
 Writer = tm.StoreScales | tm.TensorCopy

@@ -12,12 +12,11 @@ from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.block_scales import are_scaled
 from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
 from wsdsl.ir.memory_ops import TmaLoad
-from wsdsl.ir.op import Kernel, Op, Problem, Value, ops_of
+from wsdsl.ir.op import Kernel, Op, Problem, Value, ops_of, walk
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import cluster_of
 from wsdsl.ir.tcgen05 import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault
-from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import k_step, may_be_mn_major, sum_of
 
 TENSOR_OPS = ops_of(tm)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 
 from wsdsl.ir.memory_ops import ClearPanels, ThreadLoad
-from wsdsl.ir.op import Kernel, Value, once_each
+from wsdsl.ir.op import Kernel, Value, once_each, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Role
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.op import Kernel, Value, once, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.product_operands import copied_operands

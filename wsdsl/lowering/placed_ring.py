@@ -11,11 +11,10 @@ from typing import Any
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import Advance, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk, with_fields
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line
 from wsdsl.lowering.multicast_groups import Group

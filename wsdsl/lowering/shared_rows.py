@@ -37,12 +37,11 @@ from typing import Any
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.memory_ops import AllocateShared, ReducePartials, StorePartials
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Op, Region, Value, walk
 from wsdsl.ir.pipeline_ops import ExchangeRows
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Load, Reduce
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 

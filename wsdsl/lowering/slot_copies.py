@@ -9,13 +9,12 @@ from typing import Any
 
 from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
-from wsdsl.ir.op import Kernel, Op, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group, Share

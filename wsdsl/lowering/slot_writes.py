@@ -22,14 +22,13 @@ from typing import Any
 from wsdsl.ir import slot_ops as s
 from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels, StoreShared
-from wsdsl.ir.op import Region, Value, regions
+from wsdsl.ir.op import Region, Value, regions, walk
 from wsdsl.ir.pipeline_ops import AxisAt, Partition
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tcgen05 import cell_columns
 from wsdsl.ir.tensor_ops import TensorFence, TensorStore
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import DType, SharedTile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.op import Kernel, Region, Value, once
+from wsdsl.ir.op import Kernel, Region, Value, once, walk
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.swizzle import line_swizzle
 from wsdsl.ir.tile_ops import ForTiles, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.register_tiles import Shape, Shapes

@@ -8,12 +8,11 @@ from typing import Any, TypeGuard
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.tile_width import WIDTH_STEP
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
 from wsdsl.lowering.footprint import staging_bytes

@@ -8,9 +8,8 @@ for. That no group reaches another is seen as each is followed on all ways.
 from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import regions
+from wsdsl.ir.op import regions, walk
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk
 from wsdsl.prover.model import Model
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import IR_HINT, print_head, print_op
 from wsdsl.ir.types import Sizes
-from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import GLOBAL_ORDER, KINDS, SPLIT_K, Failure, Party
 from wsdsl.prover.explore import Decisions, Refuted, follow, start
 from wsdsl.prover.flatten import model_of

@@ -8,9 +8,8 @@ from math import inf
 from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Region, operands
+from wsdsl.ir.op import Region, operands, walk
 from wsdsl.ir.types import Barriers
-from wsdsl.ir.walk import walk
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Machine
 from wsdsl.prover.terms import of_any_iteration, test_of
 

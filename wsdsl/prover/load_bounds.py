@@ -12,11 +12,10 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.intervals import Interval, image
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import lines_reached
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.linear import I32, WARPGROUP, Sums
 

@@ -11,14 +11,13 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.fragment_ops import AsAccumulator, ZeroUnless
-from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.op import Kernel, Op, Value, operands, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tensor_ops import TensorColumns, TensorLoad, TensorProduct, TensorStore
 from wsdsl.ir.types import Barriers, Columns, Shared, Sizes, Tensor
-from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
 from wsdsl.prover.program import Code, effects_of, needed_values

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel, Op, operands
+from wsdsl.ir.op import Kernel, Op, operands, walk
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import SPLIT_K, Failure, Party
 from wsdsl.prover.linear import Sums
 from wsdsl.prover.parallel_reduction import ParallelReduction

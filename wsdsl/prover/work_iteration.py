@@ -10,9 +10,8 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.op import Op, Region, Value, regions, walk
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import SPLIT_K, Failure, Party
 from wsdsl.prover.linear import Linear, Positive, Sums, truth
 from wsdsl.prover.periodic_values import Known, evaluate, periodic_values_of

@@ -7,10 +7,9 @@ from typing import Any
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.block_scales import WARP_ROWS, WORD, scale_columns
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, walk
 from wsdsl.ir.scale_atoms import BYTES, ROWS, unaligned_scales
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy
-from wsdsl.ir.walk import walk
 
 BY_THREADS = "TMA needs strides and addresses that are multiples of 16 bytes"
 

@@ -8,9 +8,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from wsdsl.ir import fragment_ops as f
-from wsdsl.ir.op import Kernel, Op, Value, results_of
+from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
 from wsdsl.ir.types import Fragment
-from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import Array
 
 

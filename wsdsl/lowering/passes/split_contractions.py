@@ -20,7 +20,7 @@ Why here: the two sides have their own loops, and must walk the same pieces.
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, uses, walk, with_fields
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
@@ -31,8 +31,6 @@ from wsdsl.ir.walk import (
     makers,
     replace_operands,
     rewrite,
-    uses,
-    walk,
     with_regions,
     yielded,
 )

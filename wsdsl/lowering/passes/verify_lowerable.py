@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import tile_ops as tile
 from wsdsl.ir.intervals import walks_a_part
-from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, used_inside, walk
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
-from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.axis_blocks import MOST

@@ -6,10 +6,9 @@ from collections import defaultdict
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveBarrier, ClaimCluster
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, walk
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_ops import TensorCommit, TensorStore
-from wsdsl.ir.walk import walk
 
 FULL, EMPTY = "full", "empty"
 
