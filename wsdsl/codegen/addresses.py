@@ -14,8 +14,7 @@ from wsdsl.codegen.elementwise import nonnegative
 from wsdsl.codegen.fragments import elements, resized, source_element
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, I32
+from wsdsl.ir.types import DTYPES, I32, Value
 
 Key = tuple[int, str, int]
 ASKED = -1

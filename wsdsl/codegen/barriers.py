@@ -11,10 +11,9 @@ from wsdsl.diagnostics import CompileError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.claims import NOTHING_LEFT
-from wsdsl.ir.op import Value
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tensor_ops import AllocateTensorMemory
-from wsdsl.ir.types import I32, Barriers
+from wsdsl.ir.types import I32, Barriers, Value
 
 
 def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:

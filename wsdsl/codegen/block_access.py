@@ -19,11 +19,10 @@ from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.ir.fragment_ops import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, ReceiveFragment, SendFragment, StoreGlobal
-from wsdsl.ir.op import Value
 from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import THREADS, DType
+from wsdsl.ir.types import THREADS, DType, Value
 
 
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:

@@ -16,8 +16,7 @@ from wsdsl.codegen.fragments import as_floats, column_offset, from_floats, row_o
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns, ScanColumns
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DTYPES, DType, Value
 
 
 def reduce_blocks(c: Context, op: ReduceColumns, x: Registers) -> None:

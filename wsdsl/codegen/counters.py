@@ -28,8 +28,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.counter_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.memory_ops import StoreGlobal
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import F32, THREADS, DType
+from wsdsl.ir.types import F32, THREADS, DType, Value
 
 WARPS = 4
 

@@ -26,10 +26,9 @@ from wsdsl.codegen.relaxed_functions import relaxed
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.global_memory import MAX_SIZE
-from wsdsl.ir.op import Value
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type, Value
 
 
 def dtype_and_shape(type: Type) -> tuple[DType, Shape]:

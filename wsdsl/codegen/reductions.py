@@ -22,8 +22,7 @@ from wsdsl.codegen.literals import f32_literal
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import MmaSync, ReduceColumns
 from wsdsl.ir.memory_ops import ReducePartials, StorePartials
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import F32, DType, Lanes
+from wsdsl.ir.types import F32, DType, Lanes, Value
 
 WORD, WARP = 4, 32
 """Bytes; lanes."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsdsl.codegen.context import Context
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import DType, Tensor, Value
 from wsdsl.record import record
 
 

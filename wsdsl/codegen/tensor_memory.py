@@ -18,12 +18,11 @@ from wsdsl.codegen.products import check_descriptor
 from wsdsl.codegen.writer import Operand
 from wsdsl.ir import block_scales as s
 from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.op import Value
 from wsdsl.ir.operand_layout import ATOM, VERSION
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.tensor_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, TensorMemory
+from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, TensorMemory, Value
 
 LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""

@@ -6,19 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wsdsl.ir.op import (
-    Kernel,
-    Level,
-    ManyResults,
-    OneResult,
-    Op,
-    Region,
-    Unary,
-    Value,
-    binds,
-    op_class,
-)
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.op import Kernel, Level, ManyResults, OneResult, Op, Region, Unary, binds, op_class
+from wsdsl.ir.types import Axis, Tile, Value
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 

@@ -6,20 +6,9 @@ from collections.abc import Generator, Iterator
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import (
-    Kernel,
-    Makers,
-    Op,
-    Problem,
-    Region,
-    Value,
-    bound,
-    operands,
-    regions,
-    results_of,
-)
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import If, Yield
-from wsdsl.ir.types import DTYPES, Accumulator, Fragment
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Value
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 

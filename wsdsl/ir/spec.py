@@ -40,7 +40,6 @@ from wsdsl.ir.op import (
     Op,
     Problem,
     Region,
-    Value,
     bound,
     once,
     operands,
@@ -53,7 +52,7 @@ from wsdsl.ir.printer import IR_HINT, print_head
 from wsdsl.ir.scale_atoms import in_atoms
 from wsdsl.ir.slot_ops import SlotElements
 from wsdsl.ir.tile_ops import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
-from wsdsl.ir.types import BOOL, Axis, Fragment, Tile
+from wsdsl.ir.types import BOOL, Axis, Fragment, Tile, Value
 from wsdsl.ir.walk import definitions
 
 Rule = Callable[[Kernel], Iterator[Problem]]

@@ -22,9 +22,8 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as bar
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
-from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import AddInCluster
-from wsdsl.ir.types import Shared
+from wsdsl.ir.types import Shared, Value
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, Shape, held

@@ -9,11 +9,10 @@ from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import fragment_ops as frag
-from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import TileInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
+from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines

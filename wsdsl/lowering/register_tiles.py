@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wsdsl.ir.fragment_ops import Join
-from wsdsl.ir.op import Value
 from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Full, Map
-from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type, Value
 from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64

@@ -14,12 +14,11 @@ from typing import Any
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, InitialState
 from wsdsl.ir.block_scales import WORD
-from wsdsl.ir.op import Value
 from wsdsl.ir.scale_atoms import BYTES
 from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.slot_ops import CopyScales, ScalesToSlot, TileInTensor
 from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
-from wsdsl.ir.types import Axis, SharedTile, Sizes, State
+from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
 from wsdsl.lowering.tensor_rings import TensorRings

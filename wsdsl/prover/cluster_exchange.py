@@ -6,8 +6,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.claims import ANSWER_BYTES
 from wsdsl.ir.fragment_ops import HELD_BYTES
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Fragment, Value
 from wsdsl.prover.access import Bytes, item_in, item_of, known_to_each, send
 from wsdsl.prover.machine import ALL, Agent, Machine
 from wsdsl.prover.model import Array

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wsdsl.ir.integers import ON_INTEGERS
-from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, COMPARISONS, NOWHERE
-from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Tensor, Tile
+from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Tensor, Tile, Value
 
 Array = npt.NDArray[Any]
 

@@ -9,9 +9,8 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import prefetch_ops as p
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, by_op
+from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, by_op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
 from wsdsl.simulator import (
     claim_ops,

@@ -13,8 +13,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, OneResult, Op, Value, operands
 from wsdsl.ir.types import I32, Axis, DType, Sizes, Tensor, Tile
 from wsdsl.ir.walk import definitions, made_of, retype, rewrite, walk
-from wsdsl.simulator.arithmetic import Array, numpy_dtype
-from wsdsl.simulator.reference import dtype_of
+from wsdsl.simulator.arithmetic import Array, dtype_of, numpy_dtype
 from wsdsl.simulator.tile_trial_kernel import is_packed
 
 TRIALS = 4

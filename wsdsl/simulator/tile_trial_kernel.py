@@ -12,9 +12,8 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.types import DTYPES, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, with_regions
-from wsdsl.simulator.arithmetic import F64, numpy_dtype, reinterpret
+from wsdsl.simulator.arithmetic import F64, dtype_of, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
-from wsdsl.simulator.reference import dtype_of
 
 
 def in_double(kernel: Kernel) -> Kernel:

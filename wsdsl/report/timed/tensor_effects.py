@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.block_scales import TILE_COLUMNS, WORD
-from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, Value
 from wsdsl.ir.wgmma import k_step
 from wsdsl.report.timed.sm import Agent, Sm
 
