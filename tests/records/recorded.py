@@ -8,6 +8,7 @@ from wsdsl.records.row import Asked, Row
 
 M, N, K = dims("M N K")
 SIZES = dict(M=1000, N=4096, K=4096)
+ASKED = Asked(None, tuple(SIZES.items()))
 USUAL = Schedule(
     tile=dict(m=128, n=128, k=64),
     stages=4,

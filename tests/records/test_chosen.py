@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.records.recorded import SIZES, USUAL, make_gemm, make_other, row
+from tests.records.recorded import ASKED, SIZES, USUAL, make_gemm, make_other, row
 from wsdsl import Schedule, config
 from wsdsl.cli import main
 from wsdsl.records import card, find, text
 from wsdsl.records.database import Database
-from wsdsl.records.row import Asked
 
 INSTALLED = card._installed
-MODEL, KNOWN = make_gemm().schedule(**SIZES), tuple(SIZES.items())
+MODEL = make_gemm().schedule(**SIZES)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +61,7 @@ def test_calls_of_its_class_run_it(kept: Database) -> None:
 )
 def test_what_is_given_holds(kept: Database, given: Schedule, is_taken: bool) -> None:
     kept.add([row(make_gemm())])
-    found = find(make_gemm().declaration, Asked(given, KNOWN))
+    found = find(make_gemm().declaration, ASKED._replace(schedule=given))
     assert (found is not None) == is_taken
 
 
@@ -86,8 +85,8 @@ def test_what_results_depend_on_has_to_be_asked_for(kept: Database, promise: Sch
         reduction=promise.reduction,
     )
     kept.add([row(gemm, promise, schedule=repr(whole))])
-    assert find(gemm.declaration, Asked(None, KNOWN)) is None
-    assert find(gemm.declaration, Asked(promise, KNOWN)) is not None
+    assert find(gemm.declaration, ASKED) is None
+    assert find(gemm.declaration, ASKED._replace(schedule=promise)) is not None
 
 
 @pytest.mark.parametrize(
@@ -103,19 +102,19 @@ def test_what_its_key_does_not_have_is_not_taken(
     assert f"has {next(iter(unasked))}=" in capsys.readouterr().err and not kept.rows()
     kept.add([forged])
     with pytest.warns(RuntimeWarning, match=next(iter(unasked))):
-        assert find(make_gemm().declaration, Asked(None, KNOWN)) is None
+        assert find(make_gemm().declaration, ASKED) is None
     assert make_gemm().schedule(**SIZES) == MODEL
 
 
 def test_a_record_is_of_one_card(kept: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     gemm = make_gemm()
     kept.add([row(gemm)])
-    assert find(gemm.declaration, Asked(None, KNOWN, num_sms=114)) is None
+    assert find(gemm.declaration, ASKED._replace(num_sms=114)) is None
     installed = "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"
     monkeypatch.setattr(card, "_installed", lambda folder: installed)
-    assert find(gemm.declaration, Asked(None, KNOWN)) is None
+    assert find(gemm.declaration, ASKED) is None
     kept.add([row(gemm, bursts=12.0)])
-    found = find(gemm.declaration, Asked(None, KNOWN))
+    found = find(gemm.declaration, ASKED)
     assert found is not None and (found.card, found.bursts) == ("H100 SXM", 12.0)
 
 
