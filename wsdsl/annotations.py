@@ -13,28 +13,6 @@ from typing import Any, ClassVar
 from wsdsl.diagnostics import WsdslError
 from wsdsl.record import record
 
-__all__ = [
-    "Dim",
-    "bf16",
-    "boolean",
-    "f4e2m1",
-    "f6e2m3",
-    "f6e3m2",
-    "f8e4m3",
-    "f8e5m2",
-    "f8e8m0",
-    "f16",
-    "f32",
-    "i4",
-    "i8",
-    "i16",
-    "i32",
-    "tf32",
-    "u4",
-    "u8",
-    "u16",
-    "u32",
-]
 Scalar = builtins.bool | int | float
 
 

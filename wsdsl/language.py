@@ -17,17 +17,42 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any, Final, Generic, ParamSpec, SupportsAbs, TypeVar, overload
 
-from wsdsl import annotations
-from wsdsl.annotations import *  # noqa: F403
-from wsdsl.annotations import Dim, Scalar, Tile, not_python
+from wsdsl.annotations import (
+    Dim,
+    Scalar,
+    Tile,
+    bf16,
+    boolean,
+    f4e2m1,
+    f6e2m3,
+    f6e3m2,
+    f8e4m3,
+    f8e5m2,
+    f8e8m0,
+    f16,
+    f32,
+    i4,
+    i8,
+    i16,
+    i32,
+    not_python,
+    tf32,
+    u4,
+    u8,
+    u16,
+    u32,
+)
 from wsdsl.annotations import bool as bool  # shadows the builtin; not in `__all__`
 from wsdsl.diagnostics import WsdslError
 
 __all__ = [
+    "Dim",
     "Function",
     "argmax",
     "argmin",
+    "bf16",
     "bitcast",
+    "boolean",
     "cast",
     "cos",
     "cumsum",
@@ -37,11 +62,23 @@ __all__ = [
     "erf",
     "exp",
     "exp2",
+    "f4e2m1",
+    "f6e2m3",
+    "f6e3m2",
+    "f8e4m3",
+    "f8e5m2",
+    "f8e8m0",
+    "f16",
+    "f32",
     "floor",
     "fma",
     "full",
     "function",
     "gelu",
+    "i4",
+    "i8",
+    "i16",
+    "i32",
     "index",
     "inf",
     "log",
@@ -56,12 +93,16 @@ __all__ = [
     "sin",
     "sqrt",
     "tanh",
+    "tf32",
     "tiles",
     "topk",
+    "u4",
+    "u8",
+    "u16",
+    "u32",
     "where",
     "zeros",
 ]
-__all__ += annotations.__all__
 
 P = ParamSpec("P")
 R = TypeVar("R")
