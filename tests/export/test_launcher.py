@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 import wsdsl
 from tests.export.calls import Case, call_lines, install_gpu
 from tests.export.cases import CASES
-from wsdsl.export.tables import TYPES
+from wsdsl.export.manifest import read
+from wsdsl.export.tables import TYPES, launcher
 from wsdsl.runtime import launch
 from wsdsl.runtime.tensor_map import TiledMap
 from wsdsl.runtime.views import ArrayView
@@ -85,6 +87,26 @@ def test_launcher_rejects_other_calls(folders, tmp_path) -> None:
     command = [program, "plan", "90", "132", "66"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert done.returncode and done.stdout == "B: axis 1 has size 100, expected 512\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (1e39, "s: 1e+39 does not fit f32"),
+        (-1.0, "s: -1 is not positive; results would depend on tile sizes"),
+    ],
+)
+def test_launcher_rejects_numbers(number, words, folders, tmp_path) -> None:
+    case, manifest = CASES["scale"], read(folders["scale"])
+    declared = manifest.form.declaration
+    access = replace(declared.access, positive=("s",))
+    form = replace(manifest.form, declaration=replace(declared, access=access))
+    cubins = [("kernel_0.cubin", (folders["scale"] / "kernel_0.cubin").read_bytes())]
+    sources = launcher(form, [manifest.artifact(0)], cubins, "")
+    for name, source in sources.items():
+        (tmp_path / name).write_text(source)
+    program = build(tmp_path, "scale", tmp_path)
+    assert planned(program, case._replace(scalars={"s": number}), case.calls[0]) == [words + "\n"]
 
 
 @pytest.mark.parametrize(

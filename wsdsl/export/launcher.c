@@ -17,9 +17,10 @@ typedef struct { int kind, index, dim, data_type, swizzle, packed, written, narr
 /* `dims`: an index, or -1 - size. */
 typedef struct { int rank, bits, packed, written, dims[WSDSL_RANK]; } tensor_t;
 typedef struct { int dim; int64_t size; } extent_t;
-/* Element type, its finite numbers, and the DLPack types of its tensors: code, bits and lanes from
-   the lowest byte. */
-typedef struct { const char *name; int is_float; double low, high; uint32_t types[3]; } dtype_t;
+/* Element type, whether its number must be positive, its finite numbers, and the DLPack types of its
+   tensors: code, bits and lanes from the lowest byte. */
+typedef struct { const char *name; int is_float, positive; double low, high; uint32_t types[3];
+               } dtype_t;
 typedef struct { int dim, zeroed; int64_t each; tensor_t type; } lent_t;
 typedef struct {
     const char *file;
@@ -194,12 +195,22 @@ static int form_of(int index, wsdsl_argument *views) {
     return index;
 }
 
+static int check_number(int i, double x) {
+    const dtype_t *type = &dtypes[i];
+    if (type->positive && !(x > 0))
+        return fail("%s: %.10g is not positive; results would depend on tile sizes", names[i], x);
+    if (type->is_float && (x != x || x - x != 0)) return 0; /* NaN, infinity */
+    if (x >= type->low && x <= type->high) return 0;
+    return fail("%s: %.10g does not fit %s", names[i], x, type->name);
+}
+
 static int bind(const form_t *form, wsdsl_argument *views, int64_t *dims, uint64_t *blocked) {
     for (int i = 0; i < WSDSL_DIMS; i++) dims[i] = -1;
     *blocked = 0;
     for (int i = 0; i < NUM_PARAMETERS; i++) {
         const tensor_t *type = &form->tensors[i];
         int last = type->rank - 1;
+        if (type->rank < 0 && check_number(i, views[i].number)) return 1;
         if (type->rank < 0) continue;
         for (int d = 0; d < type->rank; d++) {
             int64_t size = views[i].shape[d], *known = &dims[most(0, type->dims[d])];

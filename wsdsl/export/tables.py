@@ -13,7 +13,7 @@ from wsdsl.artifact.dispatch_table import Form
 from wsdsl.export.manifest import MIN_DRIVER, VERSION
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.target import target_of
-from wsdsl.ir.types import DType, Tensor
+from wsdsl.ir.types import Tensor
 from wsdsl.runtime.dlpack import types_of
 from wsdsl.runtime.tensor_map import DATA_TYPES, SWIZZLES
 
@@ -37,7 +37,7 @@ def launcher(
     quoted = [f'"{param}"' for param in params]
     numbers["MIN_DRIVER"] = 1000 * MIN_DRIVER[0] + 10 * MIN_DRIVER[1]
     tables += _array("kernel_t", "kernels", rows), _array("form_t", "forms", forms)
-    tables.append(_array("dtype_t", "dtypes", [_dtype(p.type.dtype) for p in declared]))
+    tables.append(_array("dtype_t", "dtypes", [_dtype(p, form) for p in declared]))
     lines = (
         f"enum {{ {', '.join(f'{k} = {v}' for k, v in numbers.items())} }};",
         f"static const uint32_t CHECKSUM = {zlib.crc32(manifest.encode())}u;",
@@ -139,9 +139,10 @@ def _capability(arch: str) -> int:
     return 10 * major + minor
 
 
-def _dtype(dtype: DType) -> tuple[Any, ...]:
+def _dtype(param: Any, form: Form) -> tuple[Any, ...]:
+    dtype, positive = param.type.dtype, param.name in form.declaration.access.positive
     limits = (-F32_MAX, F32_MAX) if dtype.is_float else dtype.limits
-    return f'"{dtype}"', dtype.is_float, *limits, types_of(dtype)
+    return f'"{dtype}"', dtype.is_float, positive, *limits, types_of(dtype)
 
 
 def _list(value: Any) -> str:
