@@ -89,7 +89,11 @@ THREADS: dict[type[Op], Threads] = {}
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def op_class(
-    levels: tuple[Level, ...], threads: Threads | None = None, *, pure: bool = False
+    levels: tuple[Level, ...],
+    threads: Threads | None = None,
+    *,
+    pure: bool = False,
+    elementwise: bool = False,
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
     methods of `Op`: those that `dataclass` writes and compiles for each of a hundred classes take a
@@ -97,7 +101,7 @@ def op_class(
     """
 
     def made(cls: type[OpT]) -> type[OpT]:
-        cls.levels, cls.pure = levels, pure
+        cls.levels, cls.pure, cls.elementwise = levels, pure or elementwise, elementwise
         if threads is not None:
             THREADS[cls] = threads
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
@@ -116,11 +120,13 @@ def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], Set[str]]:
 @op_class(())
 class Op:
     """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality. The
-    results of a `pure` op depend on its operands and attributes, and on where it runs, alone.
+    results of a `pure` op depend on its operands and attributes, and on where it runs, alone; an
+    element of the result of an `elementwise` op on the same element of its operands.
     """
 
     levels: ClassVar[tuple[Level, ...]]
     pure: ClassVar[bool]
+    elementwise: ClassVar[bool]
     loc: Loc | None = field(default=None)
 
     def __init__(self, **given: Any) -> None:

@@ -211,7 +211,7 @@ class Contract(OneResult):
         return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
-@op_class(ALL, "any", pure=True)
+@op_class(ALL, "any", elementwise=True)
 class Map(OneResult):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
@@ -235,7 +235,7 @@ class Map(OneResult):
     wraps: bool = False
 
 
-@op_class(ALL, "any", pure=True)
+@op_class(ALL, "any", elementwise=True)
 class Cast(Unary):
     """Convert the values of `x` to the result's dtype.
 
@@ -250,7 +250,7 @@ class Cast(Unary):
     saturate: bool = False
 
 
-@op_class(ALL, "any", pure=True)
+@op_class(ALL, "any", elementwise=True)
 class Bitcast(Unary):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
@@ -317,7 +317,7 @@ class Constant(OneResult):
     value: int | float | bool
 
 
-@op_class(ALL, "any", pure=True)
+@op_class(ALL, "any", elementwise=True)
 class Full(OneResult):
     """A new tile, the scalar `value` in every element."""
 

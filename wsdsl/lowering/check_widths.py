@@ -26,11 +26,9 @@ from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule, changed
 
-ELEMENTWISE = (
-    t.Bitcast, t.Cast, t.Constant, t.Contract, t.DimSize, t.ForEach, t.ForTiles, t.Full, t.Index,
-    t.Load, t.Map, t.Store, t.Yield,
-)  # fmt: skip
-"""Ops by which an element depends on no other column's; of loops those over the contraction."""
+OF_A_COLUMN = t.Constant, t.Contract, t.DimSize, t.ForEach, t.ForTiles, t.Index, t.Load, t.Yield
+"""Ops by which an element depends on no other column's, in addition to elementwise ops; of loops
+those over the contraction."""
 
 
 Reasons = Iterator[tuple[str, Loc | None, str]]
@@ -152,7 +150,7 @@ def _of_source(kernel: Kernel, axis: Axis) -> Reasons:
                 yield f"this operand {how}", op.loc, LEAVE_OUT
         elif isinstance(op, t.Store):
             yield from _of_store(kernel, op, variable)
-        elif not isinstance(op, ELEMENTWISE):
+        elif not (op.elementwise or isinstance(op, OF_A_COLUMN)):
             yield "this needs more than one column", op.loc, LEAVE_OUT
     for op in kernel.of(t.Contract):
         if op.scales or any(v not in operand_loads(kernel) for v in (op.a, op.b)):

@@ -28,11 +28,8 @@ from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.record import record
 from wsdsl.schedule import Place, Schedule
 
-ELEMENTWISE = (
-    t.Bitcast, t.Block, t.Cast, t.Constant, t.DimSize, t.End, t.Full, t.Index, t.Load, t.Lookup,
-    t.Map, t.ReduceBlocks,
-)  # fmt: skip
-"""A block is in one tile: no other tile is needed."""
+OF_A_TILE = t.Block, t.Constant, t.DimSize, t.End, t.Index, t.Load, t.Lookup, t.ReduceBlocks
+"""Ops that need no other tile, in addition to elementwise ops: a block is in one tile."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
@@ -106,17 +103,21 @@ def num_decoders(kernel: Kernel) -> int:
     return 1 if decoded(kernel).tiles else 0
 
 
+def _is_of_a_tile(op: Op) -> bool:
+    return op.elementwise or isinstance(op, OF_A_TILE)
+
+
 def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value] | None:
     """All that an operand is made of; None if a part of it is not made element by element, or of
     blocks of what is summed over.
     """
     found = list[Value]()
-    for value, op in made_of((operand,), made, lambda op: isinstance(op, ELEMENTWISE)):
+    for value, op in made_of((operand,), made, _is_of_a_tile):
         if isinstance(value.type, Axis):
             continue
         scalar = isinstance(value.type, Tile) and not value.type.axes
         is_iteration = scalar and value is getattr(op, "index", None)
-        if not isinstance(op, ELEMENTWISE) and not is_iteration:
+        if not (op and _is_of_a_tile(op)) and not is_iteration:
             return None
         if isinstance(op, t.ReduceBlocks) and op.axis not in summed:
             return None
@@ -166,7 +167,7 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
     while ahead:
         value = ahead.pop()
         op = kernel.definers.get(value)
-        if value in found or not isinstance(op, ELEMENTWISE):
+        if value in found or op is None or not _is_of_a_tile(op):
             continue
         if all(getattr(user, "result", None) in found for user in users[value]):
             found.add(value)

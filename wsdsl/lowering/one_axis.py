@@ -25,14 +25,18 @@ from wsdsl.ir.types import Tensor, Tile
 from wsdsl.ir.walk import retype
 from wsdsl.lowering.axes import output_nest
 
-ELEMENTWISE = tile.Load, tile.Store, tile.Map, tile.Cast, tile.Bitcast, tile.Constant, tile.Full
+OF_AN_ELEMENT = tile.Load, tile.Store, tile.Constant
 
 
 def with_one_axis(kernel: Kernel) -> Kernel | None:
     """None where there is one axis already, or rows and columns are told apart."""
     nest, body = output_nest(kernel)
     plain = all(_is_plain(loop) for loop in nest)
-    if len(nest) < 2 or not plain or not all(isinstance(op, ELEMENTWISE) for op in body):
+    if (
+        len(nest) < 2
+        or not plain
+        or not all(op.elementwise or isinstance(op, OF_AN_ELEMENT) for op in body)
+    ):
         return None
     names = {loop.index.as_axis.name for loop in nest if isinstance(loop, tile.ForTiles)}
     axes = [v.type.axes for v in kernel.defined if isinstance(v.type, Tile)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of, with_fields
 from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Full, Map
+from wsdsl.ir.tile_ops import Contract, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, following, makers, used_inside
 from wsdsl.lowering.builder import Builder
@@ -85,9 +85,6 @@ def _with_last(op: Op, whole: Value, args: tuple[Value, Value]) -> Op:
     return with_fields(op, args=args) if isinstance(op, Map) and whole in op.args else op
 
 
-ELEMENTWISE = (Bitcast, Cast, Full, Map)
-
-
 def in_turns(region: Region, blocks: Mapping[Contract, int]) -> Region:
     """The region, with such products where all that becomes of them is elementwise."""
     start = next((i for i, op in enumerate(region) if isinstance(op, Contract)), None)
@@ -126,8 +123,7 @@ def _together(span: Region, rest: Region, blocks: Mapping[Contract, int]) -> Reg
         becomes = [op for op in left if op in own or op in needed]
         users = {v for op in ops if op not in own for v in operands(op)}
         totals = tuple(v for op in ops if op in own for v in results_of(op) if v in users)
-        elementwise = all(isinstance(op, ELEMENTWISE) for op in becomes)
-        if not elementwise or not totals or product.result in users:
+        if not all(op.elementwise for op in becomes) or not totals or product.result in users:
             return None
         placed |= {*becomes}
         kept = Materialize(values=totals, but_last=product is group[-1], loc=product.loc)
