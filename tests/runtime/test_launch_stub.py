@@ -240,6 +240,12 @@ def test_calls_are_forgotten_while_one_is_added(torch, driver, monkeypatch) -> N
     assert repeater.launch is None
 
 
+def test_other_layouts_of_objects_are_not_read(torch, monkeypatch) -> None:
+    monkeypatch.setattr(stub, "_method", lambda: None)  # of a free-threaded build
+    monkeypatch.setattr(stub, "TorchApi", lambda: pytest.fail("objects are read"))
+    assert stub._torch_api.__wrapped__() is None
+
+
 class Callee:
     __slots__ = ("__dict__", "_native")
 

@@ -140,8 +140,7 @@ def torch_api() -> TorchApi | None:
 @cache
 def _torch_api() -> TorchApi | None:
     try:
-        api = TorchApi()
-        return api if _method() else None
+        return TorchApi() if _method() else None  # whose addresses depend on the same layout
     except (AttributeError, ImportError, OSError, KeyError):
         return None
 
