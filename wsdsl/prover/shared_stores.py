@@ -131,7 +131,7 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
             if op.barriers is None:
                 write(m, a, op, where, known, events, cta=cta)
             else:
-                # Who waits for the phase knows what each of the threads that may send did before.
+                # Waiters for the phase know all earlier events of the threads that may send.
                 send(m, a, i, where, known, m.everything(a), "part", cta, ALL, known)
     return SEEN if op.ctas > 1 else LOCAL
 

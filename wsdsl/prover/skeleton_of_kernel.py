@@ -26,7 +26,7 @@ from wsdsl.prover.skeleton_of_tensors import operand_event, tensor_events
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton, of_warps
 from wsdsl.prover.skeleton_stores import partial_fills, store_fills, wgmma_told
 from wsdsl.prover.skeleton_values import FOLDED
-from wsdsl.prover.sync_trace_builder import TraceBuilder, Who
+from wsdsl.prover.sync_trace_builder import ThreadSet, TraceBuilder
 
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
@@ -53,7 +53,7 @@ def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton
     made = _Builder(together)
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num
-    made.region(kernel.body, Who(num=num))
+    made.region(kernel.body, ThreadSet(num=num))
     made.graph.end = made.now
     return made.graph, made.places
 
@@ -61,7 +61,7 @@ def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton
 class _Builder(TraceBuilder):
     # Shapes of control ---------------------------------------------------------------------------
 
-    def region(self, region: Region, who: Who) -> None:
+    def region(self, region: Region, who: ThreadSet) -> None:
         at = 0
         while at < len(region):
             op, last = region[at], at + 1
@@ -78,16 +78,16 @@ class _Builder(TraceBuilder):
 
     def partitions(self, ops: Sequence[Op]) -> None:
         """Each warpgroup runs one, and those of its further warps; the last one what is left."""
-        bodies: list[tuple[list[tuple[Region, Who]], int]] = []
+        bodies: list[tuple[list[tuple[Region, ThreadSet]], int]] = []
         first = 0
         for together in by_warpgroup([op for op in ops if isinstance(op, Partition)]):
-            who = Who(first, together[0].num_warpgroups, inside=True)
+            who = ThreadSet(first, together[0].num_warpgroups, inside=True)
             sharing = [(op.body, replace(who, warp=warp)) for warp, op in enumerate(together)]
             bodies.append((sharing, who.one_in(1)))
             first += together[0].num_warpgroups
         self.either(bodies)
 
-    def either(self, bodies: Sequence[tuple[Sequence[tuple[Region, Who]], int]]) -> None:
+    def either(self, bodies: Sequence[tuple[Sequence[tuple[Region, ThreadSet]], int]]) -> None:
         before, ends = self.now, list[int]()
         for sharing, threads in bodies:
             self.now = self.silent(before, threads=threads)
@@ -96,7 +96,7 @@ class _Builder(TraceBuilder):
             ends.append(self.now)
         self.now = self.silent(*ends)
 
-    def branches(self, op: t.If, who: Who) -> None:
+    def branches(self, op: t.If, who: ThreadSet) -> None:
         known, before, ends = self.known.get(op.cond), self.now, list[int]()
         own = self.by_warpgroup.get(op.cond, (known,) * (self.places.num_threads // 128))
         for body, wanted in (op.then, True), (op.orelse, False):
@@ -104,14 +104,14 @@ class _Builder(TraceBuilder):
                 continue
             threads = EVERYBODY
             if len(groups) < len(own):
-                threads = sum(Who(group, 1).one_in(1) for group in groups)
+                threads = sum(ThreadSet(group, 1).one_in(1) for group in groups)
             self.now = self.silent(before, threads=threads)
             self.region(body, who)
             self.changed(list(zip(op.result, yielded(body), strict=True)))
             ends.append(self.now)
         self.now = self.silent(*ends)
 
-    def elect(self, op: b.Elect, who: Who) -> None:
+    def elect(self, op: b.Elect, who: ThreadSet) -> None:
         before = self.now
         threads = 1
         if who.inside:
@@ -137,7 +137,7 @@ class _Builder(TraceBuilder):
 
     # Ops -----------------------------------------------------------------------------------------
 
-    def op(self, op: Op, who: Who) -> None:
+    def op(self, op: Op, who: ThreadSet) -> None:
         for kind in (kind for kind, ops in ACCESSES.items() if isinstance(op, ops)):
             self.emit(op, kind)
         match op:
@@ -180,7 +180,7 @@ class _Builder(TraceBuilder):
             case _:
                 self.event(op, who)
 
-    def event(self, op: Op, who: Who) -> None:
+    def event(self, op: Op, who: ThreadSet) -> None:
         match op:
             case b.InitializeBarriers():
                 items, count = self.places.barriers[op.barriers], str(self.arrivals[op.barriers])
@@ -247,7 +247,7 @@ class _Builder(TraceBuilder):
             case _:
                 self.copy_or_product(op, who)
 
-    def copy_or_product(self, op: Op, who: Who) -> None:
+    def copy_or_product(self, op: Op, who: ThreadSet) -> None:
         match op:
             case m.TmaLoad():
                 kind = "multicast " * (op.multicast is not None) + "TMA load"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.walk import walk, yielded
-from wsdsl.prover.sync_trace_builder import TraceBuilder, Who
+from wsdsl.prover.sync_trace_builder import ThreadSet, TraceBuilder
 
 Bounds = tuple[Value, Value]
 
@@ -34,7 +34,7 @@ def of_several(made: TraceBuilder, op: Op, behind: Region) -> Bounds | None:
     return bounds if bounds in bounds_of_loops(behind) else None
 
 
-def both_ways(made: TraceBuilder, bounds: Bounds, region: Region, who: Who) -> None:
+def both_ways(made: TraceBuilder, bounds: Bounds, region: Region, who: ThreadSet) -> None:
     """The region where loops of these bounds run, and where they do not."""
     before, ends = made.now, list[int]()
     for runs in (True, False):
@@ -45,7 +45,7 @@ def both_ways(made: TraceBuilder, bounds: Bounds, region: Region, who: Who) -> N
     made.now = made.silent(*ends)
 
 
-def loop_events(made: TraceBuilder, op: ForRange, who: Who) -> None:
+def loop_events(made: TraceBuilder, op: ForRange, who: ThreadSet) -> None:
     start, stop = made.known.get(op.start), made.known.get(op.stop)
     bounds = op.start, op.stop
     # One that is within another with its bounds is run, and LLVM knows that, too.

@@ -16,7 +16,7 @@ from wsdsl.record import record
 
 
 @record
-class Who:
+class ThreadSet:
     """Threads that execute an op: `num` warpgroups (of a partition), or one elected thread."""
 
     first: int = 0
@@ -59,7 +59,7 @@ class TraceBuilder(ABC):
         """Whether consecutive loops of these bounds run."""
 
     @abstractmethod
-    def region(self, region: Region, who: Who) -> None:
+    def region(self, region: Region, who: ThreadSet) -> None:
         """Append the events of a region to the current node."""
 
     def emit(
