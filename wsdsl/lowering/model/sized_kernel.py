@@ -16,7 +16,6 @@ from wsdsl.rates import rates_of
 UNKNOWN_SIZE = 8192
 """The assumed size of a dimension whose size is unknown."""
 Loop = ForTiles | ForEach
-"""Elements of a tile along every axis, by the name of the axis."""
 Amount = tuple[float, tuple[str, ...]]
 """An amount per element of a tile along these axes."""
 Walked = tuple[str, int]
@@ -51,7 +50,7 @@ class SizedKernel:
     def __init__(
         self,
         kernel: Kernel,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
         singly: Collection[str] = (),
         ragged: Mapping[str, int] = {},
     ) -> None:
